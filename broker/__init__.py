@@ -1,0 +1,1 @@
+"""What one broker holds: metadata cache, hosted partitions, configs."""

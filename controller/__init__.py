@@ -1,0 +1,1 @@
+"""Decides what the cluster should do; pure but for its one loop."""

@@ -1,0 +1,126 @@
+"""What the controller asks of its log, ZooKeeper. The room `zk` implements it; a simulated one serves the tests.
+
+Every write is fenced: it takes hold only while `/controller_epoch` has the version of this controller's election, else
+ControllerMoved is raised. Lists are written in as many multis as size asks (1,000 operations, 900 KB), pipelined; each entry
+succeeds or fails alone and the outcomes come back in the order of the writes. A lost connection is waited out and the work
+repeated (an own write found in place counts as OK); an expired session raises StoreLost. Reads of many nodes are multiReads.
+Methods that say "arms" leave a one-shot watch that puts the named event on the controller's queue.
+Source: zookeeper-layout 1.1-1.4, 3, 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from klamm.controller.values import (
+    Broker,
+    ControllerEpoch,
+    LeaderAndIsr,
+    Outcome,
+    StateWrite,
+    StoredTopic,
+    TopicPartition,
+    TopicWrite,
+)
+
+
+class Store(Protocol):
+    """Durable state of the cluster, as one controller sees it."""
+
+    # election (layout 3.1)
+    async def watch_controller(self) -> None:
+        """`exists` on `/controller`; arms ControllerChange (created, changed) and Reelect (deleted)."""
+
+    async def controller_id(self) -> int:
+        """Broker id in `/controller`, -1 when there is none. Arms as `watch_controller`."""
+
+    async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
+        """One election attempt; from its success on, writes are fenced with the returned zk_version.
+
+        Raises ControllerMoved when somebody else won.
+        """
+
+    async def delete_controller(self) -> None:
+        """Delete `/controller`, fenced. A missing node is fine."""
+
+    async def end_stale_session(self, broker_id: int) -> bool:
+        """True when `/controller` names `broker_id` but belongs to another session (a leftover of an earlier life)."""
+
+    def reset_fence(self) -> None:
+        """Forget the epoch: no fenced write succeeds until the next election."""
+
+    async def setup_feature(self) -> None:
+        """Bring `/feature` in the shape of the inter-broker protocol (layout 3.11)."""
+
+    # brokers (layout 3.2)
+    async def brokers(self) -> dict[int, Broker]:
+        """All registered brokers; unreadable nodes are logged and left out. Arms BrokerChange (children)."""
+
+    async def broker(self, broker_id: int) -> Broker | None:
+        """One broker. Arms BrokerModifications (data)."""
+
+    async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
+        """Arms BrokerModifications of these."""
+
+    # topics (layout 3.4)
+    async def topics(self) -> list[str]:
+        """Names below `/brokers/topics`. Arms TopicChange (children)."""
+
+    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+        """Topic nodes in the order asked, None where missing; one that is no JSON has no partitions. Arms PartitionModifications (data)."""
+
+    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
+        """Replace topic nodes, fenced."""
+
+    async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Remove the tree, the config node and the deletion request of each topic, in this order, fenced. Missing nodes are fine."""
+
+    # partition states (layout 3.5)
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+        """States in the order asked; None where the node is missing or no JSON."""
+
+    async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+        """Conditional writes. OK means the new PE is `expected + 1`."""
+
+    async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+        """Create state nodes (and their parents, whose presence is fine). OK means PE 0."""
+
+    # admin nodes (layout 3.6)
+    async def deletions(self) -> list[str]:
+        """Topics with a deletion request. Arms TopicDeletion (children)."""
+
+    async def remove_deletions(self, topics: Iterable[str]) -> None:
+        """Remove deletion requests, fenced."""
+
+    async def preferred_election(self) -> list[TopicPartition] | None:
+        """Partitions named in `/admin/preferred_replica_election`; None when absent, empty when unreadable. Arms by `exists` PreferredReplicaElection."""
+
+    async def delete_preferred_election(self) -> None:
+        """Delete that node, fenced; fine when absent."""
+
+    async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """Entries of `/admin/reassign_partitions`; None when absent, empty when unreadable. Arms by `exists` ZkPartitionReassignment."""
+
+    async def write_reassignments(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
+        """Replace the node's entries, fenced; delete the node when none is left."""
+
+    # notifications (layout 3.7)
+    async def isr_notifications(self) -> tuple[list[str], list[TopicPartition]]:
+        """(node names, union of their partitions). Arms IsrChangeNotification (children)."""
+
+    async def delete_isr_notifications(self, names: Iterable[str]) -> None:
+        """Fenced."""
+
+    async def log_dir_notifications(self) -> tuple[list[str], list[int]]:
+        """(node names, broker ids). Arms LogDirEventNotification (children)."""
+
+    async def delete_log_dir_notifications(self, names: Iterable[str]) -> None:
+        """Fenced."""
+
+    # configs and producer ids (layout 3.8, 3.11)
+    async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
+        """Properties stored for each topic ({} when the node is missing); None where the node cannot be read."""
+
+    async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
+        """(first id, count) of the next block, conditional on the version read, repeated until it takes hold."""

@@ -1,0 +1,155 @@
+"""Values the controller decides with: immutable, compared by content, shared freely.
+
+Partition states and assignments are tuples so that equal ones can be one object in memory (`intern_ints`).
+Terms are Kafka's; LE is the leader epoch, PE the partition epoch (= version of the state znode), CE the controller epoch.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+NO_LEADER = -1
+LEADER_DURING_DELETE = -2
+EPOCH_DURING_DELETE = -2
+NO_EPOCH = -1
+ZERO_UUID = bytes(16)
+
+Ints = tuple[int, ...]
+
+_interned: dict[Ints, Ints] = {}
+
+
+def intern_ints(values: Ints) -> Ints:
+    """The one shared copy of a tuple of broker ids."""
+    return _interned.setdefault(values, values)
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Assignment(NamedTuple):
+    """Replicas of a partition: the full list (target order first), and those being added or removed (KIP-455)."""
+
+    replicas: Ints
+    adding: Ints = ()
+    removing: Ints = ()
+
+    @property
+    def origin(self) -> Ints:
+        """Replicas before the reassignment, order kept."""
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    @property
+    def target(self) -> Ints:
+        """Replicas after the reassignment, order kept."""
+        return tuple(r for r in self.replicas if r not in self.removing)
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Ints) -> Assignment:
+        """The assignment while moving from the origin to `target`; repeating it replaces, never stacks."""
+        origin = self.origin
+        replicas = tuple(dict.fromkeys(target + origin))
+        return Assignment(replicas, tuple(r for r in replicas if r not in origin), tuple(r for r in replicas if r not in target))
+
+
+RECOVERED, RECOVERING = 0, 1
+
+
+class LeaderAndIsr(NamedTuple):
+    """A partition's state as its znode holds it (layout 3.5). `partition_epoch` is the znode version."""
+
+    leader: int
+    leader_epoch: int
+    isr: Ints
+    recovery: int = RECOVERED
+    partition_epoch: int = 0
+    controller_epoch: int = 0
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens: listener name, host, port, security protocol id (0 PLAINTEXT … 3 SASL_SSL)."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class Broker(NamedTuple):
+    """A registered broker (layout 3.2). `epoch` is the czxid of its node; `features` maps a name to (min, max)."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: tuple[tuple[str, int, int], ...] = ()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+class StoredTopic(NamedTuple):
+    """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the node has none."""
+
+    topic_id: bytes | None
+    assignments: dict[int, Assignment]
+
+
+class Outcome(IntEnum):
+    """What became of one fenced write."""
+
+    OK = 0
+    BAD_VERSION = 1
+    NO_NODE = 2
+    NODE_EXISTS = 3
+    FAILED = 4
+
+
+class StateWrite(NamedTuple):
+    """Write a partition's state if its node still has version `expected` (-1: create it). `state.partition_epoch` is ignored."""
+
+    topic: str
+    partition: int
+    state: LeaderAndIsr
+    expected: int
+
+
+class TopicWrite(NamedTuple):
+    """Replace the data of `/brokers/topics/<t>` whatever its version."""
+
+    topic: str
+    topic_id: bytes | None
+    assignments: dict[int, Assignment]
+
+
+class ControllerEpoch(NamedTuple):
+    """An election's result: the epoch, and the version of `/controller_epoch` that fences every later write."""
+
+    epoch: int
+    zk_version: int
+
+
+class Election(IntEnum):
+    """Election types of the ElectLeaders request."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ControllerMoved(Exception):
+    """Another controller was elected: a fenced write failed its check of `/controller_epoch`."""
+
+
+class StoreLost(Exception):
+    """The session expired or ZooKeeper refused the request for good; nothing is known of the write's fate."""

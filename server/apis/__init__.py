@@ -1,0 +1,1 @@
+"""A file per API: what a broker answers."""

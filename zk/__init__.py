@@ -1,0 +1,1 @@
+"""Remembers and notices; the only room that knows kazoo."""
