@@ -148,7 +148,7 @@ class CloseConnection(Exception):
 class Context:
     """One request's surroundings. `listener` is the listener's name, `client_host` the peer's address without port."""
 
-    __slots__ = ("node", "api_key", "api_version", "client_id", "principal", "listener", "client_host")
+    __slots__ = ("api_key", "api_version", "client_host", "client_id", "listener", "node", "principal")
 
     def __init__(
         self,
