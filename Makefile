@@ -1,0 +1,74 @@
+# Two commands: `make serve` runs a cluster, `make test` proves it. Everything lives in .venv; `make clean` forgets it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+KAFKAJS := 2.2.4
+NODE := .venv/node
+BIN := .venv/bin
+SERVE ?=
+PYTEST ?=
+
+.PHONY: help
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.setup ## Make .venv with everything (first time about 500 MB to download; then it takes no time)
+
+# The stamp is newer than what it was made from: nothing to do. `pip` is told of every version, so a second machine gets the same.
+.venv/.setup: pyproject.toml constraints.txt
+	@find_python() { \
+	  for python in "$${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3; do \
+	    if [ -n "$$python" ] && "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$python"; return; fi; \
+	  done; \
+	  echo "make: no Python 3.11 or newer with venv and ensurepip found; install one or name it: make setup PYTHON=..." >&2; return 1; \
+	}; \
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  python=$$(find_python); \
+	  rm -rf .venv; \
+	  "$$python" -m venv .venv; \
+	fi; \
+	echo "Setting up .venv; the first time this downloads about 500 MB, most of it PySpark (its jars hold the ZooKeeper)." >&2; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,pipeline,dev]'; \
+	mkdir -p .typing; ln -sfn .. .typing/klamm; \
+	touch $@
+
+# The Node client that the tests drive; nothing else needs Node.
+$(NODE)/.kafkajs-$(KAFKAJS): | .venv/.setup
+	@command -v npm >/dev/null || { echo "make: the tests drive a Node client too; install Node with npm" >&2; exit 1; }
+	@mkdir -p $(NODE)
+	@npm install --prefix $(NODE) --no-audit --no-fund --no-update-notifier --loglevel=error kafkajs@$(KAFKAJS) >/dev/null
+	@touch $@
+
+.PHONY: serve
+serve: setup ## Run a three-broker cluster on ports 9092-9094 until Ctrl-C (options: make serve SERVE="--port 0 --topic t:3:2")
+	@exec $(BIN)/klamm serve --brokers 3 $(SERVE)
+
+.PHONY: lint
+lint: setup ## Style, types, import rules
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
+
+.PHONY: test
+test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones (PYTEST="-k name" for some)
+	@$(BIN)/python -m pytest -q -m "not slow" $(PYTEST)
+
+.PHONY: test-all
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests
+	@$(BIN)/python -m pytest -q $(PYTEST)
+
+.PHONY: bench
+bench: setup ## Measure: requests, the controller's work, start, memory
+	@$(BIN)/python -m benchmarks
+
+.PHONY: pages
+pages: setup ## Write the generated pages of docs/ anew
+	@$(BIN)/python tests/pages.py --write
+
+.PHONY: clean
+clean: ## Forget everything that was built or downloaded
+	@rm -rf .venv .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
