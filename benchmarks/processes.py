@@ -1,0 +1,162 @@
+"""What the benchmarks start and watch: child processes with their CPU and memory, and small C programs built on first use.
+
+A child runs in a session of its own, so that it and all it started can be measured together and end together. CPU seconds and resident
+memory are read from /proc, hence Linux only. Programs are compiled with `cc` into the user's cache folder, once for each version of their source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+TICK = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Failed(Exception):
+    """The thing under test did not do it; the text says what."""
+
+
+def note(text: str) -> None:
+    """A line of progress for whoever watches; results go to stdout."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def compiled(source: str) -> str:
+    """Path of the program built from `source` (relative to this folder)."""
+    path = HERE / source
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "klamm" / "benchmarks"
+    program = cache / f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    if not program.exists():
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise SystemExit("a C compiler (cc) is needed to build the load generator")
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = program.with_suffix(f".{os.getpid()}")
+        subprocess.run([compiler, "-O2", "-o", str(unfinished), str(path)], check=True)
+        unfinished.rename(program)
+    return str(program)
+
+
+def klamm(*arguments: str) -> list[str]:
+    """The command line of the `klamm` that belongs to this interpreter."""
+    return [str(pathlib.Path(sys.executable).parent / "klamm"), *arguments]
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Process:
+    """A child whose stdin stays open until `stop`, and whose stderr goes to a file."""
+
+    def __init__(self, command: list[str], log: pathlib.Path) -> None:
+        self.log = log
+        self._log_file = log.open("ab")
+        self._buffer = b""
+        self.started = time.monotonic()
+        self.popen = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file, start_new_session=True, bufsize=0
+        )
+        self.pid = self.popen.pid
+
+    def line(self, timeout_s: float = 60) -> str:
+        """The next line of its stdout."""
+        assert self.popen.stdout is not None
+        end = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self.popen.stdout], [], [], max(0, end - time.monotonic()))
+            piece = os.read(self.popen.stdout.fileno(), 1 << 20) if ready else b""
+            if not piece:
+                raise Failed(f"{'no line within' if not ready else 'ended before a line,'} {timeout_s:.0f} s: {self.tail()}")
+            self._buffer += piece
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line.decode()
+
+    def answer(self, timeout_s: float = 60) -> Any:
+        """The next line of its stdout, as JSON."""
+        return json.loads(self.line(timeout_s))
+
+    def say(self, text: str) -> None:
+        """A line to its stdin."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(text.encode() + b"\n")
+
+    def family(self) -> list[int]:
+        """Process ids of the child and its descendants."""
+        found, todo = [], [self.pid]
+        while todo:
+            pid = todo.pop()
+            found.append(pid)
+            try:
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    todo += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+            except OSError:
+                continue  # it ended meanwhile
+        return found
+
+    def cpu_s(self, *, descendants: bool = True) -> float:
+        """User and system seconds so far, in steps of 10 ms."""
+        ticks = 0
+        for pid in self.family() if descendants else [self.pid]:
+            try:
+                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+            except OSError:
+                continue
+        return ticks / TICK
+
+    def rss_mb(self, *, descendants: bool = True) -> float:
+        """Resident memory."""
+        pages = 0
+        for pid in self.family() if descendants else [self.pid]:
+            try:
+                pages += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except OSError:
+                continue
+        return round(pages * PAGE / 2**20, 1)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_bytes()[-600:].decode(errors="replace")
+
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def stop(self, *, gently: bool = True) -> int:
+        """SIGTERM, after ten seconds SIGKILL for the whole session. Returns the exit code."""
+        if gently and self.alive():
+            self.popen.terminate()
+            try:
+                self.popen.wait(10)
+            except subprocess.TimeoutExpired:
+                note(f"process {self.pid} did not end by itself: {self.tail()}")
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # all of it is gone already
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._log_file.close()
+        return self.popen.wait()
+
+
+def machine_busy_s() -> float:
+    """CPU seconds that the whole machine was not idle."""
+    fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / TICK
