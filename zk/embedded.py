@@ -21,8 +21,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from klamm.zk.class_cache import ClassCache
 from klamm.zk.java import EmbeddedZooKeeperError, Java, find_jars, find_java
 from klamm.zk.owned_process import OwnedProcess
@@ -251,6 +249,8 @@ def _build_class_cache(cache: ClassCache, java: Java, jars: Sequence[Path], flag
 
 def _exercise(address: str) -> None:
     """Use what clients use, so that its classes are in the cache."""
+    from kazoo.client import KazooClient  # the first start only needs it, and every start would wait for its import
+
     client = KazooClient(address, timeout=30)
     client.start(60)
     try:
