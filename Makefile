@@ -17,6 +17,7 @@ help: ## What can be made
 
 .PHONY: setup
 setup: .venv/.setup ## Make .venv with everything (first time about 500 MB to download; then it takes no time)
+	@:
 
 # The stamp is newer than what it was made from: nothing to do. `pip` is told of every version, so a second machine gets the same.
 .venv/.setup: pyproject.toml constraints.txt

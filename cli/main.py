@@ -1,0 +1,72 @@
+"""The command `klamm`: a group of verbs, one small file each.
+
+A verb's file is imported when it is called for, and itself imports the rooms it needs only when it runs: start-up time is a feature.
+What a user got wrong ends in one line on stderr and exit code 1, whichever layer noticed; anything else is a fault and keeps its
+traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import cast
+
+import click
+
+from klamm import __version__
+from klamm.cli.failures import one_line
+
+VERBS = {
+    "broker": "klamm.cli.broker",
+    "serve": "klamm.cli.serve",
+}
+"""Verb → the module that holds its `command`."""
+
+
+class Verbs(click.Group):
+    """Finds verbs by name without importing the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, sorted."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command, None when there is none of that name."""
+        if cmd_name not in VERBS:
+            return None
+        return cast(click.Command, importlib.import_module(VERBS[cmd_name]).command)
+
+
+@click.command(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog="`klamm VERB --help` explains a verb. Exit codes: 0 done, 1 failed, with one line on stderr that says why.",
+)
+@click.version_option(__version__, prog_name="klamm", message="%(prog)s %(version)s")
+def klamm() -> None:
+    """A stand-in for Kafka's controller broker that stock clients and stock brokers take for the real one.
+
+    \b
+    klamm serve                      three brokers and a ZooKeeper, at once, in one process
+    klamm broker server.properties   one broker of a cluster, as a process of its own
+    """
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        code = klamm.main(prog_name="klamm", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as failure:
+        click.echo(failure.ctx.get_help() if failure.ctx is not None else failure.format_message())
+        sys.exit(0)
+    except click.ClickException as failure:
+        path = getattr(getattr(failure, "ctx", None), "command_path", "klamm")
+        sys.exit(f"{path}: {failure.format_message()}")
+    except click.Abort:
+        sys.exit(130)
+    except Exception as failure:  # noqa: BLE001 - the one place where failures become a line; what it does not know goes on
+        line = one_line(failure)
+        if line is None:
+            raise
+        sys.exit(f"klamm: {line}")
+    sys.exit(code if isinstance(code, int) else 0)

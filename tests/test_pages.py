@@ -1,0 +1,55 @@
+"""The computed pages of docs/ are current, and every mark names a requirement that exists."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def load_pages() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "tests" / "pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_computed_pages_are_current() -> None:
+    checked = subprocess.run([sys.executable, ROOT / "tests" / "pages.py"], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_every_mark_names_a_known_requirement() -> None:
+    pages = load_pages()
+    assert set(pages.marks()) <= set(pages.requirements())
+
+
+def test_every_requirement_has_a_test() -> None:
+    pages = load_pages()
+    assert set(pages.requirements()) <= set(pages.marks())
+
+
+def test_marks_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "test_sample.py").write_text(
+        "import pytest\n"
+        'pytestmark = pytest.mark.requirement("A-1")\n'
+        '@pytest.mark.requirement("A-2", "A-3")\n'
+        "def test_plain(): pass\n"
+        '@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.requirement("A-4"))])\n'
+        "async def test_cases(x): pass\n"
+        "class TestMany:\n"
+        '    @pytest.mark.requirement("A-5")\n'
+        "    def test_inner(self): pass\n"
+    )
+    assert load_pages().marks(tmp_path) == {
+        "A-1": ["test_sample.py"],
+        "A-2": ["test_sample.py::test_plain"],
+        "A-3": ["test_sample.py::test_plain"],
+        "A-4": ["test_sample.py::test_cases"],
+        "A-5": ["test_sample.py::test_inner"],
+    }
