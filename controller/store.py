@@ -94,13 +94,19 @@ class Store(Protocol):
         """Remove deletion requests, fenced."""
 
     async def preferred_election(self) -> list[TopicPartition] | None:
-        """Partitions named in `/admin/preferred_replica_election`; None when absent, empty when unreadable. Arms by `exists` PreferredReplicaElection."""
+        """Partitions in `/admin/preferred_replica_election`; None when absent, empty when unreadable.
+
+        Arms PreferredReplicaElection (`exists`: creation too).
+        """
 
     async def delete_preferred_election(self) -> None:
         """Delete that node, fenced; fine when absent."""
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """Entries of `/admin/reassign_partitions`; None when absent, empty when unreadable. Arms by `exists` ZkPartitionReassignment."""
+        """Entries of `/admin/reassign_partitions`; None when absent, empty when unreadable.
+
+        Arms ZkPartitionReassignment (`exists`: creation too).
+        """
 
     async def write_reassignments(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
         """Replace the node's entries, fenced; delete the node when none is left."""

@@ -1,0 +1,179 @@
+"""AlterPartition: leaders change their ISR through the controller (controller 14).
+
+Waiting requests are handled together: their writes go out in one commit and their partitions in one UpdateMetadata, as long as
+no partition occurs twice; the second request for a partition waits for the first one's write. The ISR changes, the leader epoch
+does not, and no LeaderAndIsr is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.term import Term
+from klamm.controller.values import RECOVERED, RECOVERING, Ints, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+
+log = logging.getLogger("klamm.controller")
+
+_NONE = int(ErrorCode.NONE)
+
+
+class Proposal(NamedTuple):
+    """What a leader wants for one partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: Ints
+    recovery: int
+    partition_epoch: int
+
+
+def judge(info: LeaderAndIsr | None, ask: Proposal, replicas: Ints, alive: frozenset[int], version: int) -> ErrorCode | None:
+    """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due."""
+    if info is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if ask.partition_epoch > info.partition_epoch or ask.leader_epoch > info.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if ask.leader_epoch < info.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if ask.leader != info.leader:
+        return ErrorCode.INVALID_REQUEST  # stock would make the sender leader within the same leader epoch
+    if ask.isr == info.isr and ask.recovery == info.recovery:
+        return ErrorCode.NONE
+    if ask.partition_epoch < info.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if ask.recovery == RECOVERING and (len(ask.isr) > 1 or info.recovery == RECOVERED):
+        return ErrorCode.INVALID_REQUEST
+    if ask.leader not in ask.isr or len(set(ask.isr)) != len(ask.isr) or not set(ask.isr) <= set(replicas):
+        return ErrorCode.INVALID_REQUEST  # stock writes such lists as they stand; no rule of its own allows them
+    for member in ask.isr:
+        if member not in alive:
+            return ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+    return None
+
+
+class Answer:
+    """A request's answer while it is put together; rows of partitions being written are filled in later."""
+
+    __slots__ = ("error", "topics", "version")
+
+    def __init__(self, version: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.version = version
+        self.error = error
+        self.topics: list[tuple[Any, list[Any]]] = []
+
+    def response(self) -> Any:
+        response = messages.AlterPartitionResponse
+        topic_data = response.TopicData
+        named = self.version < 2
+        topics = [
+            topic_data(topic_name=t.topic_name, partitions=rows) if named else topic_data(topic_id=t.topic_id, partitions=rows)
+            for t, rows in self.topics
+        ]
+        return response(error_code=self.error, topics=topics)
+
+
+class _Joined:
+    """The writes of some requests, not yet committed."""
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+        self.writes: list[StateWrite] = []
+        self.slots: list[tuple[Partition, list[Any], int]] = []
+        self.pending: set[Partition] = set()
+        self.named: dict[Partition, None] = {}
+
+    async def flush(self) -> None:
+        """Commit, fill in the rows, tell everybody."""
+        term, cluster = self.term, self.term.cluster
+        row = messages.AlterPartitionResponse.PartitionData
+        lost: list[Partition] = []
+        outcomes = await term.store.write_states(self.writes) if self.writes else []
+        for (p, rows, at), write, outcome in zip(self.slots, self.writes, outcomes, strict=True):
+            if outcome is Outcome.OK:
+                cluster.replay_state(p, write.state)
+                rows[at] = _row(row, p.index, write.state)
+            else:
+                lost.append(p)
+                error = ErrorCode.INVALID_UPDATE_VERSION if outcome is Outcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
+                rows[at] = row(partition_index=p.index, error_code=error)
+        if lost:
+            for p, state in zip(lost, await term.store.read_states([p.key for p in lost]), strict=True):
+                if state is not None:
+                    cluster.replay_state(p, state)
+        await term.phase("isr-altered")
+        term.batch.clear()
+        term.batch.tell_all(self.named)
+        term.batch.send()
+        self.writes, self.slots = [], []
+        self.pending.clear()
+        self.named = {}
+
+
+def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
+    return row(index, _NONE, state.leader, state.leader_epoch, state.isr, state.recovery, state.partition_epoch)
+
+
+async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> list[Any]:
+    """Handle (request, version) in order; the responses in the same order."""
+    cluster = term.cluster
+    joined = _Joined(term)
+    answers: list[Answer] = []
+    for request, version in requests:
+        answers.append(answer := Answer(version, _top_level(cluster, request, version)))
+        if answer.error is not ErrorCode.NONE:
+            continue
+        for asked in request.topics:
+            rows: list[Any] = []
+            answer.topics.append((asked, rows))
+            topic = cluster.topics.get(asked.topic_name) if version < 2 else cluster.topics_by_id.get(asked.topic_id)
+            await _topic(term, joined, request.broker_id, version, topic, asked, rows)
+    await joined.flush()
+    return [a.response() for a in answers]
+
+
+def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
+    broker = cluster.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    if any(p.leader_recovery_state not in (RECOVERED, RECOVERING) for t in request.topics for p in t.partitions):
+        log.error("AlterPartition of broker %d names an unknown leader recovery state", request.broker_id)
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
+
+
+async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, asked: Any, rows: list[Any]) -> None:
+    cluster = term.cluster
+    row = messages.AlterPartitionResponse.PartitionData
+    with_epochs = version >= 3
+    for item in asked.partitions:
+        index = item.partition_index
+        if topic is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 2 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            rows.append(row(partition_index=index, error_code=unknown))
+            continue
+        p = topic.partitions.get(index)
+        if p is not None and p in joined.pending:
+            await joined.flush()
+        info = None if p is None else p.info
+        isr = intern_ints(tuple([m.broker_id for m in item.new_isr_with_epochs] if with_epochs else item.new_isr))
+        recovery = item.leader_recovery_state if version >= 1 else RECOVERED
+        ask = Proposal(leader, item.leader_epoch, isr, recovery, item.partition_epoch)
+        replicas = () if p is None else p.assignment.replicas
+        verdict = judge(info, ask, replicas, cluster.alive, version)
+        if p is not None and info is not None:
+            joined.named[p] = None
+        if verdict is None and p is not None and info is not None:
+            state = LeaderAndIsr(leader, info.leader_epoch, isr, recovery, info.partition_epoch + 1, cluster.epoch)
+            joined.writes.append(StateWrite(topic.name, index, state, info.partition_epoch))
+            joined.slots.append((p, rows, len(rows)))
+            joined.pending.add(p)
+            rows.append(None)
+        elif verdict is ErrorCode.NONE and info is not None:
+            rows.append(_row(row, index, info))
+        else:
+            rows.append(row(partition_index=index, error_code=verdict))

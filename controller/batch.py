@@ -1,0 +1,130 @@
+"""A batch of controller requests: filled while a group of partitions or replicas changes state, then sent (controller 13.2).
+
+Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers:
+all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything. States are taken
+from the cluster when the batch is sent, which is right after they were committed; the leader epoch of a StopReplica is the
+exception: it is the one at the moment of `stop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Encoder
+from klamm.controller.options import ControllerOptions
+from klamm.controller.values import EPOCH_DURING_DELETE, NO_EPOCH
+
+
+class Channels(Protocol):
+    """Connections to the registered brokers: one queue and one request in flight each (controller 13.1)."""
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None: ...
+
+    def remove_broker(self, broker_id: int) -> None: ...
+
+    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None: ...
+
+    def close(self) -> None: ...
+
+
+OnResponse = Callable[[int, int, Any], None]
+"""(broker id, api key, response)"""
+
+
+class RequestBatch:
+    """What the brokers will be told."""
+
+    def __init__(self, cluster: Cluster, channels: Channels, encoder: Encoder, options: ControllerOptions, on_response: OnResponse) -> None:
+        self._cluster = cluster
+        self._channels = channels
+        self._encoder = encoder
+        self._options = options
+        self._on_response = on_response
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop what was not sent."""
+        self._lisr: dict[int, dict[Partition, bool]] = {}
+        self._umr: dict[Partition, None] = {}
+        self._umr_brokers: set[int] = set()
+        self._umr_to_all = False
+        self._stop: dict[int, dict[Partition, tuple[int, bool]]] = {}
+
+    def lead(self, broker_ids: Iterable[int], partition: Partition, is_new: bool) -> None:
+        """LeaderAndIsr for a partition to these brokers, and UpdateMetadata for it to all registered ones."""
+        for b in broker_ids:
+            if b < 0:
+                continue
+            entries = self._lisr.get(b)
+            if entries is None:
+                entries = self._lisr[b] = {}
+            if is_new or partition not in entries:
+                entries[partition] = is_new
+        self._umr[partition] = None
+        self._umr_to_all = True
+
+    def lead_many(self, broker_id: int, partitions: Iterable[Partition]) -> None:
+        """LeaderAndIsr, not new, for many partitions to one broker; UpdateMetadata for them to all registered ones."""
+        entries = dict.fromkeys(partitions, False)
+        if broker_id in self._lisr:
+            for p in self._lisr[broker_id].items():
+                entries[p[0]] = p[1]
+        self._lisr[broker_id] = entries
+        if not self._umr:
+            self._umr = dict.fromkeys(entries)
+        else:
+            self._umr.update(dict.fromkeys(entries))
+        self._umr_to_all = True
+
+    def tell(self, broker_ids: Iterable[int], partitions: Iterable[Partition]) -> None:
+        """UpdateMetadata for these partitions; all receivers of a batch get the same ones."""
+        self._umr_brokers.update(b for b in broker_ids if b >= 0)
+        self._umr.update(dict.fromkeys(partitions))
+
+    def tell_all(self, partitions: Iterable[Partition]) -> None:
+        """UpdateMetadata for these partitions to every registered broker."""
+        self._umr_to_all = True
+        self._umr.update(dict.fromkeys(partitions))
+
+    def stop(self, broker_id: int, partition: Partition, delete: bool) -> None:
+        """StopReplica for a partition; once "delete" was asked for it stays."""
+        if broker_id < 0:
+            return
+        info = partition.info
+        epoch = EPOCH_DURING_DELETE if partition.topic.queued else NO_EPOCH if info is None else info.leader_epoch
+        entries = self._stop.setdefault(broker_id, {})
+        before = entries.get(partition)
+        entries[partition] = (epoch, delete or (before is not None and before[1]))
+
+    def send(self) -> None:
+        """Hand everything to the channels and empty the batch."""
+        cluster, encoder, options = self._cluster, self._encoder, self._options
+        lisr, umr, stop = self._lisr, self._umr, self._stop
+        umr_brokers = set(cluster.brokers) if self._umr_to_all else self._umr_brokers
+        self.clear()
+        listener = options.inter_broker_listener
+        for b in sorted(lisr):
+            broker = cluster.brokers.get(b)
+            if broker is not None:
+                body = encoder.leader_and_isr(cluster, broker, lisr[b], listener)
+                self._post(b, LEADER_AND_ISR, encoder.lisr_version, body)
+        if umr_brokers:
+            topics = encoder.metadata_topics(cluster, umr)
+            live = encoder.live_brokers(cluster, listener)
+            for b in sorted(umr_brokers):
+                broker = cluster.brokers.get(b)
+                if broker is not None:
+                    self._post(b, UPDATE_METADATA, encoder.umr_version, encoder.update_metadata(cluster, broker, topics, live))
+        for b in sorted(stop):
+            broker = cluster.brokers.get(b)
+            if broker is not None:
+                for body, deletes in encoder.stop_replica(cluster, broker, stop[b]):
+                    self._post(b, STOP_REPLICA, encoder.sr_version, body, watched=deletes)
+
+    def _post(self, broker_id: int, api_key: int, version: int, body: bytes, watched: bool = True) -> None:
+        def answered(response: Any) -> None:
+            self._on_response(broker_id, api_key, response)
+
+        self._channels.send(broker_id, api_key, version, body, answered if watched else None)

@@ -1,0 +1,268 @@
+"""What the active controller knows: brokers, topics, partitions, and the state each of them is in (controller 1).
+
+Only the methods here change it, and what stands in ZooKeeper enters only by `replay_state` and its neighbours, after the
+store has said that a write took hold. Partitions are objects with slots, their states and assignments shared tuples, so that
+100,000 of them stay small. Encoded request bytes of a partition (`lisr`, `umr`) are kept beside it and dropped when it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from klamm.controller.states import (
+    NO_REPLICAS,
+    REPLICA_MOVES,
+    PartitionState,
+    ReplicaState,
+    ReplicaStates,
+    with_replica_state,
+)
+from klamm.controller.values import ZERO_UUID, Assignment, Broker, Ints, LeaderAndIsr, TopicPartition
+
+_ONLINE = PartitionState.ONLINE
+_NON_EXISTENT = PartitionState.NON_EXISTENT
+
+
+class Partition:
+    """One partition. `info` is None until it had a first leader."""
+
+    __slots__ = ("assignment", "index", "info", "lisr", "replica_states", "state", "topic", "umr", "umr_offline")
+
+    def __init__(self, topic: Topic, index: int, assignment: Assignment) -> None:
+        self.topic = topic
+        self.index = index
+        self.assignment = assignment
+        self.info: LeaderAndIsr | None = None
+        self.state = _NON_EXISTENT
+        self.replica_states: ReplicaStates = NO_REPLICAS
+        self.lisr: bytes | None = None
+        self.umr: bytes | None = None
+        self.umr_offline: Ints = ()
+
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.index)
+
+    def __repr__(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+
+class Topic:
+    """A topic and its partitions. `queued` while it is queued for deletion."""
+
+    __slots__ = ("id", "name", "partitions", "queued", "wire_head")
+
+    def __init__(self, name: str, topic_id: bytes | None) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: dict[int, Partition] = {}
+        self.queued = False
+        self.wire_head: bytes | None = None
+
+    @property
+    def wire_id(self) -> bytes:
+        return ZERO_UUID if self.id is None else self.id
+
+    def assignments(self) -> dict[int, Assignment]:
+        return {i: p.assignment for i, p in self.partitions.items()}
+
+
+class Cluster:
+    """The controller's context. One task owns it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.brokers: dict[int, Broker] = {}
+        self.shutting_down: set[int] = set()
+        self.alive: frozenset[int] = frozenset()
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.reassigning: set[Partition] = set()
+        self.offline_dirs: dict[int, set[Partition]] = {}
+        self.to_delete: dict[str, None] = {}
+        self.deletion_started: set[str] = set()
+        self.ineligible: set[str] = set()
+        self._not_online: dict[Partition, None] = {}
+        self._offline_of: dict[Ints, Ints] = {}
+
+    # --- brokers ---
+
+    def set_brokers(self, brokers: Iterable[Broker]) -> None:
+        self.brokers = {b.id: b for b in brokers}
+        self.liveness_changed()
+
+    def add_broker(self, broker: Broker) -> None:
+        self.brokers[broker.id] = broker
+        self.liveness_changed()
+
+    def remove_broker(self, broker_id: int) -> None:
+        self.brokers.pop(broker_id, None)
+        self.liveness_changed()
+
+    def set_shutting_down(self, broker_id: int, leaving: bool) -> None:
+        if leaving:
+            self.shutting_down.add(broker_id)
+        else:
+            self.shutting_down.discard(broker_id)
+        self.liveness_changed()
+
+    def liveness_changed(self) -> None:
+        self.alive = frozenset(self.brokers) - self.shutting_down
+        self._offline_of.clear()
+
+    def forget_offline_dirs(self, broker_id: int) -> None:
+        self.offline_dirs.pop(broker_id, None)
+
+    def online(self, partition: Partition) -> frozenset[int]:
+        """Brokers whose replica of this partition may lead or stay in sync."""
+        if not self.offline_dirs:
+            return self.alive
+        bad = {b for b, held in self.offline_dirs.items() if partition in held}
+        return self.alive - bad if bad else self.alive
+
+    def online_or_leaving(self, partition: Partition) -> frozenset[int]:
+        """As `online`, brokers that are shutting down included."""
+        bad = {b for b, held in self.offline_dirs.items() if partition in held}
+        return frozenset(self.brokers) - bad
+
+    def offline_replicas(self, partition: Partition) -> Ints:
+        """Assigned replicas that are not online, in assignment order."""
+        replicas = partition.assignment.replicas
+        if self.offline_dirs:
+            online = self.online(partition)
+            return tuple(r for r in replicas if r not in online)
+        found = self._offline_of.get(replicas)
+        if found is None:
+            alive = self.alive
+            found = self._offline_of[replicas] = tuple(r for r in replicas if r not in alive)
+        return found
+
+    # --- topics and partitions ---
+
+    def add_topic(self, name: str, topic_id: bytes | None) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = Topic(name, topic_id)
+        if topic_id is not None:
+            topic.id = topic_id
+            topic.wire_head = None
+            self.topics_by_id[topic_id] = topic
+        return topic
+
+    def add_partition(self, topic: Topic, index: int, assignment: Assignment) -> Partition:
+        partition = topic.partitions.get(index)
+        if partition is None:
+            partition = topic.partitions[index] = Partition(topic, index, assignment)
+        else:
+            self.set_assignment(partition, assignment)
+        if assignment.adding or assignment.removing:
+            self.reassigning.add(partition)
+        return partition
+
+    def set_assignment(self, partition: Partition, assignment: Assignment) -> None:
+        partition.assignment = assignment
+        partition.lisr = partition.umr = None
+
+    def remove_topic(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        self.to_delete.pop(name, None)
+        self.deletion_started.discard(name)
+        self.ineligible.discard(name)
+        if topic is None:
+            return
+        if topic.id is not None and self.topics_by_id.get(topic.id) is topic:
+            del self.topics_by_id[topic.id]
+        for partition in topic.partitions.values():
+            self.reassigning.discard(partition)
+            self._not_online.pop(partition, None)
+            for held in self.offline_dirs.values():
+                held.discard(partition)
+
+    def partition(self, key: TopicPartition) -> Partition | None:
+        topic = self.topics.get(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+    def partitions_on(self, broker_id: int) -> list[Partition]:
+        """Partitions with a replica on a broker, by topic."""
+        return [p for t in self.topics.values() for p in t.partitions.values() if broker_id in p.assignment.replicas]
+
+    def not_online(self) -> list[Partition]:
+        """Partitions in state NEW or OFFLINE whose topic is not being deleted."""
+        return [p for p in self._not_online if not p.topic.queued]
+
+    # --- states ---
+
+    def set_partition_state(self, partition: Partition, state: PartitionState) -> None:
+        partition.state = state
+        if state is _ONLINE or state is _NON_EXISTENT:
+            self._not_online.pop(partition, None)
+        else:
+            self._not_online[partition] = None
+
+    def replica_state(self, partition: Partition, broker_id: int) -> ReplicaState:
+        return partition.replica_states.get(broker_id, ReplicaState.NON_EXISTENT)
+
+    def legal_moves(self, broker_id: int, partitions: Iterable[Partition], target: ReplicaState) -> tuple[list[Partition], list[Partition]]:
+        """(those whose replica on this broker may go to `target`, the others)."""
+        allowed = REPLICA_MOVES[target]
+        known: dict[int, bool] = {}
+        legal, illegal = [], []
+        for p in partitions:
+            states = p.replica_states
+            may = known.get(id(states))
+            if may is None:
+                may = known[id(states)] = states.get(broker_id, ReplicaState.NON_EXISTENT) in allowed
+            (legal if may else illegal).append(p)
+        return legal, illegal
+
+    def set_replica_states(self, broker_id: int, partitions: Iterable[Partition], state: ReplicaState) -> None:
+        """The replicas of these partitions on one broker are in this state now."""
+        known: dict[int, ReplicaStates] = {}
+        for p in partitions:
+            states = p.replica_states
+            after = known.get(id(states))
+            if after is None:
+                after = known[id(states)] = with_replica_state(states, broker_id, state)
+            p.replica_states = after
+
+    def start_replica_states(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
+        """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""
+        online: dict[int, list[Partition]] = {}
+        offline: dict[int, list[Partition]] = {}
+        known: dict[tuple[Ints, frozenset[int]], ReplicaStates] = {}
+        for p in self.partitions():
+            alive, replicas = self.online(p), p.assignment.replicas
+            states = known.get((replicas, alive))
+            if states is None:
+                states = NO_REPLICAS
+                for r in replicas:
+                    first = ReplicaState.ONLINE if r in alive else ReplicaState.DELETION_INELIGIBLE
+                    states = with_replica_state(states, r, first)
+                known[replicas, alive] = states
+            p.replica_states = states
+            for r in replicas:
+                side = online if r in alive else offline
+                if r in side:
+                    side[r].append(p)
+                else:
+                    side[r] = [p]
+        return online, offline
+
+    def replay_state(self, partition: Partition, info: LeaderAndIsr | None) -> None:
+        """A partition's state as it stands in ZooKeeper from now on."""
+        partition.info = info
+        partition.lisr = partition.umr = None
+
+    # --- deletion ---
+
+    def queue_deletion(self, name: str) -> None:
+        self.to_delete[name] = None
+        topic = self.topics.get(name)
+        if topic is not None and not topic.queued:
+            topic.queued = True
+            for partition in topic.partitions.values():
+                partition.umr = None

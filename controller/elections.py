@@ -1,0 +1,96 @@
+"""Who leads a partition next: pure functions of a few lines (controller 8).
+
+Each takes the assigned replicas in order, the in-sync replicas and the brokers that count as online, and answers with a Choice,
+or None when nobody may lead. "First" always means first in assignment order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.controller.values import Ints, intern_ints
+
+
+class Choice(NamedTuple):
+    """An election's result: leader, new ISR, whether the leader comes from outside the old ISR, and who is told (LeaderAndIsr)."""
+
+    leader: int
+    isr: Ints
+    unclean: bool
+    recipients: Ints
+
+
+def choose_clean(replicas: Ints, isr: Ints, online: frozenset[int]) -> Choice | None:
+    """Offline strategy: the first online replica in the ISR; the ISR keeps its online members."""
+    for r in replicas:
+        if r in online and r in isr:
+            return Choice(r, intern_ints(tuple(m for m in isr if m in online)), False, tuple(x for x in replicas if x in online))
+    return None
+
+
+def choose_unclean(replicas: Ints, isr: Ints, online: frozenset[int]) -> Choice | None:
+    """Offline strategy where an unclean election is permitted: a clean choice if there is one, else the first online replica alone."""
+    clean = choose_clean(replicas, isr, online)
+    if clean is not None:
+        return clean
+    for r in replicas:
+        if r in online:
+            return Choice(r, intern_ints((r,)), True, tuple(x for x in replicas if x in online))
+    return None
+
+
+def choose_preferred(replicas: Ints, isr: Ints, online: frozenset[int]) -> Choice | None:
+    """The head of the list, if it is online and in sync."""
+    head = replicas[0] if replicas else None
+    if head is not None and head in online and head in isr:
+        return Choice(head, isr, False, replicas)
+    return None
+
+
+def choose_reassigned(target: Ints, isr: Ints, online: frozenset[int]) -> Choice | None:
+    """The first replica of a reassignment's target that is online and in sync."""
+    for r in target:
+        if r in online and r in isr:
+            return Choice(r, isr, False, target)
+    return None
+
+
+def choose_controlled_shutdown(replicas: Ints, isr: Ints, online_or_leaving: frozenset[int], leaving: frozenset[int]) -> Choice | None:
+    """The first in-sync replica that is not itself shutting down; all brokers that are leave the ISR."""
+    for r in replicas:
+        if r in online_or_leaving and r in isr and r not in leaving:
+            told = tuple(x for x in replicas if x in online_or_leaving)
+            return Choice(r, intern_ints(tuple(m for m in isr if m not in leaving)), False, told)
+    return None
+
+
+def initial(replicas: Ints, online: frozenset[int]) -> Choice | None:
+    """A new partition: all online replicas in order, the first one leads."""
+    isr = tuple(r for r in replicas if r in online)
+    return Choice(isr[0], intern_ints(isr), False, isr) if isr else None
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """The old leader is gone. `allow_unclean`: an administrator asked for an election at any price."""
+
+    allow_unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preferred:
+    """Give the lead back to the preferred replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned:
+    """The lead must pass to a member of the reassignment's target."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """The leader asked to leave."""
+
+
+Strategy = Offline | Preferred | Reassigned | ControlledShutdown

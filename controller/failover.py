@@ -1,0 +1,49 @@
+"""Taking office: load what ZooKeeper holds, tell the brokers, and take up what was left undone (controller 3.2)."""
+
+from __future__ import annotations
+
+import logging
+
+from klamm.controller import brokers, deletion, leader_elections, partition_machine, replica_machine, topics
+from klamm.controller.term import Term
+
+log = logging.getLogger("klamm.controller")
+
+
+async def fail_over(term: Term) -> None:
+    """All steps, each complete before the next."""
+    cluster, store = term.cluster, term.store
+    await store.setup_feature()
+    await term.phase("failover-feature")
+    names, _ = await store.log_dir_notifications()
+    await store.delete_log_dir_notifications(names)
+    names, _ = await store.isr_notifications()
+    await store.delete_isr_notifications(names)
+
+    registered = brokers.reachable(term, (await store.brokers()).values())
+    cluster.set_brokers(registered.values())
+    await topics.take_in(term, await store.topics())
+    await store.watch_brokers(sorted(registered))
+    await load_states(term)
+    for _, broker in sorted(registered.items()):
+        brokers.open_channel(term, broker)
+    await term.phase("failover-loaded")
+
+    await deletion.initialise(term)
+    term.send_metadata()
+    await replica_machine.start(term)
+    await term.phase("failover-replicas-told")
+    await partition_machine.start(term)
+    await term.phase("failover-partitions-elected")
+    await deletion.resume(term)
+    await leader_elections.by_node(term, at_failover=True)
+    await term.phase("failover-done")
+
+
+async def load_states(term: Term) -> None:
+    """Leadership of every partition, by bulk reads."""
+    cluster = term.cluster
+    partitions = list(cluster.partitions())
+    for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
+        p.info = state
+    term.written.update(partitions)

@@ -1,0 +1,28 @@
+"""The settings the controller decides by. The broker fills them in from its configuration and changes them when that changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ControllerOptions:
+    """Defaults are those of Kafka 3.9 (controller 13.3, 20)."""
+
+    unclean_leader_election_enable: bool = False
+    delete_topic_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_per_broker_percentage: int = 10
+    leader_imbalance_check_interval_seconds: float = 300
+    inter_broker_listener: str = "PLAINTEXT"
+    control_plane_listener: str | None = None
+    leader_and_isr_version: int = 7
+    update_metadata_version: int = 8
+    stop_replica_version: int = 4
+    leader_recovery_supported: bool = True
+    topic_ids_supported: bool = True
+
+    @property
+    def channel_listener(self) -> str:
+        """The listener the controller dials brokers at."""
+        return self.inter_broker_listener if self.control_plane_listener is None else self.control_plane_listener

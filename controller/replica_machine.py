@@ -1,0 +1,165 @@
+"""Moves replicas between their states (controller 7): brokers are told to lead, follow or stop, and leave the ISR when they go.
+
+Replicas are moved broker by broker, all in one batch. As with partitions, the ISR is shrunk by conditional writes from the
+cached state; a decision to write nothing is made on a state that this event has written or read itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from klamm.controller.cluster import Partition
+from klamm.controller.partition_machine import MAX_ROUNDS
+from klamm.controller.states import ReplicaState
+from klamm.controller.term import Term
+from klamm.controller.values import NO_LEADER, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite, intern_ints
+
+log = logging.getLogger("klamm.controller.state_change")
+
+Replicas = Mapping[int, Sequence[Partition]]
+"""Broker id → partitions."""
+
+
+async def start(term: Term) -> None:
+    """First states after a fail-over: online replicas are told what they are, the others leave the ISRs (controller 7.3)."""
+    online, offline = term.cluster.start_replica_states()
+    await move(term, online, ReplicaState.ONLINE)
+    await move(term, offline, ReplicaState.OFFLINE)
+
+
+async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
+    """Move replicas to a state, and tell the brokers in one batch."""
+    if not replicas:
+        return
+    term.batch.clear()
+    try:
+        for broker_id in sorted(replicas):
+            await _move(term, broker_id, replicas[broker_id], target)
+    except BaseException:
+        term.batch.clear()
+        raise
+    term.batch.send()
+
+
+async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
+    cluster, batch = term.cluster, term.batch
+    legal, illegal = cluster.legal_moves(broker_id, partitions, target)
+    for p in illegal:
+        before = cluster.replica_state(p, broker_id)
+        log.error("controller epoch %d: replica %d of %s may not go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
+    match target:
+        case ReplicaState.NEW:
+            for p in legal:
+                if p.info is not None and p.info.leader == broker_id:
+                    log.error("replica %d of %s leads it and cannot be new", broker_id, p)
+                    continue
+                if p.info is not None:
+                    batch.lead((broker_id,), p, is_new=True)
+                cluster.set_replica_states(broker_id, (p,), target)
+        case ReplicaState.ONLINE:
+            told = []
+            for p in legal:
+                if cluster.replica_state(p, broker_id) is not ReplicaState.NEW:
+                    if p.info is not None:
+                        told.append(p)
+                elif broker_id not in p.assignment.replicas:
+                    log.error("replica %d of %s was not assigned; it is now", broker_id, p)
+                    cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
+            if told:
+                batch.lead_many(broker_id, told)
+            cluster.set_replica_states(broker_id, legal, target)
+        case ReplicaState.OFFLINE:
+            await _offline(term, broker_id, legal)
+        case ReplicaState.DELETION_STARTED:
+            for p in legal:
+                batch.stop(broker_id, p, delete=True)
+            cluster.set_replica_states(broker_id, legal, target)
+        case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
+            cluster.set_replica_states(broker_id, legal, target)
+        case ReplicaState.NON_EXISTENT:
+            for p in legal:
+                a = p.assignment
+                cluster.set_assignment(p, Assignment(*(tuple(r for r in part if r != broker_id) for part in a)))
+            cluster.set_replica_states(broker_id, legal, target)
+        case _:
+            assert_never(target)
+
+
+async def _offline(term: Term, broker_id: int, partitions: list[Partition]) -> None:
+    cluster, batch = term.cluster, term.batch
+    known: list[Partition] = []
+    unknown: list[Partition] = []
+    if broker_id in cluster.brokers:  # nobody is told who is not there
+        for p in partitions:
+            batch.stop(broker_id, p, delete=False)
+    for p in partitions:
+        (unknown if p.info is None else known).append(p)
+    done = await _leave_isr(term, broker_id, known)
+    recipients: dict[Ints, Ints] = {}
+    for p in done:
+        if not p.topic.queued:
+            replicas = p.assignment.replicas
+            if replicas not in recipients:
+                recipients[replicas] = tuple(r for r in replicas if r != broker_id)
+            batch.lead(recipients[replicas], p, is_new=False)
+    if unknown:
+        batch.tell_all(unknown)
+    cluster.set_replica_states(broker_id, done, ReplicaState.OFFLINE)
+    cluster.set_replica_states(broker_id, unknown, ReplicaState.OFFLINE)
+
+
+async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) -> list[Partition]:
+    """Take a broker out of the ISRs (the last member stays, but does not lead); the partitions that are settled."""
+    cluster, epoch = term.cluster, term.cluster.epoch
+    done: list[Partition] = []
+    states: dict[Partition, LeaderAndIsr | None] = {p: p.info for p in partitions}
+    fresh: set[Partition] = term.written
+    shrunk: dict[Ints, Ints] = {}
+    todo = partitions
+    for _ in range(MAX_ROUNDS):
+        writes: list[StateWrite] = []
+        chosen: list[Partition] = []
+        again: list[Partition] = []
+        for p in todo:
+            info = states[p]
+            if info is None:
+                if p in fresh:
+                    if not p.topic.queued:
+                        log.error("replica %d of %s cannot go offline: there is no state in ZooKeeper", broker_id, p)
+                else:
+                    again.append(p)
+            elif info.controller_epoch > epoch:
+                log.error("replica %d of %s cannot go offline: written by controller epoch %d", broker_id, p, info.controller_epoch)
+            elif broker_id in info.isr:
+                isr = info.isr
+                if isr not in shrunk:
+                    shrunk[isr] = isr if len(isr) == 1 else intern_ints(tuple(r for r in isr if r != broker_id))
+                leader = NO_LEADER if info.leader == broker_id else info.leader
+                state = LeaderAndIsr(leader, info.leader_epoch + 1, shrunk[isr], info.recovery, info.partition_epoch + 1, epoch)
+                writes.append(StateWrite(p.topic.name, p.index, state, info.partition_epoch))
+                chosen.append(p)
+            elif p in fresh:
+                if info.controller_epoch != epoch or info != p.info:
+                    cluster.replay_state(p, info._replace(controller_epoch=epoch))
+                done.append(p)
+            else:
+                again.append(p)
+        outcomes = await term.store.write_states(writes) if writes else []
+        for p, write, outcome in zip(chosen, writes, outcomes, strict=True):
+            if outcome is Outcome.OK:
+                cluster.replay_state(p, write.state)
+                done.append(p)
+            elif outcome is Outcome.FAILED:
+                log.error("replica %d of %s cannot go offline: the state could not be written", broker_id, p)
+            else:
+                again.append(p)
+        term.written.update(done)
+        if not again:
+            return done
+        states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))
+        fresh, todo = set(again), again
+    for p in todo:
+        log.error("replica %d of %s cannot go offline: its state changed under %d tries", broker_id, p, MAX_ROUNDS)
+    return done

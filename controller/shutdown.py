@@ -1,0 +1,49 @@
+"""Controlled shutdown: a broker asks to leave, its partitions are led elsewhere first (controller 10.4)."""
+
+from __future__ import annotations
+
+import logging
+
+from klamm.controller import elections, partition_machine, replica_machine
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.states import ReplicaState
+from klamm.controller.term import Term
+from klamm.controller.values import NO_EPOCH, TopicPartition
+from klamm.protocol.errors import ApiError, ErrorCode
+
+log = logging.getLogger("klamm.controller")
+
+
+async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    """Move leaders away and take the broker out of the ISRs; the partitions it still leads.
+
+    Raises ApiError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (an unknown id with an epoch, as stock).
+    """
+    cluster = term.cluster
+    broker = cluster.brokers.get(broker_id)
+    if broker_epoch != NO_EPOCH:
+        if broker is None:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {broker_id} is not registered")
+        if broker_epoch < broker.epoch:
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker epoch {broker_epoch} is older than {broker.epoch}")
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
+    log.info("broker %d asks to shut down", broker_id)
+    cluster.set_shutting_down(broker_id, True)
+    held = _held(cluster, broker_id)
+    led = [p for p in held if p.info is not None and p.info.leader == broker_id]
+    followed = [p for p in held if p.info is not None and p.info.leader != broker_id]
+    await partition_machine.to_online(term, led, elections.ControlledShutdown())
+    await term.phase("shutdown-leaders-moved")
+    if followed:
+        term.batch.clear()
+        for p in followed:
+            term.batch.stop(broker_id, p, delete=False)
+        term.batch.send()
+        await replica_machine.move(term, {broker_id: followed}, ReplicaState.OFFLINE)
+    return [p.key for p in _held(cluster, broker_id) if p.info is not None and p.info.leader == broker_id]
+
+
+def _held(cluster: Cluster, broker_id: int) -> list[Partition]:
+    """Replicated partitions of a broker that have leadership and are not being deleted."""
+    return [p for p in cluster.partitions_on(broker_id) if len(p.assignment.replicas) > 1 and p.info is not None and not p.topic.queued]

@@ -1,0 +1,71 @@
+"""States of partitions and replicas, and the legal moves between them, as data (controller 6.1, 7.1).
+
+A move that is not listed is refused for that partition or replica alone: logged, skipped, its state unchanged.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class PartitionState(IntEnum):
+    """Where a partition stands; one the controller has not met is NON_EXISTENT."""
+
+    NON_EXISTENT = 0
+    NEW = 1
+    ONLINE = 2
+    OFFLINE = 3
+
+
+class ReplicaState(IntEnum):
+    """Where one replica of a partition stands."""
+
+    NON_EXISTENT = 0
+    NEW = 1
+    ONLINE = 2
+    OFFLINE = 3
+    DELETION_STARTED = 4
+    DELETION_SUCCESSFUL = 5
+    DELETION_INELIGIBLE = 6
+
+
+_P, _R = PartitionState, ReplicaState
+
+PARTITION_MOVES: dict[PartitionState, frozenset[PartitionState]] = {
+    _P.NEW: frozenset({_P.NON_EXISTENT}),
+    _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
+}
+"""Target state → states it may be reached from."""
+
+REPLICA_MOVES: dict[ReplicaState, frozenset[ReplicaState]] = {
+    _R.NEW: frozenset({_R.NON_EXISTENT}),
+    _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),
+    _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
+    _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),
+    _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
+}
+"""Target state → states it may be reached from."""
+
+ReplicaStates = dict[int, ReplicaState]
+"""Broker id → state. Never changed in place: `with_replica_state` gives another one, and equal ones are one object."""
+
+NO_REPLICAS: ReplicaStates = {}
+_known: dict[tuple[tuple[int, ReplicaState], ...], ReplicaStates] = {(): NO_REPLICAS}
+_moves: dict[tuple[int, int, ReplicaState], ReplicaStates] = {}
+
+
+def with_replica_state(states: ReplicaStates, broker_id: int, state: ReplicaState) -> ReplicaStates:
+    """The shared mapping that differs from `states` in one replica; NON_EXISTENT removes it."""
+    key = (id(states), broker_id, state)
+    found = _moves.get(key)
+    if found is None:
+        changed = {b: s for b, s in states.items() if b != broker_id}
+        if state is not ReplicaState.NON_EXISTENT:
+            changed[broker_id] = state
+        content = tuple(sorted(changed.items()))
+        found = _moves[key] = _known.setdefault(content, dict(content))
+    return found

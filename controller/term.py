@@ -1,0 +1,48 @@
+"""One term of office: what every procedure of an active controller works with.
+
+A term begins with an election and ends with resignation; nothing of it outlives it. `phase` is the seam at which a test (or a
+user who steers) may hold, step or crash the controller: procedures await it by name at each boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from klamm.controller.batch import Channels, RequestBatch
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.options import ControllerOptions
+from klamm.controller.store import Store
+
+Phase = Callable[[str], Awaitable[None]]
+
+
+async def no_phase(name: str) -> None:
+    """Nobody holds the controller."""
+
+
+@dataclass(slots=True)
+class Term:
+    """State and partners of an active controller."""
+
+    broker_id: int
+    cluster: Cluster
+    store: Store
+    channels: Channels
+    batch: RequestBatch
+    options: ControllerOptions
+    put: Callable[[Any], None]
+    new_topic_id: Callable[[], bytes]
+    phase: Phase = no_phase
+    written: set[Partition] = field(default_factory=set)
+    """Partitions whose state this very event has written or read: their cached state needs no second look."""
+
+    def send_metadata(self, broker_ids: list[int] | None = None) -> None:
+        """UpdateMetadata without partitions, to these brokers or to all registered ones."""
+        self.batch.clear()
+        if broker_ids is None:
+            self.batch.tell_all(())
+        else:
+            self.batch.tell(broker_ids, ())
+        self.batch.send()

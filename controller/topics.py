@@ -1,0 +1,84 @@
+"""Topics and partitions appearing in ZooKeeper (controller 5.1, 5.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from klamm.controller import partition_machine, replica_machine
+from klamm.controller.cluster import Partition
+from klamm.controller.elections import Offline
+from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.term import Term
+from klamm.controller.values import Assignment, StoredTopic, TopicWrite
+
+log = logging.getLogger("klamm.controller")
+
+
+async def on_topic_change(term: Term) -> None:
+    """Children of `/brokers/topics` changed: new topics are taken in, vanished ones forgotten without a word."""
+    cluster = term.cluster
+    names = await term.store.topics()
+    current = set(names)
+    for name in [t for t in cluster.topics if t not in current]:
+        log.info("topic %s is gone from ZooKeeper", name)
+        cluster.remove_topic(name)
+    new = [t for t in names if t not in cluster.topics]
+    if new:
+        partitions = await take_in(term, new)
+        log.info("new topics: %s", ", ".join(new) if len(new) <= 20 else len(new))
+        await on_new_partitions(term, partitions)
+
+
+async def take_in(term: Term, names: list[str]) -> list[Partition]:
+    """Read topic nodes, give an id to those without one, and add their partitions to the cluster."""
+    cluster = term.cluster
+    nodes = zip(names, await term.store.read_topics(names), strict=True)
+    stored: dict[str, StoredTopic] = {name: node for name, node in nodes if node is not None}
+    if term.options.topic_ids_supported:
+        missing = [t for t, node in stored.items() if node.topic_id is None]
+        if missing:
+            for t in missing:
+                stored[t] = stored[t]._replace(topic_id=term.new_topic_id())
+            await term.store.write_topics([TopicWrite(t, stored[t].topic_id, stored[t].assignments) for t in missing])
+    added = []
+    for name, node in stored.items():
+        topic = cluster.add_topic(name, node.topic_id)
+        added += [cluster.add_partition(topic, i, node.assignments[i]) for i in sorted(node.assignments)]
+    return added
+
+
+async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None:
+    """Partitions that were never seen get their first leader."""
+    new = list(partitions)
+    if not new:
+        return
+    by_broker: dict[int, list[Partition]] = {}
+    for p in new:
+        for r in p.assignment.replicas:
+            by_broker.setdefault(r, []).append(p)
+    partition_machine.to_state(term, new, PartitionState.NEW)
+    await replica_machine.move(term, by_broker, ReplicaState.NEW)
+    await term.phase("partitions-new")
+    await partition_machine.to_online(term, new, Offline())
+    await replica_machine.move(term, by_broker, ReplicaState.ONLINE)
+
+
+async def on_partition_modifications(term: Term, names: list[str]) -> None:
+    """Topic nodes have new data: partitions not known yet are added; replicas of known ones are not looked at."""
+    cluster = term.cluster
+    new: list[Partition] = []
+    for name, node in zip(names, await term.store.read_topics(names), strict=True):
+        topic = cluster.topics.get(name)
+        if topic is None or node is None:
+            continue
+        added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if i not in topic.partitions}
+        if topic.queued:
+            if added:
+                log.warning("partitions %s were added to topic %s while it is being deleted; they are taken back", sorted(added), name)
+                await term.store.write_topics([TopicWrite(name, topic.id, topic.assignments())])
+            continue
+        if added:
+            log.info("new partitions of topic %s: %s", name, sorted(added))
+            new += [cluster.add_partition(topic, i, added[i]) for i in sorted(added)]
+    await on_new_partitions(term, new)
