@@ -1,0 +1,62 @@
+"""Frames out of a stream of bytes, without IO.
+
+A frame is a length of four bytes and as many bytes of payload. `FrameReader.feed` takes what arrived and returns the payloads that are
+complete; what is left waits for more. A length that is negative or above the limit is an error of the peer as soon as its four bytes are there,
+so that nothing is kept for a frame that will be refused.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from klamm.protocol.errors import RemoteProtocolError
+
+DEFAULT_LIMIT = 104857600
+
+_LENGTH = Struct(">i")
+
+
+class FrameReader:
+    """One direction of one connection. `limit` may be changed between two feeds (before authentication it is lower)."""
+
+    __slots__ = ("_needed", "_rest", "limit")
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self._rest = bytearray()
+        self._needed = 4
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of an unfinished frame that wait for the rest."""
+        return len(self._rest)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
+        """The payloads that `data` completes, in order. Each is a copy of its own."""
+        rest = self._rest
+        if rest:
+            rest += data
+            if len(rest) < self._needed:
+                return []
+            data = bytes(rest)
+            rest.clear()
+        elif data.__class__ is not bytes:
+            data = bytes(data)
+        payloads: list[bytes] = []
+        pos = 0
+        end = len(data)
+        needed = 4
+        while end - pos >= 4:
+            (length,) = _LENGTH.unpack_from(data, pos)
+            if not 0 <= length <= self.limit:
+                raise RemoteProtocolError(f"a frame of {length} bytes, where at most {self.limit} are taken")
+            needed = 4 + length
+            if end - pos < needed:
+                break
+            payloads.append(data[pos + 4 : pos + needed])  # type: ignore[arg-type]
+            pos += needed
+            needed = 4
+        self._needed = needed
+        if pos < end:
+            rest += data[pos:]
+        return payloads

@@ -1,0 +1,179 @@
+"""Every message of the protocol: its class, its bytes, its headers.
+
+`messages.CreateTopicsRequest(...)` makes a message; its structures are attributes of its class. Classes and codecs come from the JSON
+definitions when they are first used (see `compiler`), so importing this module costs little. Fields have Kafka's names with underscores
+(`topicId` is `topic_id`), and all fields of all versions with their defaults. Values: strings are `str`; uuid are 16 bytes, zero where there is none; bytes and
+records are `bytes`; arrays are lists, None where null; structures are their class.
+
+    body, end = decode("CreateTopicsRequest", 7, payload, offset)      # RemoteProtocolError: the peer is bad
+    data = encode(body, 7)                                             # LocalProtocolError: we are
+
+Which versions may be served is the business of whoever dispatches: a version that does not exist is a LocalProtocolError here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from klamm.protocol import schema
+from klamm.protocol.apis import API_VERSIONS, APIS, Api
+from klamm.protocol.compiler import Message, MessageType
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.primitives import skip_tags
+
+__all__ = [
+    "APIS", "API_VERSIONS", "Api", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
+    "encode_request", "encode_response", "message_type", "struct_encoder",
+]
+
+_types: dict[str, MessageType] = {}
+_decoders: dict[tuple[str, int], Callable[[bytes, int], tuple[Any, int]]] = {}
+_ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api in APIS.values()}
+
+
+def message_type(name: str) -> MessageType:
+    """What is known of a message: schema, classes, codecs. Raises LocalProtocolError where there is no such message."""
+    found = _types.get(name)
+    if found is None:
+        api_name = name.removesuffix("Request").removesuffix("Response")
+        found = _types[name] = MessageType(schema.load(name, _ranges.get(api_name)), __name__)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith(("Request", "Response")) and schema.find(name) is not None:
+        found = globals()[name] = message_type(name).top
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def decode(name: str, version: int, buf: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Any, int]:
+    """The message that starts at `offset`, and where it ends. What follows it is left alone, as Kafka does."""
+    decoder = _decoders.get((name, version))
+    if decoder is None:
+        decoder = _decoders[name, version] = message_type(name).decoder(version)
+    if buf.__class__ is not bytes:
+        buf = bytes(buf)
+    try:
+        result = decoder(buf, offset)  # type: ignore[arg-type]
+    except (IndexError, struct.error) as error:
+        raise RemoteProtocolError(f"{name} {version} is cut short") from error
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{name} {version}: {error}") from None
+    if result[1] > len(buf):
+        raise RemoteProtocolError(f"{name} {version} is cut short")
+    return result
+
+
+def encode(message: Any, version: int) -> bytes:
+    """The bytes of a message, without header."""
+    try:
+        kind: MessageType = message._type
+    except AttributeError:
+        raise LocalProtocolError(f"{type(message).__name__} is no message") from None
+    encoder = kind.encoders.get(version)
+    if encoder is None:
+        encoder = kind.encoder(version)
+    try:
+        return encoder(message)
+    except (struct.error, TypeError, ValueError, AttributeError) as error:
+        raise LocalProtocolError(f"{kind.name} {version}: {error}") from error
+
+
+def struct_encoder(top_name: str, struct_name: str, version: int) -> Callable[[Any], bytes]:
+    """A function from a structure to its bytes inside `top_name`; what it returns may stand for the structure in an array."""
+    return message_type(top_name).struct_encoder(struct_name, version)
+
+
+# Headers
+
+class RequestHeader(NamedTuple):
+    """What every request starts with. A client id of None counts as empty."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+_REQUEST_START = struct.Struct(">hhi")
+_REQUEST_START_AND_LENGTH = struct.Struct(">hhih")
+_INT32 = struct.Struct(">i")
+_FRAME_AND_CORRELATION = struct.Struct(">ii")
+_FRAME_AND_REQUEST_START = struct.Struct(">ihhi")
+
+
+def decode_request_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
+    """The header of a request and where its body starts.
+
+    The version may be one that nobody serves, so that an ApiVersions request from the future can be answered; an unknown key is refused,
+    because nobody can tell what its header looks like.
+    """
+    try:
+        key, version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(payload)
+        api = APIS[key]
+        header_version = api.request_header_version(version)
+        if header_version == 0:
+            return RequestHeader(key, version, correlation_id, ""), 8
+        end = 10
+        client_id = None
+        if length >= 0:
+            end += length
+            client_id = str(payload[10:end], "utf-8", "replace")
+        if header_version == 2:
+            if payload[end]:
+                end = skip_tags(bytes(payload), end)
+            else:
+                end += 1
+    except KeyError:
+        raise RemoteProtocolError(f"unknown API key {key}") from None
+    except (struct.error, IndexError):
+        return _shortest_header(payload)
+    if end > len(payload):
+        raise RemoteProtocolError("a request header is cut short")
+    return RequestHeader(key, version, correlation_id, client_id), end
+
+
+def _shortest_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
+    """Header 0 with less than two bytes behind it; anything else this short is cut."""
+    if len(payload) >= 8:
+        key, version, correlation_id = _REQUEST_START.unpack_from(payload)
+        if key in APIS and APIS[key].request_header_version(version) == 0:
+            return RequestHeader(key, version, correlation_id, ""), 8
+    raise RemoteProtocolError("a request header is cut short")
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
+    """A whole request frame: length, header, body."""
+    header_version = APIS[api_key].request_header_version(version)
+    header = b""
+    if header_version > 0:
+        if client_id is None:
+            header = b"\xff\xff"
+        else:
+            name = client_id.encode()
+            header = struct.pack(">h", len(name)) + name
+        if header_version == 2:
+            header += b"\0"
+    return _FRAME_AND_REQUEST_START.pack(8 + len(header) + len(body), api_key, version, correlation_id) + header + body
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """A whole response frame: length, header, body."""
+    if APIS[api_key].response_header_version(version) == 0:
+        return _FRAME_AND_CORRELATION.pack(4 + len(body), correlation_id) + body
+    return _FRAME_AND_CORRELATION.pack(5 + len(body), correlation_id) + b"\0" + body
+
+
+def decode_response_header(api_key: int, version: int, payload: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """The correlation id of a response and where its body starts."""
+    try:
+        (correlation_id,) = _INT32.unpack_from(payload)
+        if APIS[api_key].response_header_version(version) == 0:
+            return correlation_id, 4
+        end = skip_tags(bytes(payload), 4) if payload[4] else 5
+    except (struct.error, IndexError):
+        raise RemoteProtocolError("a response header is cut short") from None
+    return correlation_id, end

@@ -1,0 +1,123 @@
+"""Run-time parts that generated codecs call: variable-length numbers, tags to skip, and shapes of runs.
+
+The generated code handles the common case inline (a length below 127 is one byte) and comes here for the rest. Reading never checks
+the end of the buffer after each field: a read beyond it raises IndexError or struct.error, a cut slice leaves the position
+beyond the end, and whoever called the codec looks at that once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct, pack
+from typing import Any
+
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+FOR_DECODERS = ("INT32_READERS", "null", "read_string_length", "read_uvarint", "skip_tag", "skip_tags", "too_long")
+FOR_ENCODERS = (
+    "INT32_WRITERS", "ONE_BYTE", "absent", "not_null", "not_struct", "not_uuid", "write_fixed", "write_string_length", "write_uvarint",
+)
+MAX_STRING = 32767
+SMALL_RUN = 64
+
+ONE_BYTE = tuple(bytes((i,)) for i in range(128))
+INT32_READERS = tuple(Struct(f">{n}i").unpack_from for n in range(SMALL_RUN))
+INT32_WRITERS = tuple(Struct(f">{n}i").pack for n in range(SMALL_RUN))
+
+
+def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
+    """A variable-length number and the position behind it. As in Kafka five bytes at most, and the upper half of 32 bits is negative."""
+    value = shift = 0
+    for shift in (0, 7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return (value if value < 0x80000000 else value - 0x100000000), pos
+    raise RemoteProtocolError("a variable-length number has more than five bytes")
+
+
+def write_uvarint(value: int) -> bytes:
+    """Base 128, the low bits first."""
+    if value < 128:
+        return ONE_BYTE[value]
+    out = bytearray()
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_string_length(buf: bytes, pos: int) -> tuple[int, int]:
+    """Length + 1 of a compact string that is longer than one byte can say."""
+    value, pos = read_uvarint(buf, pos)
+    if value - 1 > MAX_STRING:
+        raise RemoteProtocolError(f"a string of {value - 1} bytes is too long")
+    return value, pos
+
+
+def write_string_length(length: int) -> bytes:
+    """Length + 1 of a compact string."""
+    if length > MAX_STRING:
+        raise LocalProtocolError(f"a string of {length} bytes is too long")
+    return write_uvarint(length + 1)
+
+
+def skip_tags(buf: bytes, pos: int) -> int:
+    """The position behind a section of tagged fields that nobody here knows."""
+    count, pos = read_uvarint(buf, pos)
+    for _ in range(count):
+        _tag, pos = read_uvarint(buf, pos)
+        pos = skip_tag(buf, pos)
+    return pos
+
+
+def skip_tag(buf: bytes, pos: int) -> int:
+    """The position behind one tagged field, given that of its size."""
+    size, pos = read_uvarint(buf, pos)
+    pos += size
+    if size < 0 or pos > len(buf):
+        raise RemoteProtocolError("a tagged field is longer than its frame")
+    return pos
+
+
+def read_fixed(code: str, width: int) -> Callable[[bytes, int, int], list[Any]]:
+    """A reader of n numbers in a row; the caller advances its position by n times the width."""
+
+    def read(buf: bytes, pos: int, n: int) -> list[Any]:
+        if n * width > len(buf) - pos:
+            raise RemoteProtocolError(f"an array of {n} elements is longer than its frame")
+        return list(Struct(f">{n}{code}").unpack_from(buf, pos))
+
+    return read
+
+
+def write_fixed(code: str, values: Sequence[Any]) -> bytes:
+    """Numbers in a row."""
+    return pack(f">{len(values)}{code}", *values)
+
+
+def null(field: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{field} is null")
+
+
+def too_long(field: str, count: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{field}: {count} elements are more than its frame can hold")
+
+
+def not_null(field: str) -> LocalProtocolError:
+    return LocalProtocolError(f"{field} must not be null")
+
+
+def absent(field: str, version: int) -> LocalProtocolError:
+    return LocalProtocolError(f"version {version} has no {field}, and it may not be left out")
+
+
+def not_uuid(field: str) -> LocalProtocolError:
+    return LocalProtocolError(f"{field} must be 16 bytes")
+
+
+def not_struct(wanted: str, value: object) -> LocalProtocolError:
+    return LocalProtocolError(f"{type(value).__name__} where {wanted} belongs")

@@ -1,0 +1,183 @@
+"""Message definitions, read from Kafka-format JSON into immutable objects.
+
+A definition is looked for in our own `schemas` room first and then among the files inside kafka-python, which are read as data: its
+package is located, not imported, because importing it costs more than our whole start. Those files describe later brokers too, so
+a definition is cut to the versions we stand in for: fields that none of these versions has are dropped.
+
+Names: a field keeps Kafka's name with a small first letter in JSON (`topicId`), and in Python is written with underscores, one before
+every capital but a leading one (`topic_id`, `is_k_raft_controller`), as kafka-python does. Structures keep Kafka's names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import klamm.schemas
+from klamm.protocol.errors import LocalProtocolError
+
+NO_TOP = 32767
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty when `low` is above `high`."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    @classmethod
+    def parse(cls, text: str | None) -> Versions:
+        """From `3+`, `1-2`, `0` or `none`."""
+        if text is None or text == "none":
+            return cls(1, 0)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), NO_TOP)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def cut(self, other: Versions) -> Versions:
+        return Versions(max(self.low, other.low), min(self.high, other.high))
+
+
+class Field(NamedTuple):
+    """One field. `type` is that of an element where the field is an array; `struct` is set where that is a structure."""
+
+    name: str
+    attribute: str
+    type: str
+    is_array: bool
+    struct: Struct | None
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int
+    default: Any
+    ignorable: bool
+
+    @property
+    def null_by_default(self) -> bool:
+        return self.default is None
+
+    def is_tagged(self, version: int) -> bool:
+        return version in self.tagged
+
+    def is_plain(self, version: int) -> bool:
+        """Present in this version, in its place among the other fields."""
+        return version in self.versions and version not in self.tagged
+
+
+class Struct(NamedTuple):
+    """Fields in order, of all versions. Two structures of one message never share a name."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+class Schema(NamedTuple):
+    """A message: its structures, the outermost first in line as `root`."""
+
+    name: str
+    api_key: int | None
+    valid: Versions
+    flexible: Versions
+    root: Struct
+    structs: dict[str, Struct]
+
+
+def attribute_name(name: str) -> str:
+    """Python's name of a field."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+@cache
+def _folders() -> tuple[Path, ...]:
+    ours = Path(str(klamm.schemas.__file__)).parent
+    spec = importlib.util.find_spec("kafka")
+    if spec is None or not spec.submodule_search_locations:
+        raise LocalProtocolError("kafka-python is not installed: its message definitions are part of the protocol")
+    return ours, Path(next(iter(spec.submodule_search_locations))) / "protocol" / "schemas" / "resources"
+
+
+def find(name: str) -> Path | None:
+    """Where a message is defined; None where it is not."""
+    return next((path for path in (folder / f"{name}.json" for folder in _folders()) if path.is_file()), None)
+
+
+def load(name: str, valid: Versions | None = None) -> Schema:
+    """The definition of a message, cut to the versions of `valid` where that is given."""
+    path = find(name)
+    if path is None:
+        raise LocalProtocolError(f"{name}: no such message")
+    spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", path.read_text(encoding="utf-8")))
+    versions = Versions.parse(spec["validVersions"])
+    return parse(spec, versions if valid is None else versions.cut(valid))
+
+
+def parse(spec: dict[str, Any], valid: Versions) -> Schema:
+    """A definition from its JSON, cut to the versions of `valid`."""
+    common = {each["name"]: each["fields"] for each in spec.get("commonStructs", ())}
+    structs: dict[str, Struct] = {}
+    root = _struct(spec["name"], spec["fields"], valid, common, structs)
+    return Schema(spec["name"], spec.get("apiKey"), valid, Versions.parse(spec["flexibleVersions"]), root, structs)
+
+
+def _struct(name: str, specs: list[Any], valid: Versions, common: dict[str, Any], structs: dict[str, Struct]) -> Struct:
+    if name not in structs:
+        fields = (_field(spec, valid, common, structs) for spec in specs)
+        structs[name] = Struct(name, tuple(field for field in fields if field is not None))
+    return structs[name]
+
+
+def _field(spec: dict[str, Any], valid: Versions, common: dict[str, Any], structs: dict[str, Struct]) -> Field | None:
+    versions = Versions.parse(spec["versions"]).cut(valid)
+    if versions.low > versions.high:
+        return None
+    is_array = spec["type"].startswith("[]")
+    kind = spec["type"].removeprefix("[]")
+    struct = None
+    if kind[0].isupper():
+        struct = _struct(kind, spec.get("fields") or common[kind], valid, common, structs)
+    tag = spec.get("tag")
+    return Field(
+        name=spec["name"][0].lower() + spec["name"][1:],
+        attribute=attribute_name(spec["name"]),
+        type=kind,
+        is_array=is_array,
+        struct=struct,
+        versions=versions,
+        nullable=Versions.parse(spec.get("nullableVersions")),
+        tagged=Versions.parse(spec.get("taggedVersions")).cut(versions),
+        tag=-1 if tag is None else int(tag),
+        default=_default(kind, is_array, spec.get("default")),
+        ignorable=spec.get("ignorable") in (True, "true"),
+    )
+
+
+def _default(kind: str, is_array: bool, given: Any) -> Any:
+    """The value of a field that is not there. () stands for an empty array; for a structure, of its own defaults."""
+    if given is not None and str(given) == "null":
+        return None
+    if is_array or kind[0].isupper():
+        return ()
+    match kind:
+        case "string":
+            return "" if given is None else str(given)
+        case "bool":
+            return str(given).lower() == "true"
+        case "bytes":
+            return b""
+        case "records":
+            return None
+        case "uuid":
+            return bytes(16)
+        case "float64":
+            return 0.0 if given is None else float(given)
+        case _:
+            return 0 if given is None else int(str(given), 0)
