@@ -1,0 +1,22 @@
+"""AllocateProducerIds (67), version 0: a broker asks the controller for its next block of producer ids.
+
+Needs CLUSTER_ACTION on the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+
+
+async def handle(ctx: Context, request: Any) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return messages.AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        start, length = await ctx.node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    except ApiError as error:
+        return messages.AllocateProducerIdsResponse(error_code=error.code)
+    return messages.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=length)

@@ -1,0 +1,40 @@
+"""ApiVersions (18), versions 0-4: which APIs and versions this broker serves.
+
+The list is the dispatcher's table. From version 3 on the client names its software; a name or version outside Kafka's pattern is
+INVALID_REQUEST with an empty list. The epoch of the finalised features (the version of `/feature`) rides along as a tagged field
+once it is known. A version this broker does not know is answered by the dispatcher with `UNSUPPORTED_BODY`: version 0's shape,
+error 35 and the range of this API alone.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.context import Context
+
+_API = messages.APIS[18]
+_SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+UNSUPPORTED_BODY = struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, _API.key, _API.min_version, _API.max_version)
+
+
+def handle(ctx: Context, request: Any) -> Any:
+    if ctx.api_version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    row = messages.ApiVersionsResponse.ApiVersion
+    features = ctx.node.features
+    finalized = messages.ApiVersionsResponse.FinalizedFeatureKey
+    return messages.ApiVersionsResponse(
+        api_keys=[row(api_key=a.key, min_version=a.min_version, max_version=a.max_version) for a in ctx.node.dispatcher.offered],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            finalized(name=name, max_version_level=highest, min_version_level=lowest)
+            for name, (lowest, highest) in sorted(features.finalized.items())
+        ],
+    )

@@ -1,0 +1,25 @@
+"""ControlledShutdown (7), versions 0-3: a broker wants to leave; the controller moves its leaderships away first.
+
+Needs CLUSTER_ACTION on the cluster. Answered by the controller only: the partitions the broker still leads, or an error and none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+
+
+async def handle(ctx: Context, request: Any) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return messages.ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        remaining = await ctx.node.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    except ApiError as error:
+        return messages.ControlledShutdownResponse(error_code=error.code)
+    partition_type = messages.ControlledShutdownResponse.RemainingPartition
+    return messages.ControlledShutdownResponse(
+        remaining_partitions=[partition_type(topic_name=topic, partition_index=partition) for topic, partition in remaining]
+    )

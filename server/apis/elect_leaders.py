@@ -1,0 +1,100 @@
+"""ElectLeaders (43), versions 0-2: elect leaders of named partitions, or of all, now.
+
+Version 0 is ElectPreferredLeaders of KIP-183: no election type (preferred), no code at the top. Needs ALTER on the cluster. A null
+list means every partition this broker's metadata cache knows. Partitions named twice are elected once and reported once.
+
+The controller elects; what it elected then waits here until this broker's own metadata cache shows the new leader, at most
+TimeoutMs after reception. Partitions that failed or needed nothing are never waited for. Of a null list, partitions that needed
+nothing are left out; in version 0 they count as elected instead, as KIP-183 had it (node.legacy_elect_leaders_v0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from klamm.controller.values import Election, TopicPartition
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server import faults
+from klamm.server.context import Context, Operation, ResourceType
+
+_WITHOUT_TEXT = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+Result = tuple[ErrorCode, str | None]
+
+
+async def handle(ctx: Context, request: Any) -> Any:
+    received = asyncio.get_running_loop().time()
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    election = _election(ctx.api_version, request)
+    if election is None:
+        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    partitions = _partitions(ctx, request)
+    results = await _elect(ctx, partitions, election, request.timeout_ms, received) if partitions else {}
+    if ctx.api_version == 0 and ctx.node.legacy_elect_leaders_v0:
+        results = {tp: (ErrorCode.NONE, None) if r[0] is ErrorCode.ELECTION_NOT_NEEDED else r for tp, r in results.items()}
+    elif request.topic_partitions is None:
+        results = {tp: result for tp, result in results.items() if result[0] is not ErrorCode.ELECTION_NOT_NEEDED}
+    return _response(results)
+
+
+def _election(version: int, request: Any) -> Election | None:
+    """The election type, None when it is neither of the two."""
+    if version == 0:
+        return Election.PREFERRED
+    try:
+        return Election(request.election_type)
+    except ValueError:
+        return None
+
+
+def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
+    """What to elect, each partition once, topics together."""
+    if request.topic_partitions is None:
+        return [TopicPartition(topic.name, index) for topic in ctx.node.metadata.topics.values() for index in topic.partitions]
+    by_topic: dict[str, dict[int, None]] = {}
+    for entry in request.topic_partitions:
+        by_topic.setdefault(entry.topic, {}).update(dict.fromkeys(entry.partitions))
+    return [TopicPartition(topic, index) for topic, indexes in by_topic.items() for index in indexes]
+
+
+async def _elect(
+    ctx: Context, partitions: list[TopicPartition], election: Election, timeout_ms: int, received: float
+) -> dict[TopicPartition, Result]:
+    """Elect and wait for the metadata cache; the results in the order asked."""
+    try:
+        elected = await ctx.node.controller.elect_leaders(partitions, election)
+    except ApiError as error:
+        return dict.fromkeys(partitions, (error.code, error.message))
+    results: dict[TopicPartition, Result] = {}
+    waiting: dict[TopicPartition, int] = {}
+    for tp in partitions:
+        code, message, leader = elected[tp]
+        results[tp] = code, message
+        if code is ErrorCode.NONE and leader is not None:
+            waiting[tp] = leader
+
+    def ready() -> bool:
+        # a leader that was seen once counts, whatever follows
+        for tp in [tp for tp, leader in waiting.items() if ctx.node.metadata.leader(tp.topic, tp.partition) == leader]:
+            del waiting[tp]
+        return not waiting
+
+    remaining_ms = timeout_ms - int((asyncio.get_running_loop().time() - received) * 1000)
+    if waiting and not await ctx.node.purgatory.wait([tp.topic for tp in waiting], ready, remaining_ms):
+        results.update(dict.fromkeys(waiting, (ErrorCode.REQUEST_TIMED_OUT, None)))
+    return results
+
+
+def _response(results: dict[TopicPartition, Result]) -> Any:
+    partition_type = messages.ElectLeadersResponse.PartitionResult
+    topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
+    by_topic: dict[str, list[Any]] = {}
+    for tp, (code, message) in results.items():
+        text = None if code in _WITHOUT_TEXT else message or code.name
+        by_topic.setdefault(tp.topic, []).append(partition_type(partition_id=tp.partition, error_code=code, error_message=text))
+    return messages.ElectLeadersResponse(
+        replica_election_results=[topic_type(topic=topic, partition_result=rows) for topic, rows in by_topic.items()]
+    )

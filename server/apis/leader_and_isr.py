@@ -1,0 +1,19 @@
+"""LeaderAndIsr (4), versions 0-7: the controller tells which partitions this broker hosts, and in which role.
+
+Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/hosted.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.broker.hosted import refuse_leader_and_isr
+from klamm.protocol.errors import ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+
+
+def handle(ctx: Context, request: Any) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return refuse_leader_and_isr(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    node = ctx.node
+    return node.hosted.handle_leader_and_isr(request, ctx.api_version, node.broker_epoch)

@@ -1,0 +1,22 @@
+"""UpdateMetadata (6), versions 0-8: the controller tells what the cluster looks like.
+
+Needs CLUSTER_ACTION on the cluster. Requests that wait for one of the topics named look again before this one is answered: who
+sees the answer can rely on what it says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+
+
+def handle(ctx: Context, request: Any) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return messages.UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    node = ctx.node
+    response, topics = node.hosted.handle_update_metadata(request, node.broker_epoch)
+    node.purgatory.check(topics)
+    return response

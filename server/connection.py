@@ -1,0 +1,217 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+Requests of one connection are handled one after the other, as on a stock broker. As long as handlers answer at once, everything
+happens inside `data_received` and all answers of one read leave in one write. When a handler has to wait, the frames read so far
+are kept, the socket is not read any more, and the rest goes on when that answer is there. The same happens when the client does
+not read its answers: once the transport's buffer is over its limit, nothing more is read or handled. So a connection holds at most
+one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
+
+A request that was seen before, with an answer that is still good, is answered from bytes (`Answers`): its correlation id is put
+between two pieces of the kept frame.
+
+Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
+one are answered first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.framing import FrameReader
+from klamm.server.context import CloseConnection
+from klamm.server.dispatch import MAX_CACHED_REQUEST_BYTES, Peer
+
+if TYPE_CHECKING:
+    from klamm.server.listener import Listener
+
+log = logging.getLogger(__name__)
+
+WRITE_BYTES = 256 << 10
+"""Answers are handed to the transport at the latest when they are this long together."""
+
+BUFFERED_BYTES = 1 << 20
+"""A client that lets more than this wait for it is not served until it reads."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
+
+    __slots__ = (
+        "_broken",
+        "_closing",
+        "_listener",
+        "_loop",
+        "_reader",
+        "_reading",
+        "_task",
+        "_transport",
+        "_waiting",
+        "_writable",
+        "last_used",
+        "name",
+        "peer",
+    )
+
+    def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
+        self._listener = listener
+        self._loop = loop
+        self._reader = FrameReader(listener.max_request_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []
+        self._task: asyncio.Task[None] | None = None
+        self._reading = True
+        self._writable = True
+        self._closing = False
+        self._broken: str | None = None
+        self.last_used = loop.time()
+        self.name = "?"
+        self.peer: Peer
+
+    # --- what the transport says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
+        address = transport.get_extra_info("peername") or ("?", 0)
+        self.name = f"{address[0]}:{address[1]}"
+        self.peer = Peer(self._listener.name, address[0], self._listener.answers)
+        self._listener.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the answer
+        self._closing = True
+        self._transport = None
+        self._waiting = []
+        self._listener.lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_used = self._loop.time()
+        if self._closing:
+            return
+        try:
+            payloads = self._reader.feed(data)
+        except RemoteProtocolError as error:
+            payloads = []
+            self._broken = str(error)
+        if self._task is not None or not self._writable:
+            self._waiting += payloads
+        else:
+            self._serve(payloads, [])
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.last_used = self._loop.time()
+        if self._task is None:
+            self._go_on([])
+
+    # --- what the listener wants
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being handled."""
+        return self._task is not None
+
+    def pause(self) -> None:
+        """Read nothing more until `resume`."""
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self._reading and self._transport is not None and not self._closing:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close once what is written has left."""
+        self._closing = True
+        self._waiting = []
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._closing = True
+        self._waiting = []
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- requests and answers
+
+    def _serve(self, payloads: Sequence[bytes], out: list[bytes]) -> None:
+        """Answer frames in order, after the answers in `out`; those that have to wait stay in `_waiting`."""
+        answers = self.peer.answers.by_request
+        begin = self._listener.dispatcher.begin
+        served = 0
+        size = 0
+        for payload in payloads:
+            served += 1
+            if len(payload) <= MAX_CACHED_REQUEST_BYTES and (kept := answers.get(payload[:4] + payload[8:])) is not None:
+                head, tail = kept
+                out += (head, payload[4:8], tail)
+                size += len(tail)
+            else:
+                try:
+                    answer = begin(self.peer, payload)
+                except (RemoteProtocolError, CloseConnection) as error:
+                    self._write(out)
+                    self._refuse(str(error))
+                    return
+                if isinstance(answer, bytes):
+                    out.append(answer)
+                    size += len(answer)
+                elif answer is not None:
+                    self._task = self._loop.create_task(self._await(answer))
+                    break
+            if size >= WRITE_BYTES:
+                self._write(out)
+                out = []
+                size = 0
+                if not self._writable:
+                    break
+        self._write(out)
+        if self._task is not None or not self._writable:
+            self._waiting += payloads[served:]
+            self.pause()
+        elif self._broken is not None:
+            self._refuse(self._broken)
+        else:
+            self.resume()
+
+    async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
+        """Wait for one answer, then go on with what came meanwhile."""
+        refusal: str | None = None
+        answer: bytes | None = None
+        try:
+            answer = await pending
+        except CloseConnection as error:
+            refusal = str(error)
+        finally:
+            self._task = None
+        self.last_used = self._loop.time()
+        if self._closing:
+            return
+        if refusal is not None:
+            self._refuse(refusal)
+        else:
+            self._go_on([] if answer is None else [answer])
+
+    def _go_on(self, out: list[bytes]) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not self._closing:
+            self._serve(waiting, out)
+
+    def _write(self, out: list[bytes]) -> None:
+        if out and self._transport is not None:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _refuse(self, reason: str) -> None:
+        log.warning("closing connection from %s to %s: %s", self.name, self._listener.name, reason)
+        self.close()

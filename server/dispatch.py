@@ -1,0 +1,169 @@
+"""From one request's bytes to one answer's bytes: the table of handlers, and everything that is the same for all of them.
+
+`HANDLERS` is the one place that says which APIs this broker serves. Dispatch, the ApiVersions answer and the coverage page are
+computed from it. An API that is not in it does not exist here: its request closes the connection, as on a stock broker that does
+not expose it. So do a version out of range and bytes that do not decode; surplus bytes after the body are ignored. Only
+ApiVersions answers a version it does not know, in the shape of version 0, so that the client can ask again.
+
+`Dispatcher.begin` answers at once, without a task, when the handler is a plain function; a handler that has to wait is a coroutine
+function and `begin` returns a coroutine for its answer. A handler's unknown exception is a fault: logged with its traceback and
+answered with UNKNOWN_SERVER_ERROR (`server/faults.py`).
+
+Answers of handlers marked `cached` depend on nothing but the request's bytes, the listener and what the node's `answers` are
+cleared for (its metadata cache, features, authorizer). They are kept encoded, keyed by the request without its correlation id;
+`server/connection.py` looks there first and needs neither decoder nor handler for a request it has seen.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.server import faults
+from klamm.server.apis import (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    controlled_shutdown,
+    elect_leaders,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
+from klamm.server.context import ANONYMOUS, CloseConnection, Context, Principal
+
+if TYPE_CHECKING:
+    from klamm.server.node import Node
+
+log = logging.getLogger(__name__)
+
+API_VERSIONS = 18
+MAX_CACHED_REQUEST_BYTES = 1024
+MAX_CACHED_ANSWERS = 1000
+MAX_CACHED_ANSWER_BYTES = 64 << 20
+
+_KEY_AND_VERSION = Struct(">hh")
+
+
+class Handler(NamedTuple):
+    """`handle(ctx, request)` returns a response, its encoded body, or None for no answer; or a coroutine of one of these."""
+
+    handle: Callable[[Context, Any], Any]
+    cached: bool = False
+
+
+HANDLERS: dict[int, Handler] = {
+    4: Handler(leader_and_isr.handle),
+    5: Handler(stop_replica.handle),
+    6: Handler(update_metadata.handle),
+    7: Handler(controlled_shutdown.handle),
+    API_VERSIONS: Handler(api_versions.handle, cached=True),
+    43: Handler(elect_leaders.handle),
+    56: Handler(alter_partition.handle),
+    67: Handler(allocate_producer_ids.handle),
+}
+
+
+class Answers:
+    """Encoded answers by request bytes: (the frame's length field, what follows the correlation id). Bounded in number and size."""
+
+    __slots__ = ("_size", "by_request")
+
+    def __init__(self) -> None:
+        self.by_request: dict[bytes, tuple[bytes, bytes]] = {}
+        self._size = 0
+
+    def keep(self, payload: bytes, frame: bytes) -> None:
+        if len(payload) > MAX_CACHED_REQUEST_BYTES:
+            return
+        self._size += len(frame) + len(payload)
+        if len(self.by_request) >= MAX_CACHED_ANSWERS or self._size > MAX_CACHED_ANSWER_BYTES:
+            self.clear()
+            self._size = len(frame) + len(payload)
+        self.by_request[payload[:4] + payload[8:]] = frame[:4], frame[8:]
+
+    def clear(self) -> None:
+        self.by_request.clear()
+        self._size = 0
+
+
+class Peer(NamedTuple):
+    """Who sends requests over a connection, and which cached answers are good for it."""
+
+    listener: str
+    host: str
+    answers: Answers
+    principal: Principal = ANONYMOUS
+
+
+class Dispatcher:
+    """Answers the requests of one node. `begin` raises RemoteProtocolError or CloseConnection when the connection has to be closed."""
+
+    def __init__(self, node: Node, handlers: Mapping[int, Handler] = HANDLERS) -> None:
+        self._node = node
+        self._handlers = handlers
+        self.offered = tuple(messages.APIS[key] for key in sorted(handlers))
+
+    def begin(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
+        """One request's answer as a frame, None when it gets none, or a coroutine that returns either."""
+        if len(payload) < 4:
+            raise RemoteProtocolError(f"frame of {len(payload)} bytes")
+        api_key, version = _KEY_AND_VERSION.unpack_from(payload)
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise RemoteProtocolError(f"API {api_key} is unknown or not offered here")
+        api = messages.APIS[api_key]
+        supported = api.min_version <= version <= api.max_version
+        if not supported and api_key != API_VERSIONS:
+            raise RemoteProtocolError(f"version {version} of {api.name} is not supported")
+        header, offset = messages.decode_request_header(payload)
+        if not supported:
+            frame = messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.UNSUPPORTED_BODY)
+            peer.answers.keep(payload, frame)
+            return frame
+        request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
+        ctx = Context(self._node, api_key, version, header.client_id, peer.principal, peer.listener, peer.host)
+        try:
+            response = handler.handle(ctx, request)
+            if inspect.iscoroutine(response):
+                return self._finish(ctx, header.correlation_id, request, response)
+            frame = _frame(ctx, header.correlation_id, response)
+        except CloseConnection:
+            raise
+        except Exception as fault:  # noqa: BLE001 whatever a handler raises is our fault, not the client's, and is answered
+            return _fault(ctx, header.correlation_id, request, fault)
+        if handler.cached and ctx.cacheable and frame is not None:
+            peer.answers.keep(payload, frame)
+        return frame
+
+    async def _finish(self, ctx: Context, correlation_id: int, request: Any, pending: Coroutine[Any, Any, Any]) -> bytes | None:
+        try:
+            return _frame(ctx, correlation_id, await pending)
+        except CloseConnection:
+            raise
+        except Exception as fault:  # noqa: BLE001 as in `begin`
+            return _fault(ctx, correlation_id, request, fault)
+
+
+def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
+    if response is None:
+        return None
+    body = response if isinstance(response, bytes) else messages.encode(response, ctx.api_version)
+    return messages.encode_response(ctx.api_key, ctx.api_version, correlation_id, body)
+
+
+def _fault(ctx: Context, correlation_id: int, request: Any, fault: Exception) -> bytes:
+    """The answer to a request whose handler failed; without one the connection must go."""
+    log.error(
+        "fault while handling %s version %d from %s", messages.APIS[ctx.api_key].name, ctx.api_version, ctx.client_host, exc_info=fault
+    )
+    response = faults.response(ctx.api_key, ctx.api_version, request)
+    frame = _frame(ctx, correlation_id, response)
+    if frame is None:
+        raise CloseConnection("its request could not be answered")
+    return frame

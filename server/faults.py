@@ -1,0 +1,104 @@
+"""The answer that says "the whole request failed with this code": for faults, and where a missing permission refuses a request.
+
+Kafka has such an answer for nearly every API: a top-level code where the response has one, and the same code on every element
+that the request names. One small function per API builds it from the request, so that a client finds each thing it asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from klamm.broker.hosted import refuse_leader_and_isr, refuse_stop_replica
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+
+Build = Callable[[Any, int, ErrorCode, str | None], Any]
+
+
+def response(api_key: int, version: int, request: Any, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR, message: str | None = None) -> Any:
+    """A response of this API that carries the code everywhere, or None when the API has no such answer (close the connection)."""
+    build = _BUILDERS.get(api_key)
+    return None if build is None else build(request, version, code, message)
+
+
+def _metadata(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    topic_type = messages.MetadataResponse.MetadataResponseTopic
+    topics = [topic_type(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()]
+    return messages.MetadataResponse(topics=topics)
+
+
+def _create_topics(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    topic_type = messages.CreateTopicsResponse.CreatableTopicResult
+    topics = [topic_type(name=topic.name, error_code=code, error_message=message, configs=[]) for topic in request.topics]
+    return messages.CreateTopicsResponse(topics=topics)
+
+
+def _delete_topics(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    result_type = messages.DeleteTopicsResponse.DeletableTopicResult
+    if version < 6:
+        results = [result_type(name=name, error_code=code) for name in request.topic_names]
+    else:
+        results = [result_type(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in request.topics]
+    return messages.DeleteTopicsResponse(responses=results)
+
+
+def _create_partitions(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    result_type = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
+    results = [result_type(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    return messages.CreatePartitionsResponse(results=results)
+
+
+def _elect_leaders(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    by_topic: dict[str, dict[int, None]] = {}
+    for topic in request.topic_partitions or ():
+        by_topic.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
+    partition_type = messages.ElectLeadersResponse.PartitionResult
+    topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
+    results = [
+        topic_type(topic=name, partition_result=[partition_type(partition_id=p, error_code=code, error_message=message) for p in indexes])
+        for name, indexes in by_topic.items()
+    ]
+    return messages.ElectLeadersResponse(error_code=code if version > 0 else 0, replica_election_results=results)
+
+
+def _describe_configs(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    row_type = messages.DescribeConfigsResponse.DescribeConfigsResult
+    return messages.DescribeConfigsResponse(results=_resources(row_type, request, code, message))
+
+
+def _alter_configs(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    row_type = messages.AlterConfigsResponse.AlterConfigsResourceResponse
+    return messages.AlterConfigsResponse(responses=_resources(row_type, request, code, message))
+
+
+def _incremental_alter_configs(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    row_type = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return messages.IncrementalAlterConfigsResponse(responses=_resources(row_type, request, code, message))
+
+
+def _resources(row_type: Any, request: Any, code: ErrorCode, message: str | None) -> list[Any]:
+    return [
+        row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
+    ]
+
+
+_BUILDERS: dict[int, Build] = {
+    3: _metadata,
+    4: lambda request, version, code, message: refuse_leader_and_isr(request, version, code),
+    5: lambda request, version, code, message: refuse_stop_replica(request, version, code),
+    6: lambda request, version, code, message: messages.UpdateMetadataResponse(error_code=code),
+    7: lambda request, version, code, message: messages.ControlledShutdownResponse(error_code=code),
+    18: lambda request, version, code, message: messages.ApiVersionsResponse(error_code=code),
+    19: _create_topics,
+    20: _delete_topics,
+    32: _describe_configs,
+    33: _alter_configs,
+    37: _create_partitions,
+    43: _elect_leaders,
+    44: _incremental_alter_configs,
+    56: lambda request, version, code, message: messages.AlterPartitionResponse(error_code=code),
+    60: lambda request, version, code, message: messages.DescribeClusterResponse(error_code=code, error_message=message),
+    67: lambda request, version, code, message: messages.AllocateProducerIdsResponse(error_code=code),
+}
