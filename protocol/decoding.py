@@ -164,7 +164,7 @@ class DecoderSource:
             target = self.fresh()
             self.fixed(CODES[field.type], target)
             return target
-        return self.sized(field.type, where, nullable)
+        return self.sized(field, where, nullable)
 
     def single(self, struct: Struct, nullable: bool) -> str:
         """A structure by itself; one that may be null has a byte before it."""
@@ -182,11 +182,11 @@ class DecoderSource:
         self.depth -= 1
         return value
 
-    def sized(self, kind: str, where: str, nullable: bool) -> str:
+    def sized(self, field: Field, where: str, nullable: bool) -> str:
         """A string or bytes: a length, then as many bytes."""
         value, n, end = self.fresh(), self.fresh("n"), self.fresh("e")
-        is_string = kind == "string"
-        compact = self.flexible
+        is_string = field.type == "string"
+        compact = self.flexible and not field.never_compact
         self.fixed("B" if compact else "h" if is_string else "i", n)
         self.flush()
         if compact:
@@ -225,7 +225,7 @@ class DecoderSource:
             self.line(f"{value} = []")
             self.line(f"for _ in range({n}):")
             self.depth += 1
-            item = self.sized(field.type, where, False)
+            item = self.sized(field, where, False)
             self.line(f"{value}.append({item})")
             self.depth -= 1
         else:

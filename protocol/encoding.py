@@ -199,7 +199,7 @@ class EncoderSource:
             self.of_class(field.struct, value)
             self.struct(field.struct, value)
         else:
-            self.sized(field.type, value)
+            self.sized(field, value)
         if nullable:
             self.flush()
             self.depth -= 1
@@ -207,18 +207,19 @@ class EncoderSource:
     def null(self, field: Field) -> bytes:
         if not field.is_array and field.struct is not None:
             return b"\xff"
-        if self.flexible:
+        if self.flexible and not field.never_compact:
             return b"\0"
         return b"\xff\xff" if field.type == "string" and not field.is_array else b"\xff\xff\xff\xff"
 
-    def sized(self, kind: str, value: str) -> None:
+    def sized(self, field: Field, value: str) -> None:
         """A string or bytes: a length, then as many bytes."""
+        kind = field.type
         if kind == "string":
             data = self.fresh("b")
             self.line(f"{data} = {value}.encode()")
         else:
             data = value
-        if self.flexible:
+        if self.flexible and not field.never_compact:
             length = self.fresh("n")
             self.flush()
             self.line(f"{length} = len({data})")
@@ -261,7 +262,7 @@ class EncoderSource:
             self.line(f"if len({item}) != 16: raise not_uuid({where!r})")
             self.line(f"{self.out}({item})")
         else:
-            self.sized(field.type, item)
+            self.sized(field, item)
         self.flush()
         self.depth -= 1
 

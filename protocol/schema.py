@@ -47,7 +47,10 @@ class Versions(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field. `type` is that of an element where the field is an array; `struct` is set where that is a structure."""
+    """One field. `type` is that of an element where the field is an array; `struct` is set where that is a structure.
+
+    `never_compact` is true of the client id in the request header, whose length has two bytes in every version.
+    """
 
     name: str
     attribute: str
@@ -60,10 +63,7 @@ class Field(NamedTuple):
     tag: int
     default: Any
     ignorable: bool
-
-    @property
-    def null_by_default(self) -> bool:
-        return self.default is None
+    never_compact: bool
 
     def is_tagged(self, version: int) -> bool:
         return version in self.tagged
@@ -111,13 +111,15 @@ def find(name: str) -> Path | None:
 
 
 def load(name: str, valid: Versions | None = None) -> Schema:
-    """The definition of a message, cut to the versions of `valid` where that is given."""
+    """The definition of a message for the versions of `valid`, or for those it names itself.
+
+    Files of later brokers call early versions invalid but still describe them, so `valid` overrules them at both ends.
+    """
     path = find(name)
     if path is None:
         raise LocalProtocolError(f"{name}: no such message")
     spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", path.read_text(encoding="utf-8")))
-    versions = Versions.parse(spec["validVersions"])
-    return parse(spec, versions if valid is None else versions.cut(valid))
+    return parse(spec, Versions.parse(spec["validVersions"]) if valid is None else valid)
 
 
 def parse(spec: dict[str, Any], valid: Versions) -> Schema:
@@ -157,6 +159,7 @@ def _field(spec: dict[str, Any], valid: Versions, common: dict[str, Any], struct
         tag=-1 if tag is None else int(tag),
         default=_default(kind, is_array, spec.get("default")),
         ignorable=spec.get("ignorable") in (True, "true"),
+        never_compact=spec.get("flexibleVersions") == "none",
     )
 
 

@@ -1,0 +1,87 @@
+"""Messages as the JSON that Kafka's own converters read and write.
+
+Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. A field that the version
+lacks is left out, and so is a tagged field with its default value. Not fast: for tests, for journals and for looking at things.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from klamm.protocol.compiler import MessageType
+from klamm.protocol.errors import LocalProtocolError
+from klamm.protocol.messages import message_type
+from klamm.protocol.schema import Field, Struct
+
+
+def to_json(message: Any, version: int) -> dict[str, Any]:
+    """The JSON object of a message."""
+    kind: MessageType = message._type
+    return _struct_to_json(kind, kind.schema.root, message, version)
+
+
+def from_json(name: str, version: int, value: dict[str, Any]) -> Any:
+    """The message that a JSON object means. A field of the version that is missing is refused, unless it is tagged; so is an unknown one.
+
+    Whether the values may be sent in this version is for the encoder to say.
+    """
+    kind = message_type(name)
+    return _struct_from_json(kind, kind.schema.root, value, version)
+
+
+def _struct_to_json(kind: MessageType, struct: Struct, value: Any, version: int) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    defaults = kind.classes[struct.name]()
+    for field in struct.fields:
+        if version not in field.versions:
+            continue
+        given = getattr(value, field.attribute)
+        if field.is_tagged(version) and given == getattr(defaults, field.attribute):
+            continue
+        if given is None:
+            result[field.name] = None
+        elif field.is_array:
+            result[field.name] = [_to_json(kind, field, each, version) for each in given]
+        else:
+            result[field.name] = _to_json(kind, field, given, version)
+    return result
+
+
+def _to_json(kind: MessageType, field: Field, value: Any, version: int) -> Any:
+    if field.struct is not None:
+        return _struct_to_json(kind, field.struct, value, version)
+    if field.type == "uuid":
+        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+    if field.type in ("bytes", "records"):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def _struct_from_json(kind: MessageType, struct: Struct, value: dict[str, Any], version: int) -> Any:
+    values: dict[str, Any] = {}
+    known = {field.name: field for field in struct.fields}
+    for name, given in value.items():
+        field = known.get(name)
+        if field is None:
+            raise LocalProtocolError(f"{struct.name} has no {name}")
+        if given is None:
+            values[field.attribute] = None
+        elif field.is_array:
+            values[field.attribute] = [_from_json(kind, field, each, version) for each in given]
+        else:
+            values[field.attribute] = _from_json(kind, field, given, version)
+    for field in struct.fields:
+        if field.is_plain(version) and field.name not in value:
+            raise LocalProtocolError(f"{struct.name} {version} needs {field.name}")
+    return kind.classes[struct.name](**values)
+
+
+def _from_json(kind: MessageType, field: Field, value: Any, version: int) -> Any:
+    if field.struct is not None:
+        return _struct_from_json(kind, field.struct, value, version)
+    if field.type == "uuid":
+        return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+    if field.type in ("bytes", "records"):
+        return base64.b64decode(value)
+    return value
