@@ -1,7 +1,8 @@
 """What the benchmarks start and watch: child processes with their CPU and memory, and small C programs built on first use.
 
 A child runs in a session of its own, so that it and all it started can be measured together and end together. CPU seconds and resident
-memory are read from /proc, hence Linux only. Programs are compiled with `cc` into the user's cache folder, once for each version of their source.
+memory are read from /proc, hence Linux only. Programs are compiled with `cc` into the user's cache folder, once for each version of
+their source.
 """
 
 from __future__ import annotations

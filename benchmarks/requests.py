@@ -27,7 +27,7 @@ AIMS = {1: 0.9, 16: 4.0}
 
 
 def frame(api: str) -> bytes:
-    """A small request: ApiVersions v2 (the mock answers newer ones with an error, which would be no comparison), or Metadata v12 of one topic."""
+    """A small request: ApiVersions v2 (the mock has no newer one and would answer with a short error), or Metadata v12 of one topic."""
     if api == "ApiVersions":
         return struct.pack(">hhih4s", 18, 2, 0, 4, b"load")
     name = bytes([len(TOPIC) + 1]) + TOPIC.encode()
@@ -37,7 +37,7 @@ def frame(api: str) -> bytes:
 def load(target: str, api: str, connections: int, depth: int, seconds: float, warm_up: float) -> dict[str, float]:
     """One run of the load generator."""
     command = [compiled("load/load.c"), target, str(connections), str(depth), str(seconds), str(warm_up), frame(api).hex()]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Failed(f"{api}, {connections} x {depth}: {done.stderr.strip()}")
     result: dict[str, float] = json.loads(done.stdout)
@@ -68,10 +68,15 @@ def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
         + "".join(f" {'ratio to ' + name:>14s} {'aim':>5s}" for name in targets[1:])
     ]
     for api, connections, depth in CASES:
-        runs = {n: [r for r in results if (r["target"], r["api"], r["connections"], r["depth"]) == (n, api, connections, depth)] for n in targets}
+        runs = {
+            n: [r for r in results if (r["target"], r["api"], r["connections"], r["depth"]) == (n, api, connections, depth)]
+            for n in targets
+        }
         line = f"{api:12s} {connections:4d} {depth:5d}"
         for name in targets:
-            rate, p50, p99, size = (statistics.median(r[k] for r in runs[name]) for k in ("requests_per_s", "p50_us", "p99_us", "answer_bytes"))
+            rate, p50, p99, size = (
+                statistics.median(r[k] for r in runs[name]) for k in ("requests_per_s", "p50_us", "p99_us", "answer_bytes")
+            )
             line += f" {rate:14,.0f} {p50:8.1f} {p99:8.1f} {size:6.0f}"
         for name in targets[1:]:
             pairs = [a["requests_per_s"] / b["requests_per_s"] for a, b in zip(runs[targets[0]], runs[name], strict=True)]

@@ -1,0 +1,41 @@
+"""Waiting for what must happen: a condition looked at again and again until it holds, never a fixed sleep."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+WITHIN_S = 20.0
+"""How long something may take on a busy machine. A test that passes never waits that long."""
+
+
+async def eventually(look: Callable[[], T | None], what: str, within_s: float = WITHIN_S) -> T:
+    """The first true value of `look`; fails with `what` when there is none in time. What `look` lacks so far may raise AssertionError."""
+    end = time.monotonic() + within_s
+    seen: object = None
+    while True:
+        try:
+            found = look()
+            if found:
+                return found
+            seen = found
+        except AssertionError as not_yet:
+            seen = not_yet
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within_s:.0f} s: {what}; last seen: {seen!r}")
+        await asyncio.sleep(0.01)
+
+
+async def eventually_asked(ask: Callable[[], Awaitable[T | None]], what: str, within_s: float = WITHIN_S) -> T:
+    """As `eventually` for what must be asked over a connection."""
+    end = time.monotonic() + within_s
+    while True:
+        found = await ask()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within_s:.0f} s: {what}; last seen: {found!r}")
+        await asyncio.sleep(0.02)
