@@ -2,7 +2,7 @@
 
 A frame is a length of four bytes and as many bytes of payload. `FrameReader.feed` takes what arrived and returns the payloads that are
 complete; what is left waits for more. A length that is negative or above the limit is an error of the peer as soon as its four bytes are there,
-so that nothing is kept for a frame that will be refused.
+so that nothing is kept for a frame that will be refused; the error carries the frames that were complete before it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from klamm.protocol.errors import RemoteProtocolError
 DEFAULT_LIMIT = 104857600
 
 _LENGTH = Struct(">i")
+
+
+class BadLength(RemoteProtocolError):
+    """A length that no broker takes. `payloads` are the frames of the same feed that came whole before it."""
+
+    def __init__(self, length: int, limit: int, payloads: list[bytes]) -> None:
+        super().__init__(f"a frame of {length} bytes, where at most {limit} are taken")
+        self.payloads = payloads
 
 
 class FrameReader:
@@ -49,7 +57,7 @@ class FrameReader:
         while end - pos >= 4:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.limit:
-                raise RemoteProtocolError(f"a frame of {length} bytes, where at most {self.limit} are taken")
+                raise BadLength(length, self.limit, payloads)
             needed = 4 + length
             if end - pos < needed:
                 break

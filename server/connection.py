@@ -21,7 +21,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.framing import FrameReader
+from klamm.protocol.framing import BadLength, FrameReader
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import MAX_CACHED_REQUEST_BYTES, Peer
 
@@ -94,8 +94,8 @@ class ClientConnection(asyncio.Protocol):
             return
         try:
             payloads = self._reader.feed(data)
-        except RemoteProtocolError as error:
-            payloads = []
+        except BadLength as error:
+            payloads = error.payloads
             self._broken = str(error)
         if self._task is not None or not self._writable:
             self._waiting += payloads

@@ -123,9 +123,9 @@ class Dispatcher:
             raise RemoteProtocolError(f"version {version} of {api.name} is not supported")
         header, offset = messages.decode_request_header(payload)
         if not supported:
-            frame = messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.UNSUPPORTED_BODY)
-            peer.answers.keep(payload, frame)
-            return frame
+            unsupported = messages.encode_response(API_VERSIONS, 0, header.correlation_id, api_versions.UNSUPPORTED_BODY)
+            peer.answers.keep(payload, unsupported)
+            return unsupported
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
         ctx = Context(self._node, api_key, version, header.client_id, peer.principal, peer.listener, peer.host)
         try:
