@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pytest
+
 from klamm.controller.placement import alternate_racks, growth_start, place_replicas
 from klamm.protocol.errors import ApiError, ErrorCode
 
@@ -43,7 +44,9 @@ def test_growth_as_a_real_cluster_does_it(head: list[int], expected: list[list[i
     assert placed(brokers, 6, len(head), start, start, first=1) == expected
 
 
-@pytest.mark.parametrize(("brokers", "head", "start"), [([0, 5, 9], 5, 1), ([0, 5, 9], 6, 2), ([0, 5, 9], 10, 0), ([9, 0], 0, 0), ([3, 1, 2], 3, 2)])
+@pytest.mark.parametrize(
+    ("brokers", "head", "start"), [([0, 5, 9], 5, 1), ([0, 5, 9], 6, 2), ([0, 5, 9], 10, 0), ([9, 0], 0, 0), ([3, 1, 2], 3, 2)]
+)
 def test_growth_start(brokers: list[int], head: int, start: int) -> None:
     assert growth_start(brokers, head) == start
 
@@ -104,7 +107,8 @@ def naive(racks: dict[int, str | None], partitions: int, rf: int, start: int, sh
         while len(chosen) < rf:
             candidate = others[position % len(others)]
             position += 1
-            rack_taken = None not in all_racks and racks[candidate] in {racks[c] for c in chosen} and {racks[c] for c in chosen} != all_racks
+            racks_chosen = {racks[c] for c in chosen}
+            rack_taken = None not in all_racks and racks[candidate] in racks_chosen and racks_chosen != all_racks
             if candidate not in chosen and not rack_taken:
                 chosen.append(candidate)
         result.append(chosen)

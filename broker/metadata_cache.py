@@ -1,0 +1,186 @@
+"""What one broker knows of the cluster. Only UpdateMetadata requests feed it, and it knows nothing before the first one.
+
+A request carries all live brokers and the controller, and any number of partitions; those are merged (controller 15). Leader -2
+takes a partition away, and with the last partition the topic and its id; a zero topic id takes the id away. Merging touches only
+what the request names: the decoded partition states themselves are kept, in one dict per topic, and nothing is copied.
+`generation` rises with every request that changed anything, so that whoever keeps something made from the cache can tell whether
+it still holds; `brokers_generation` rises when a broker came, went or moved. Each topic carries a place for encoded answers
+(`encoded`), emptied whenever the topic changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+LEADER_DURING_DELETE = -2
+NO_LEADER = -1
+ZERO_UUID = bytes(16)
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class CachedEndpoint(NamedTuple):
+    """Where a live broker listens."""
+
+    host: str
+    port: int
+    security_protocol: int
+
+
+class CachedBroker(NamedTuple):
+    """A live broker, with its endpoints by listener name."""
+
+    id: int
+    endpoints: Mapping[str, CachedEndpoint]
+    rack: str | None
+
+
+class CachedPartition(Protocol):
+    """A partition's state as UpdateMetadata tells it: the decoded `UpdateMetadataPartitionState` (zk_version is the partition epoch)."""
+
+    partition_index: int
+    controller_epoch: int
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    zk_version: int
+    replicas: list[int]
+    offline_replicas: list[int]
+
+
+class CachedTopic:
+    """A topic with its partitions by number. `topic_id` is zero when it has none."""
+
+    __slots__ = ("encoded", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: dict[int, CachedPartition] = {}
+        self.encoded: dict[Any, Any] = {}
+
+
+class MetadataCache:
+    """Brokers, controller, topics. Read the attributes freely; only `update` changes them."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.brokers: dict[int, CachedBroker] = {}
+        self.controller_id: int | None = None
+        self.topics: dict[str, CachedTopic] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.generation = 0
+        self.brokers_generation = 0
+        self._names: dict[bytes, str] = {}
+        self._live_brokers: list[Any] = []
+
+    def update(self, request: Any) -> set[str]:
+        """Merge a decoded UpdateMetadata request of any version; the names of the topics whose partitions it named."""
+        changed = self._update_brokers(request)
+        touched: set[str] = set()
+        ids = self.topic_ids
+        for state in request.topic_states:
+            name = state.topic_name
+            if ids.get(name, ZERO_UUID) != state.topic_id:
+                self._set_topic_id(name, state.topic_id)
+            self._merge(name, state.partition_states)
+            touched.add(name)
+        if request.ungrouped_partition_states:
+            by_topic: dict[str, list[CachedPartition]] = {}
+            for partition in request.ungrouped_partition_states:
+                by_topic.setdefault(partition.topic_name, []).append(partition)
+            for name, partitions in by_topic.items():
+                self._merge(name, partitions)
+            touched.update(by_topic)
+        if changed or touched:
+            self.generation += 1
+        return touched
+
+    def contains(self, topic: str) -> bool:
+        return topic in self.topics
+
+    def partition(self, topic: str, index: int) -> CachedPartition | None:
+        cached = self.topics.get(topic)
+        return None if cached is None else cached.partitions.get(index)
+
+    def leader(self, topic: str, index: int) -> int | None:
+        """Broker id of the leader, -1 when the partition has none, None when the partition is unknown."""
+        partition = self.partition(topic, index)
+        return None if partition is None else partition.leader
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name that goes with an id, which may have outlived its partitions."""
+        return self._names.get(topic_id)
+
+    def topic_by_id(self, topic_id: bytes) -> CachedTopic | None:
+        name = self._names.get(topic_id)
+        return None if name is None else self.topics.get(name)
+
+    def topic_id(self, topic: str) -> bytes:
+        """A topic's id, zero when it has none or is unknown."""
+        return self.topic_ids.get(topic, ZERO_UUID)
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self.brokers
+
+    def racks(self) -> dict[int, str | None]:
+        """Live brokers with their racks, by id."""
+        return {broker_id: self.brokers[broker_id].rack for broker_id in sorted(self.brokers)}
+
+    def _update_brokers(self, request: Any) -> bool:
+        """Replace live brokers and controller id; whether that changed anything."""
+        controller_id = request.controller_id if request.controller_id >= 0 else None
+        changed = controller_id != self.controller_id
+        self.controller_id = controller_id
+        if request.live_brokers != self._live_brokers:
+            self._live_brokers = request.live_brokers
+            brokers = {broker.id: _cached_broker(broker) for broker in request.live_brokers}
+            if brokers != self.brokers:
+                self.brokers = brokers
+                self.brokers_generation += 1
+                changed = True
+        return changed
+
+    def _merge(self, name: str, states: Iterable[CachedPartition]) -> None:
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = CachedTopic(name, self.topic_ids.get(name, ZERO_UUID))
+        partitions = topic.partitions
+        for state in states:
+            if state.leader == LEADER_DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+            else:
+                partitions[state.partition_index] = state
+        if topic.encoded:
+            topic.encoded.clear()
+        if partitions:
+            self.topics[name] = topic
+        elif self.topics.pop(name, None) is not None:
+            self._set_topic_id(name, ZERO_UUID)
+
+    def _set_topic_id(self, name: str, topic_id: bytes) -> None:
+        known = self.topic_ids.get(name, ZERO_UUID)
+        if known == topic_id:
+            return
+        if known != ZERO_UUID and self._names.get(known) == name:
+            del self._names[known]
+        if topic_id == ZERO_UUID:
+            del self.topic_ids[name]
+        else:
+            self.topic_ids[name] = topic_id
+            self._names[topic_id] = name
+        topic = self.topics.get(name)
+        if topic is not None:
+            topic.topic_id = topic_id
+            topic.encoded.clear()
+
+
+def _cached_broker(broker: Any) -> CachedBroker:
+    """Versions 0 to 2 name no listeners: there a listener is called as its security protocol, in version 0 PLAINTEXT."""
+    if not broker.endpoints and broker.v0_host:
+        return CachedBroker(broker.id, {"PLAINTEXT": CachedEndpoint(broker.v0_host, broker.v0_port, 0)}, broker.rack)
+    endpoints = {}
+    for endpoint in broker.endpoints:
+        listener = endpoint.listener if endpoint.listener else SECURITY_PROTOCOLS[endpoint.security_protocol]
+        endpoints[listener] = CachedEndpoint(endpoint.host, endpoint.port, endpoint.security_protocol)
+    return CachedBroker(broker.id, endpoints, broker.rack)
