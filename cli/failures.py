@@ -21,7 +21,17 @@ def one_line(failure: BaseException) -> str | None:
     return None
 
 
-FILES = {errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EROFS, errno.ENOSPC, errno.EPERM}
+FILES = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EADDRINUSE,
+    errno.EADDRNOTAVAIL,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.EPERM,
+}
 EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.broker.config", "ConfigError"),
     ("klamm.broker.properties", "PropertiesError"),

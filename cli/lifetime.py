@@ -82,5 +82,3 @@ async def _cancelled(task: asyncio.Future[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.exception()
-
-

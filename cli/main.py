@@ -64,7 +64,7 @@ def main() -> None:
         sys.exit(f"{path}: {failure.format_message()}")
     except click.Abort:
         sys.exit(130)
-    except Exception as failure:  # noqa: BLE001 - the one place where failures become a line; what it does not know goes on
+    except Exception as failure:  # the one place where failures become a line; what it does not know goes on
         line = one_line(failure)
         if line is None:
             raise

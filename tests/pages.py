@@ -1,7 +1,7 @@
 """Pages of docs/ that are computed, so that they cannot be wrong: what is covered by tests, which APIs are there, how states move.
 
-`python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read from the
-sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
+`python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read
+from the sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import argparse
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
-from enum import IntEnum
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 DOCS = TESTS.parent / "docs"
@@ -85,9 +85,9 @@ def apis_page() -> str:
     lines = [
         NOTE,
         "# APIs\n",
-        "Keys, names and versions of a ZooKeeper-mode broker of Kafka 3.9, and what is behind them here: the dispatch table says. ApiVersions",
-        "lists those that are handled; a request with any other key closes its connection, as with a stock broker. Drafts are extra keys of the",
-        "design documents and stay off until their feature is built.\n",
+        "Keys, names and versions of a ZooKeeper-mode broker of Kafka 3.9, and what is behind them here: the dispatch table says.",
+        "ApiVersions lists those that are handled; a request with any other key closes its connection, as with a stock broker. Drafts are",
+        "extra keys of the design documents and stay off until their feature is built.\n",
         f"{sum(api.key in HANDLERS for api in apis)} of {len(apis)} are handled.\n",
         "| key | API | versions | flexible from | between brokers | handled |",
         "|---|---|---|---|---|---|",
@@ -96,9 +96,8 @@ def apis_page() -> str:
         versions = f"{api.min_version}" if api.min_version == api.max_version else f"{api.min_version}-{api.max_version}"
         flexible = "never" if api.flexible_from is None else str(api.flexible_from)
         name = f"{api.name} (draft)" if api.draft else api.name
-        lines.append(
-            f"| {api.key} | {name} | {versions} | {flexible} | {'yes' if api.cluster_action else ''} | {'yes' if api.key in HANDLERS else 'no'} |"
-        )
+        between, handled = "yes" if api.cluster_action else "", "yes" if api.key in HANDLERS else "no"
+        lines.append(f"| {api.key} | {name} | {versions} | {flexible} | {between} | {handled} |")
     return "\n".join(lines) + "\n"
 
 
@@ -106,8 +105,9 @@ def states_page() -> str:
     """The legal moves of partitions and replicas, drawn from the tables that the controller obeys."""
     from klamm.controller.states import PARTITION_MOVES, REPLICA_MOVES
 
-    lines = [NOTE, "# States of partitions and replicas\n", "Drawn from the tables in `controller/states.py`; a move that is not there is refused.\n"]
-    tables: list[tuple[str, dict[IntEnum, frozenset[IntEnum]]]] = [("Partitions", dict(PARTITION_MOVES)), ("Replicas", dict(REPLICA_MOVES))]
+    lines = [NOTE, "# States of partitions and replicas\n"]
+    lines.append("Drawn from the tables in `controller/states.py`; a move that is not there is refused.\n")
+    tables: list[tuple[str, Mapping[Any, Collection[Any]]]] = [("Partitions", PARTITION_MOVES), ("Replicas", REPLICA_MOVES)]
     for title, moves in tables:
         lines += [f"## {title}\n", "```mermaid", "stateDiagram-v2"]
         for target, sources in sorted(moves.items()):

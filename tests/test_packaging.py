@@ -103,7 +103,8 @@ def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Pa
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     script = (
         "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
-        f"sys.path.insert(0, {str(tmp_path / 'site')!r}); import klamm; assert klamm.__file__.startswith({str(tmp_path)!r}), klamm.__file__;"
+        f"sys.path.insert(0, {str(tmp_path / 'site')!r}); import klamm;"
+        f"assert klamm.__file__.startswith({str(tmp_path)!r}), klamm.__file__;"
         "sys.argv = ['klamm', '--version']; from klamm.cli.main import main; main()"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
