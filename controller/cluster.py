@@ -210,7 +210,8 @@ class Cluster:
         """(those whose replica on this broker may go to `target`, the others)."""
         allowed = REPLICA_MOVES[target]
         known: dict[int, bool] = {}
-        legal, illegal = [], []
+        legal: list[Partition] = []
+        illegal: list[Partition] = []
         for p in partitions:
             states = p.replica_states
             may = known.get(id(states))

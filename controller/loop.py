@@ -240,6 +240,8 @@ class Controller:
                 await self._elect()
             case events.ControllerChange():
                 await self._maybe_resign()
+                if self.active_id == -1:  # created and deleted before the watch was armed again: nobody else would be told
+                    await self._elect()
             case events.Reelect():
                 await self._maybe_resign()
                 await self._elect()
