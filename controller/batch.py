@@ -24,7 +24,8 @@ class Channels(Protocol):
 
     def remove_broker(self, broker_id: int) -> None: ...
 
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None: ...
+    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
+        """Queue a request; to a broker without a channel (it died in this very event) nothing is sent."""
 
     def close(self) -> None: ...
 

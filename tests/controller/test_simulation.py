@@ -152,9 +152,6 @@ class Story:
             await self.step()
         self.faults.__init__()  # type: ignore[misc]  # from here on nothing goes wrong
         await self.settle()
-        # the fault of a lost session leaves an event half done without the expiry that follows in life: let the office move once
-        self.world.drop_controller()
-        await self.settle()
 
     # --- what must hold ---
 
