@@ -43,6 +43,7 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_broken",
         "_closing",
+        "_held",
         "_listener",
         "_loop",
         "_reader",
@@ -66,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
         self._reading = True
         self._writable = True
         self._closing = False
+        self._held = False
         self._broken: str | None = None
         self.last_used = loop.time()
         self.name = "?"
@@ -97,7 +99,7 @@ class ClientConnection(asyncio.Protocol):
         except BadLength as error:
             payloads = error.payloads
             self._broken = str(error)
-        if self._task is not None or not self._writable:
+        if self._task is not None or not self._writable or self._held:
             self._waiting += payloads
         else:
             self._serve(payloads, [])
@@ -118,16 +120,15 @@ class ClientConnection(asyncio.Protocol):
         """Whether a request is being handled."""
         return self._task is not None
 
-    def pause(self) -> None:
-        """Read nothing more until `resume`."""
-        if self._reading and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
+    def hold(self) -> None:
+        """Serve nothing until `admit`: this connection is one too many for now."""
+        self._held = True
+        self._loop.call_soon(self._pause)  # uvloop begins to read after `connection_made`, whatever was said there
 
-    def resume(self) -> None:
-        if not self._reading and self._transport is not None and not self._closing:
-            self._reading = True
-            self._transport.resume_reading()
+    def admit(self) -> None:
+        """The opposite of `hold`."""
+        self._held = False
+        self._go_on([])
 
     def close(self) -> None:
         """Close once what is written has left."""
@@ -147,8 +148,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _serve(self, payloads: Sequence[bytes], out: list[bytes]) -> None:
         """Answer frames in order, after the answers in `out`; those that have to wait stay in `_waiting`."""
+        dispatcher = self._listener.dispatcher
+        dispatcher.freshen(self.peer.answers)
         answers = self.peer.answers.by_request
-        begin = self._listener.dispatcher.begin
         served = 0
         size = 0
         for payload in payloads:
@@ -159,7 +161,8 @@ class ClientConnection(asyncio.Protocol):
                 size += len(tail)
             else:
                 try:
-                    answer = begin(self.peer, payload)
+                    answer = dispatcher.begin(self.peer, payload)
+                    dispatcher.freshen(self.peer.answers)
                 except (RemoteProtocolError, CloseConnection) as error:
                     self._write(out)
                     self._refuse(str(error))
@@ -169,6 +172,7 @@ class ClientConnection(asyncio.Protocol):
                     size += len(answer)
                 elif answer is not None:
                     self._task = self._loop.create_task(self._await(answer))
+                    self._listener.begun(self._task)
                     break
             if size >= WRITE_BYTES:
                 self._write(out)
@@ -179,11 +183,11 @@ class ClientConnection(asyncio.Protocol):
         self._write(out)
         if self._task is not None or not self._writable:
             self._waiting += payloads[served:]
-            self.pause()
+            self._pause()
         elif self._broken is not None:
             self._refuse(self._broken)
         else:
-            self.resume()
+            self._resume()
 
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
         """Wait for one answer, then go on with what came meanwhile."""
@@ -207,6 +211,16 @@ class ClientConnection(asyncio.Protocol):
         waiting, self._waiting = self._waiting, []
         if not self._closing:
             self._serve(waiting, out)
+
+    def _pause(self) -> None:
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:

@@ -70,13 +70,23 @@ HANDLERS: dict[int, Handler] = {
 
 
 class Answers:
-    """Encoded answers by request bytes: (the frame's length field, what follows the correlation id). Bounded in number and size."""
+    """Encoded answers by request bytes: (the frame's length field, what follows the correlation id). Bounded in number and size.
 
-    __slots__ = ("_size", "by_request")
+    They hold for one generation of the metadata cache.
+    """
+
+    __slots__ = ("_generation", "_size", "by_request")
 
     def __init__(self) -> None:
         self.by_request: dict[bytes, tuple[bytes, bytes]] = {}
+        self._generation = 0
         self._size = 0
+
+    def hold_for(self, generation: int) -> None:
+        """Drop what was made from another state of the metadata cache."""
+        if generation != self._generation:
+            self.clear()
+            self._generation = generation
 
     def keep(self, payload: bytes, frame: bytes) -> None:
         if len(payload) > MAX_CACHED_REQUEST_BYTES:
@@ -108,6 +118,10 @@ class Dispatcher:
         self._node = node
         self._handlers = handlers
         self.offered = tuple(messages.APIS[key] for key in sorted(handlers))
+
+    def freshen(self, answers: Answers) -> None:
+        """To be called before kept answers are used, and again after every request that was not answered from them."""
+        answers.hold_for(self._node.metadata.generation)
 
     def begin(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """One request's answer as a frame, None when it gets none, or a coroutine that returns either."""

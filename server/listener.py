@@ -50,7 +50,7 @@ class ConnectionLimits:
         if len(self._served) < self.max_connections:
             self._served.add(connection)
         else:
-            connection.pause()
+            connection.hold()
             self._waiting.append(connection)
         return True
 
@@ -62,25 +62,17 @@ class ConnectionLimits:
             while self._waiting and len(self._served) < self.max_connections:
                 following = self._waiting.popleft()
                 self._served.add(following)
-                following.resume()
+                following.admit()
         else:
             self._waiting.remove(connection)
 
 
 def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
     """A listening socket; an empty host means every interface, port 0 a free one. Raises OSError when it cannot be had."""
-    if host == "":
-        return (
-            socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
-            if _has_ipv6()
-            else (socket.create_server(("", port), backlog=backlog))
-        )
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+    if host == "" and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
     return socket.create_server((host, port), family=family, backlog=backlog)
-
-
-def _has_ipv6() -> bool:
-    return socket.has_dualstack_ipv6()
 
 
 class Listener:
@@ -100,6 +92,7 @@ class Listener:
         self.max_request_bytes = max_request_bytes
         self.answers = Answers()
         self.connections: set[ClientConnection] = set()
+        self.requests: set[asyncio.Task[None]] = set()
         self._socket = listening
         self._limits = limits
         self._max_idle_s = max_idle_ms / 1000
@@ -118,7 +111,7 @@ class Listener:
         self._sweep_later(loop)
 
     async def close(self) -> None:
-        """Close the socket and every connection."""
+        """Close the socket and every connection; requests that still wait for something are given up."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._server is not None:
@@ -126,6 +119,9 @@ class Listener:
         self._socket.close()
         for connection in list(self.connections):
             connection.abort()
+        for request in self.requests:
+            request.cancel()
+        await asyncio.gather(*self.requests, return_exceptions=True)
 
     # --- what connections say
 
@@ -140,6 +136,11 @@ class Listener:
         if connection in self.connections:
             self.connections.remove(connection)
             self._limits.leave(connection)
+
+    def begun(self, request: asyncio.Task[None]) -> None:
+        """A request has to wait; its task outlives the connection."""
+        self.requests.add(request)
+        request.add_done_callback(self.requests.discard)
 
     # --- idle connections
 

@@ -1,0 +1,345 @@
+"""Connections: order, one write per read, waiting requests, slow readers, limits, idle ones, faults."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
+from klamm.server.context import CloseConnection
+from klamm.server.dispatch import Handler
+from klamm.server.listener import ConnectionLimits, Listener, bind
+from klamm.tests.cluster.waits import eventually
+from klamm.tests.server import wire
+from klamm.tests.server.conftest import Connect, Serve
+
+API_VERSIONS_3 = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def ask_versions(correlation_id: int) -> bytes:
+    return wire.request(18, 3, correlation_id, API_VERSIONS_3)
+
+
+def ask_metadata(correlation_id: int) -> bytes:
+    return wire.request(3, 1, correlation_id, messages.MetadataRequest(topics=None))
+
+
+def ask_shutdown(correlation_id: int, broker_id: int = 0) -> bytes:
+    return wire.request(7, 3, correlation_id, messages.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=-1))
+
+
+class Gate:
+    """A handler that waits until the test opens it, and remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.open = asyncio.Event()
+
+    async def handle(self, ctx: Any, request: Any) -> Any:
+        self.seen.append(request.broker_id)
+        await self.open.wait()
+        return messages.ControlledShutdownResponse()
+
+
+class FakeTransport:
+    """Counts writes; nothing else."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high == BUFFERED_BYTES
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def pause_reading(self) -> None:
+        raise AssertionError("nothing to pause for")
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_answers_of_one_read_leave_in_one_write() -> None:
+    node = wire.serving_node(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.data_received(b"".join(ask_versions(n) if n % 2 else ask_metadata(n) for n in range(16)))
+    assert len(transport.writes) == 1
+    connection.data_received(ask_metadata(16) + ask_metadata(17)[:9])
+    connection.data_received(ask_metadata(17)[9:])
+    assert len(transport.writes) == 3
+    await listener.close()
+
+
+async def test_answers_come_in_the_order_of_requests(serve: Serve, connect: Connect) -> None:
+    gate = Gate()
+    listener = await serve({7: Handler(gate.handle)})
+    peer = await connect(listener.port)
+    peer.send(ask_versions(0) + ask_shutdown(1, 11) + ask_metadata(2) + ask_shutdown(3, 12) + ask_versions(4))
+    assert await peer.correlation_ids(1) == [0]
+    assert gate.seen == [11]  # the second one waits for the first
+    gate.open.set()
+    assert await peer.correlation_ids(4) == [1, 2, 3, 4]
+    assert gate.seen == [11, 12]
+
+
+async def test_waiting_request_holds_up_nobody_else(serve: Serve, connect: Connect) -> None:
+    gate = Gate()
+    listener = await serve({7: Handler(gate.handle)})
+    waiting, other = await connect(listener.port), await connect(listener.port)
+    waiting.send(ask_shutdown(1) + ask_versions(2))
+    other.send(ask_versions(3))
+    assert await other.correlation_ids(1) == [3]
+    gate.open.set()
+    assert await waiting.correlation_ids(2) == [1, 2]
+
+
+async def test_nothing_more_is_read_while_a_request_waits(serve: Serve, connect: Connect) -> None:
+    gate = Gate()
+    listener = await serve({7: Handler(gate.handle)})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1))
+    await eventually(lambda: gate.seen, "the request is handled")
+    (connection,) = listener.connections
+    for n in range(2, 2002):
+        peer.send(ask_metadata(n))
+    await asyncio.sleep(0.05)
+    assert len(connection._waiting) == 0
+    gate.open.set()
+    assert await peer.correlation_ids(2001) == list(range(1, 2002))
+
+
+async def test_request_goes_on_when_its_client_is_gone(serve: Serve, connect: Connect) -> None:
+    gate, done = Gate(), asyncio.Event()
+
+    async def handle(ctx: Any, request: Any) -> Any:
+        response = await gate.handle(ctx, request)
+        done.set()
+        return response
+
+    listener = await serve({7: Handler(handle)})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1))
+    await eventually(lambda: gate.seen, "the request is handled")
+    (connection,) = listener.connections
+    connection.abort()
+    gate.open.set()
+    await asyncio.wait_for(done.wait(), 10)
+    await eventually(lambda: not listener.connections, "the connection is gone")
+
+
+async def test_slow_reader_is_not_served_beyond_the_limit(serve: Serve, connect: Connect) -> None:
+    served = 0
+    size = 100_000
+    requests = 3000
+
+    def large(ctx: Any, request: Any) -> Any:
+        nonlocal served
+        served += 1
+        return messages.MetadataResponse(topics=[messages.MetadataResponse.MetadataResponseTopic(name="x" * 30_000)] * 4)
+
+    listener = await serve({3: Handler(large)})
+    peer = await connect(listener.port)
+    for n in range(requests):
+        peer.send(ask_metadata(n))
+    await asyncio.sleep(0.2)
+    while True:  # until nothing moves any more
+        before = served
+        await asyncio.sleep(0.1)
+        if served == before:
+            break
+    (connection,) = listener.connections
+    buffered = connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
+    assert buffered <= BUFFERED_BYTES + WRITE_BYTES + 2 * size
+    assert served < requests / 4
+    other = await connect(listener.port)
+    other.send(ask_versions(7))
+    assert await other.correlation_ids(1) == [7]
+    assert await peer.correlation_ids(requests) == list(range(requests))
+    assert served == requests
+
+
+async def test_answer_may_be_missing(serve: Serve, connect: Connect) -> None:
+    listener = await serve({7: Handler(lambda ctx, request: None)})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1) + ask_versions(2))
+    assert await peer.correlation_ids(1) == [2]
+
+
+async def test_encoded_answer_is_sent_as_it_is(serve: Serve, connect: Connect) -> None:
+    listener = await serve({7: Handler(lambda ctx, request: b"\x00\x08\x01\x00")})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(5))
+    assert await peer.answer() == b"\x00\x00\x00\x05\x00\x00\x08\x01\x00"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_fault_is_answered_and_logged(serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture, waits: bool) -> None:
+    def at_once(ctx: Any, request: Any) -> Any:
+        raise KeyError("something is wrong here")
+
+    async def later(ctx: Any, request: Any) -> Any:
+        await asyncio.sleep(0)
+        raise KeyError("something is wrong here")
+
+    listener = await serve({7: Handler(later if waits else at_once)})
+    peer = await connect(listener.port)
+    with caplog.at_level(logging.WARNING):
+        peer.send(ask_shutdown(1) + ask_versions(2))
+        answer = await peer.answer()
+    assert answer is not None
+    response, _ = messages.decode("ControlledShutdownResponse", 3, answer, 5)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await peer.correlation_ids(1) == [2]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "something is wrong here" in caplog.text
+
+
+async def test_answer_that_cannot_be_encoded_is_a_fault(serve: Serve, connect: Connect) -> None:
+    listener = await serve({7: Handler(lambda ctx, request: messages.ControlledShutdownResponse(error_code=70_000))})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1))
+    answer = await peer.answer()
+    assert answer is not None
+    assert messages.decode("ControlledShutdownResponse", 3, answer, 5)[0].error_code == -1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_handler_closes_its_own_connection(serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture, waits: bool) -> None:
+    def at_once(ctx: Any, request: Any) -> Any:
+        raise CloseConnection("not today")
+
+    async def later(ctx: Any, request: Any) -> Any:
+        await asyncio.sleep(0)
+        raise CloseConnection("not today")
+
+    listener = await serve({7: Handler(later if waits else at_once)})
+    peer, other = await connect(listener.port), await connect(listener.port)
+    peer.send(ask_versions(1) + ask_shutdown(2) + ask_versions(3))
+    assert await peer.correlation_ids(1) == [1]
+    assert await peer.answer() is None
+    other.send(ask_versions(4))
+    assert await other.correlation_ids(1) == [4]
+    assert [r.getMessage().endswith("not today") for r in caplog.records] == [True]
+
+
+async def test_answers_are_kept_for_one_state_of_the_cache(serve: Serve, connect: Connect) -> None:
+    calls: list[int] = []
+
+    def handle(ctx: Any, request: Any) -> Any:
+        calls.append(ctx.node.metadata.generation)
+        return messages.MetadataResponse(controller_id=ctx.node.metadata.generation)
+
+    def bump(ctx: Any, request: Any) -> Any:
+        ctx.node.metadata.generation += 1
+        return messages.ControlledShutdownResponse()
+
+    listener = await serve({3: Handler(handle, cached=True), 7: Handler(bump)})
+    peer = await connect(listener.port)
+    peer.send(ask_metadata(1) + ask_metadata(2) + ask_shutdown(3) + ask_metadata(4) + ask_metadata(5))
+    answers = {n: await peer.answer() for n in (1, 2, 3, 4, 5)}
+    assert calls == [1, 2]
+    controllers = {n: messages.decode("MetadataResponse", 1, answers[n] or b"", 4)[0].controller_id for n in (1, 2, 4, 5)}
+    assert controllers == {1: 1, 2: 1, 4: 2, 5: 2}
+    assert [int.from_bytes((answers[n] or b"")[:4], "big") for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 5]
+
+
+async def test_answers_that_depend_on_more_are_not_kept(serve: Serve, connect: Connect) -> None:
+    calls = 0
+
+    def handle(ctx: Any, request: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        ctx.cacheable = False
+        return messages.MetadataResponse()
+
+    listener = await serve({3: Handler(handle, cached=True)})
+    peer = await connect(listener.port)
+    peer.send(ask_metadata(1) + ask_metadata(2))
+    assert await peer.correlation_ids(2) == [1, 2]
+    assert calls == 2
+
+
+async def test_too_many_connections_of_one_address(serve: Serve, connect: Connect) -> None:
+    listener = await serve(limits=ConnectionLimits(max_per_ip=2))
+    first, second = await connect(listener.port), await connect(listener.port)
+    for peer in (first, second):
+        peer.send(ask_versions(1))
+        assert await peer.correlation_ids(1) == [1]
+    third = await connect(listener.port)
+    assert await third.answer() is None
+    first.close()
+    await eventually(lambda: len(listener.connections) == 1, "the connection is gone")
+    fourth = await connect(listener.port)
+    fourth.send(ask_versions(2))
+    assert await fourth.correlation_ids(1) == [2]
+
+
+async def test_limit_of_one_address_can_be_overridden(serve: Serve, connect: Connect) -> None:
+    listener = await serve(limits=ConnectionLimits(per_ip_overrides={"127.0.0.1": 1}))
+    first = await connect(listener.port)
+    first.send(ask_versions(1))
+    assert await first.correlation_ids(1) == [1]
+    assert await (await connect(listener.port)).answer() is None
+
+
+async def test_one_connection_too_many_waits_for_another_to_leave(serve: Serve, connect: Connect) -> None:
+    listener = await serve(limits=ConnectionLimits(max_connections=1))
+    first, second = await connect(listener.port), await connect(listener.port)
+    second.send(ask_versions(2))
+    first.send(ask_versions(1))
+    assert await first.correlation_ids(1) == [1]
+    answered = asyncio.ensure_future(second.correlation_ids(1))
+    await asyncio.sleep(0.05)
+    assert not answered.done()
+    first.close()
+    assert await answered == [2]
+
+
+async def test_idle_connection_is_closed(serve: Serve, connect: Connect) -> None:
+    listener = await serve(max_idle_ms=50)
+    peer = await connect(listener.port)
+    peer.send(ask_versions(1))
+    assert await peer.correlation_ids(1) == [1]
+    assert await peer.answer() is None
+
+
+async def test_connection_with_a_waiting_request_is_not_idle(serve: Serve, connect: Connect) -> None:
+    gate = Gate()
+    listener = await serve({7: Handler(gate.handle)}, max_idle_ms=20)
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1))
+    await asyncio.sleep(0.1)
+    gate.open.set()
+    assert await peer.correlation_ids(1) == [1]
+
+
+async def test_closing_the_listener_ends_everything(serve: Serve, connect: Connect) -> None:
+    gate = Gate()
+    listener = await serve({7: Handler(gate.handle)})
+    peer, idle = await connect(listener.port), await connect(listener.port)
+    peer.send(ask_shutdown(1))
+    await eventually(lambda: gate.seen, "the request is handled")
+    await listener.close()
+    assert not listener.requests
+    assert await peer.answer() is None
+    assert await idle.answer() is None
+    with pytest.raises(OSError):
+        await connect(listener.port)
+
+
+async def test_same_port_cannot_be_bound_twice() -> None:
+    first = bind("127.0.0.1", 0)
+    with pytest.raises(OSError):
+        bind("127.0.0.1", first.getsockname()[1])
+    first.close()

@@ -1,0 +1,69 @@
+"""What the wire tests share: a listener with handlers of the test's own, and raw frames to and from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.server.apis import api_versions
+from klamm.server.context import AllowAll
+from klamm.server.dispatch import Dispatcher, Handler
+from klamm.server.listener import ConnectionLimits, Listener, bind
+
+METADATA, CONTROLLED_SHUTDOWN, API_VERSIONS, DELETE_TOPICS = 3, 7, 18, 20
+
+
+def empty_metadata(ctx: Any, request: Any) -> Any:
+    return messages.MetadataResponse()
+
+
+HANDLERS: dict[int, Handler] = {METADATA: Handler(empty_metadata), API_VERSIONS: Handler(api_versions.handle, cached=True)}
+
+
+def serving_node(handlers: Mapping[int, Handler]) -> Any:
+    """As much of a node as connections need."""
+    node = SimpleNamespace(authorizer=AllowAll(), features=SimpleNamespace(epoch=0, finalized={}), metadata=SimpleNamespace(generation=1))
+    node.dispatcher = Dispatcher(node, handlers)
+    return node
+
+
+async def listen(node: Any, limits: ConnectionLimits | None = None, **options: int) -> Listener:
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, limits or ConnectionLimits(), **options)
+    await listener.serve()
+    return listener
+
+
+def request(api_key: int, version: int, correlation_id: int, message: Any, client_id: str = "test") -> bytes:
+    return messages.encode_request(api_key, version, correlation_id, client_id, messages.encode(message, version))
+
+
+class Peer:
+    """The test's end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Peer:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> bytes | None:
+        """The next frame without its length; None when the broker closed the connection."""
+        try:
+            length = int.from_bytes(await self.reader.readexactly(4), "big")
+            return await self.reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return None
+
+    async def correlation_ids(self, count: int) -> list[int]:
+        return [int.from_bytes((await self.answer() or b"")[:4], "big") for _ in range(count)]
+
+    def close(self) -> None:
+        self.writer.close()
