@@ -180,7 +180,7 @@ class Channels:
         """Queue one encoded request. `on_response` gets the decoded answer. Brokers without a channel are told nothing."""
         channel = self._channels.get(broker_id)
         if channel is None:
-            log.warning("no channel to broker %d: request of API %d dropped", broker_id, api_key)
+            log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
             return
         channel.send(_Request(api_key, version, body, on_response))
 
