@@ -2,7 +2,7 @@
 
 Only the methods here change it, and what stands in ZooKeeper enters only by `replay_state` and its neighbours, after the
 store has said that a write took hold. Partitions are objects with slots, their states and assignments shared tuples, so that
-100,000 of them stay small. Encoded request bytes of a partition (`lisr`, `umr`) are kept beside it and dropped when it changes.
+100,000 of them stay small. Encoded request bytes of a partition (`wire`) are kept beside it and dropped when it changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NON_EXISTENT = PartitionState.NON_EXISTENT
 class Partition:
     """One partition. `info` is None until it had a first leader."""
 
-    __slots__ = ("assignment", "index", "info", "lisr", "replica_states", "state", "topic", "umr", "umr_offline")
+    __slots__ = ("assignment", "index", "info", "lisr_tail", "replica_states", "state", "topic", "wire")
 
     def __init__(self, topic: Topic, index: int, assignment: Assignment) -> None:
         self.topic = topic
@@ -35,9 +35,8 @@ class Partition:
         self.info: LeaderAndIsr | None = None
         self.state = _NON_EXISTENT
         self.replica_states: ReplicaStates = NO_REPLICAS
-        self.lisr: bytes | None = None
-        self.umr: bytes | None = None
-        self.umr_offline: Ints = ()
+        self.wire: bytes | None = None
+        self.lisr_tail = b""
 
     @property
     def key(self) -> TopicPartition:
@@ -161,7 +160,7 @@ class Cluster:
 
     def set_assignment(self, partition: Partition, assignment: Assignment) -> None:
         partition.assignment = assignment
-        partition.lisr = partition.umr = None
+        partition.wire = None
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
@@ -235,8 +234,11 @@ class Cluster:
         online: dict[int, list[Partition]] = {}
         offline: dict[int, list[Partition]] = {}
         known: dict[tuple[Ints, frozenset[int]], ReplicaStates] = {}
+        alive, bad_dirs = self.alive, bool(self.offline_dirs)
         for p in self.partitions():
-            alive, replicas = self.online(p), p.assignment.replicas
+            replicas = p.assignment.replicas
+            if bad_dirs:
+                alive = self.online(p)
             states = known.get((replicas, alive))
             if states is None:
                 states = NO_REPLICAS
@@ -256,7 +258,7 @@ class Cluster:
     def replay_state(self, partition: Partition, info: LeaderAndIsr | None) -> None:
         """A partition's state as it stands in ZooKeeper from now on."""
         partition.info = info
-        partition.lisr = partition.umr = None
+        partition.wire = None
 
     # --- deletion ---
 
@@ -265,5 +267,3 @@ class Cluster:
         topic = self.topics.get(name)
         if topic is not None and not topic.queued:
             topic.queued = True
-            for partition in topic.partitions.values():
-                partition.umr = None

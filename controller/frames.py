@@ -1,7 +1,8 @@
 """Bodies of the three requests a controller sends, from what the cluster knows (controller 13.3, 13.4).
 
-The newest versions, which a current inter-broker protocol uses, are put together from kept bytes: each partition keeps its
-encoded state (`lisr`, `umr`) until it changes, and a request joins them. Older versions go through the codec field by field.
+The newest versions, which a current inter-broker protocol uses, are put together from kept bytes: each partition keeps the
+encoded part that both requests share (`wire`) until it changes, and a request joins them. Older versions go
+through the codec field by field.
 Both paths give the same bytes (a test compares them).
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from klamm.controller.cluster import Cluster, Partition, Topic
@@ -21,51 +24,47 @@ LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 _LISR_KEPT_FROM, _UMR_KEPT_FROM = 6, 7
 """From these versions on a partition state has the layout of the kept bytes."""
 
-_NOT_NEW, _IS_NEW = b"\x00", b"\x01"
+_SETTLED = b"\x01\x01\x00\x00\x00"
+"""The end of a LeaderAndIsr state: nothing adding, nothing removing, not new, recovered, no tags."""
 
 
 @lru_cache(maxsize=4096)
-def _lisr_struct(isr: int, replicas: int, adding: int, removing: int) -> struct.Struct:
-    return struct.Struct(f">4iB{isr}iiB{replicas}iB{adding}iB{removing}i")
+def _wire_struct(isr: int, replicas: int) -> struct.Struct:
+    return struct.Struct(f">4iB{isr}iiB{replicas}i")
 
 
 @lru_cache(maxsize=4096)
-def _umr_struct(isr: int, replicas: int, offline: int) -> struct.Struct:
-    return struct.Struct(f">4iB{isr}iiB{replicas}iB{offline}iB")
+def _compact(values: Ints) -> bytes:
+    """A compact array of int32."""
+    return _varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
-def _small(*lists: Ints) -> bool:
-    """A compact array's length takes one byte below 127 elements."""
-    return all(len(x) < 127 for x in lists)
-
-
-def _lisr_bytes(p: Partition, info: LeaderAndIsr, version: int) -> bytes:
-    """Encoded state up to the flag "is new" (version 6 and later)."""
-    a = p.assignment
-    isr, replicas, adding, removing = info.isr, a.replicas, a.adding, a.removing
-    if not _small(isr, replicas):
-        return _encode_state(_lisr_state(p, info, False), "LeaderAndIsrRequest", "LeaderAndIsrPartitionState", version)[:-3]
-    ni, nr, na, nm = len(isr), len(replicas), len(adding), len(removing)
-    return _lisr_struct(ni, nr, na, nm).pack(
-        p.index, info.controller_epoch, info.leader, info.leader_epoch, ni + 1, *isr, info.partition_epoch, nr + 1, *replicas,
-        na + 1, *adding, nm + 1, *removing,
-    )  # fmt: skip
-
-
-def _umr_bytes(p: Partition, info: LeaderAndIsr, offline: Ints, version: int) -> bytes:
+def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
+    """What both requests begin a partition's state with: index, epochs, leader, ISR, replicas."""
     isr, replicas = info.isr, p.assignment.replicas
-    if not _small(isr, replicas):
-        return _encode_state(_umr_state(p, info, offline), "UpdateMetadataRequest", "UpdateMetadataPartitionState", version)
-    ni, nr, no = len(isr), len(replicas), len(offline)
-    return _umr_struct(ni, nr, no).pack(
-        p.index, info.controller_epoch, info.leader, info.leader_epoch, ni + 1, *isr, info.partition_epoch, nr + 1, *replicas,
-        no + 1, *offline, 0,
-    )  # fmt: skip
+    ni, nr = len(isr), len(replicas)
+    if ni < 127 and nr < 127:  # a compact array's length takes one byte
+        pack = _wire_struct(ni, nr).pack
+        return pack(
+            p.index, info.controller_epoch, info.leader, info.leader_epoch, ni + 1, *isr, info.partition_epoch, nr + 1, *replicas
+        )  # fmt: skip
+    fixed = struct.pack(">4i", p.index, info.controller_epoch, info.leader, info.leader_epoch)
+    return fixed + _compact(isr) + struct.pack(">i", info.partition_epoch) + _compact(replicas)
 
 
-def _encode_state(state: Any, message: str, name: str, version: int) -> bytes:
-    encoded: bytes = messages.struct_encoder(message, name, version)(state)
-    return encoded
+def _keep(p: Partition, info: LeaderAndIsr) -> bytes:
+    """Encode a partition's state and keep it until it changes."""
+    wire = p.wire = _wire(p, info)
+    a = p.assignment
+    if a.adding or a.removing or info.recovery:
+        p.lisr_tail = _lisr_tail(a.adding, a.removing, False, info.recovery)
+    else:
+        p.lisr_tail = _SETTLED
+    return wire
+
+
+def _lisr_tail(adding: Ints, removing: Ints, is_new: bool, recovery: int) -> bytes:
+    return _compact(adding) + _compact(removing) + bytes((is_new, recovery, 0))
 
 
 def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool) -> Any:
@@ -107,6 +106,13 @@ def _topic_struct(head: bytes, states: list[bytes]) -> bytes:
     return b"".join((head, _varint(len(states) + 1), *states, b"\x00"))
 
 
+_topic_of = attrgetter("topic")
+
+
+def _topic_of_item(item: tuple[Partition, bool]) -> Topic:
+    return item[0].topic
+
+
 class Encoder:
     """Builds request bodies for one controller term."""
 
@@ -121,27 +127,26 @@ class Encoder:
     def leader_and_isr(self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, bool], listener: str) -> bytes:
         """Body of a LeaderAndIsr request; `partitions` says of each whether it is new."""
         version = self.lisr_version
-        leaders = set()
-        by_topic: dict[Topic, list[Any]] = {}
         kept = version >= _LISR_KEPT_FROM
-        for p, is_new in partitions.items():
-            info = p.info
-            if info is None:
-                continue
-            leaders.add(info.leader)
-            if kept:
-                state = p.lisr
-                if state is None:
-                    state = p.lisr = _lisr_bytes(p, info, version)
-                flags = (_IS_NEW if is_new else _NOT_NEW) + (b"\x01\x00" if info.recovery else b"\x00\x00")
-                entry: Any = state + flags
-            else:
-                entry = _lisr_state(p, info, is_new)
-            topic = p.topic
-            if topic in by_topic:
-                by_topic[topic].append(entry)
-            else:
-                by_topic[topic] = [entry]
+        leaders = {p.info.leader for p in partitions if p.info is not None}
+        by_topic: dict[Topic, list[Any]] = {}
+        for topic, group in groupby(partitions.items(), key=_topic_of_item):
+            entries = by_topic.setdefault(topic, [])
+            for p, is_new in group:
+                info = p.info
+                if info is None:
+                    continue
+                if not kept:
+                    entries.append(_lisr_state(p, info, is_new))
+                    continue
+                wire = p.wire
+                if wire is None:
+                    wire = _keep(p, info)
+                if is_new:
+                    wire += _lisr_tail(p.assignment.adding, p.assignment.removing, True, info.recovery)
+                else:
+                    wire += p.lisr_tail
+                entries.append(wire)
         request = messages.LeaderAndIsrRequest
         common = {
             "controller_id": self.controller_id,
@@ -152,7 +157,7 @@ class Encoder:
         if version < 2:
             body = request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries], **common)
         elif kept:
-            body = request(topic_states=[_topic_struct(_head(t), e) for t, e in by_topic.items()], **common)
+            body = request(topic_states=[_topic_struct(_head(t), e) for t, e in by_topic.items() if e], **common)
         else:
             topic_state = request.LeaderAndIsrTopicState
             states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items()]
@@ -175,34 +180,37 @@ class Encoder:
         version = self.umr_version
         kept = version >= _UMR_KEPT_FROM
         by_topic: dict[Topic, list[Any]] = {}
-        offline_replicas = cluster.offline_replicas
-        for p in partitions:
-            info = p.info
-            if info is None:
+        tails: dict[Ints, bytes] = {}
+        shared_tails = kept and not cluster.offline_dirs
+        for topic, group in groupby(partitions, key=_topic_of):
+            entries = by_topic.setdefault(topic, [])
+            if topic.queued or not shared_tails:
+                entries += [self._metadata_state(cluster, p, p.info, kept) for p in group if p.info is not None]
                 continue
-            offline = offline_replicas(p)
-            topic = p.topic
-            if topic.queued:
-                gone = LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
-                entry: Any = _umr_bytes(p, gone, offline, version) if kept else _umr_state(p, gone, offline)
-            elif kept:
-                state = p.umr
-                if state is None or (p.umr_offline is not offline and p.umr_offline != offline):
-                    state = p.umr = _umr_bytes(p, info, offline, version)
-                    p.umr_offline = offline
-                entry = state
-            else:
-                entry = _umr_state(p, info, offline)
-            if topic in by_topic:
-                by_topic[topic].append(entry)
-            else:
-                by_topic[topic] = [entry]
+            for p in group:
+                wire = p.wire
+                if wire is None:
+                    if p.info is None:
+                        continue
+                    wire = _keep(p, p.info)
+                replicas = p.assignment.replicas
+                tail = tails.get(replicas)
+                if tail is None:
+                    tail = tails[replicas] = _compact(cluster.offline_replicas(p)) + b"\x00"
+                entries.append(wire + tail)
         if version < 5:
             return [e for entries in by_topic.values() for e in entries]
         if kept:
-            return [_topic_struct(_head(t), e) for t, e in by_topic.items()]
+            return [_topic_struct(_head(t), e) for t, e in by_topic.items() if e]
         topic_state = messages.UpdateMetadataRequest.UpdateMetadataTopicState
         return [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items()]
+
+    @staticmethod
+    def _metadata_state(cluster: Cluster, p: Partition, info: LeaderAndIsr, kept: bool) -> Any:
+        offline = cluster.offline_replicas(p)
+        if p.topic.queued:
+            info = LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
+        return _wire(p, info) + _compact(offline) + b"\x00" if kept else _umr_state(p, info, offline)
 
     def live_brokers(self, cluster: Cluster, listener: str) -> list[bytes]:
         """Every registered broker with all its endpoints, encoded."""

@@ -60,8 +60,9 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
                 cluster.set_replica_states(broker_id, (p,), target)
         case ReplicaState.ONLINE:
             told = []
+            new = ReplicaState.NEW
             for p in legal:
-                if cluster.replica_state(p, broker_id) is not ReplicaState.NEW:
+                if p.replica_states.get(broker_id) is not new:
                     if p.info is not None:
                         told.append(p)
                 elif broker_id not in p.assignment.replicas:
