@@ -4,8 +4,8 @@ A request carries all live brokers and the controller, and any number of partiti
 takes a partition away, and with the last partition the topic and its id; a zero topic id takes the id away. Merging touches only
 what the request names: the decoded partition states themselves are kept, in one dict per topic, and nothing is copied.
 `generation` rises with every request that changed anything, so that whoever keeps something made from the cache can tell whether
-it still holds; `brokers_generation` rises when a broker came, went or moved. Each topic carries a place for encoded answers
-(`encoded`), emptied whenever the topic changes.
+it still holds; `brokers_generation` rises when a broker came, went or moved. Topics and the cache itself carry a place for encoded
+answers (`encoded`), emptied whenever the topic, or anything at all, changes.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class MetadataCache:
         self.topic_ids: dict[str, bytes] = {}
         self.generation = 0
         self.brokers_generation = 0
+        self.encoded: dict[Any, Any] = {}
         self._names: dict[bytes, str] = {}
         self._live_brokers: list[Any] = []
 
@@ -94,6 +95,7 @@ class MetadataCache:
             touched.update(by_topic)
         if changed or touched:
             self.generation += 1
+            self.encoded.clear()
         return touched
 
     def contains(self, topic: str) -> bool:

@@ -1,0 +1,302 @@
+"""What CreateTopics, CreatePartitions and DeleteTopics check before anything is written. Pure: the first check that fails wins.
+
+The checks stand in the order of the specification's tables (controller 5.3, 5.5, 12.1); what they need to know of the cluster comes
+in as facts, what belongs to other rooms (configs, policy) as functions, and the dice as a function too.
+
+Reading the names of all topics costs more than everything else here, and a creation that goes well mostly does not need it: that a
+topic exists is found out by the write. Only where the names decide which error wins, or whether there is one, `plan_topic` raises
+`TopicNamesNeeded`; the caller reads them once and asks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.controller.placement import Racks, growth_start, place_replicas
+from klamm.controller.values import ZERO_UUID, Assignment, Ints, StoredTopic, intern_ints
+from klamm.protocol.errors import ApiError, ErrorCode
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+MAX_NAME_LENGTH = 249
+BROKER_DEFAULT = -1
+"""Number of partitions or replication factor: take the broker's default, or the assignments say it."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+Assignments = dict[int, Ints]
+
+
+class TopicNamesNeeded(Exception):
+    """The answer depends on which topics there are; `CreationFacts.existing` was None."""
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether a topic may be called so."""
+    return name not in (".", "..") and len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
+
+
+def colliding(name: str, existing: Sequence[str] | set[str]) -> str | None:
+    """A topic whose name is the same once dots are read as underscores (they meet in metric names), or None."""
+    if "." not in name and "_" not in name:
+        return None
+    flat = name.replace(".", "_")
+    return next((other for other in existing if other.replace(".", "_") == flat), None)
+
+
+# CreateTopics
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that may be created. `configs` holds only what the request set."""
+
+    name: str
+    assignments: Assignments
+    configs: dict[str, str]
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.assignments[0])
+
+
+@dataclass(slots=True)
+class CreationFacts:
+    """What `plan_topic` may know.
+
+    `racks` are the brokers of the metadata cache, `cached` its topics; `existing` the names below `/brokers/topics`, None when they
+    were not read, to which the topics planned so far are added. `check_configs` and `check_policy` raise ApiError; `policy` gets
+    name, partitions and replication factor (None with explicit assignments), assignments (None when placed by us), configs.
+    `dice(n)` is a random number in [0, n).
+    """
+
+    racks: Racks
+    cached: Container[str]
+    existing: set[str] | None
+    queued_for_deletion: Callable[[str], bool]
+    default_partitions: int
+    default_replication_factor: int
+    check_configs: Callable[[dict[str, str]], None]
+    check_policy: Callable[[str, int | None, int | None, Assignments | None, dict[str, str]], None]
+    dice: Callable[[int], int]
+
+
+def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) -> list[ApiError | None]:
+    """The checks that look at the request alone, one result for each entry: reserved name, named twice, not authorised."""
+    times = Counter(names)
+    refusals: list[ApiError | None] = []
+    for name in names:
+        if name == CLUSTER_METADATA_TOPIC:
+            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, f"{name} is reserved and cannot be created"))
+        elif times[name] > 1:
+            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once"))
+        elif not may_create(name):
+            refusals.append(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed to create this topic"))
+        else:
+            refusals.append(None)
+    return refusals
+
+
+def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> TopicPlan:
+    """What to write for one CreatableTopic. Raises ApiError, or TopicNamesNeeded.
+
+    `written` is false when nothing will be written (validate only): then nothing but the names can tell that a topic exists.
+    """
+    name = topic.name
+    if name in facts.cached:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+    explicit = bool(topic.assignments)
+    if explicit:
+        if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "assignments leave no room for a number of partitions or a replication factor")
+        assignments = {entry.partition_index: intern_ints(tuple(entry.broker_ids)) for entry in topic.assignments}
+    else:
+        assignments = _place(topic, facts)
+    _check_name(name, facts)
+    try:
+        if explicit:
+            _check_assignments(assignments)
+        configs = {config.name: config.value for config in topic.configs}
+        facts.check_configs(configs)
+        if explicit:
+            facts.check_policy(name, None, None, assignments, configs)
+        else:
+            facts.check_policy(name, len(assignments), len(assignments[0]), None, configs)
+    except ApiError:
+        if facts.existing is None:
+            raise TopicNamesNeeded(name) from None
+        raise
+    if not written and facts.existing is None:
+        raise TopicNamesNeeded(name)
+    if written and facts.existing is not None:
+        facts.existing.add(name)
+    return TopicPlan(name, assignments, configs)
+
+
+def _place(topic: Any, facts: CreationFacts) -> Assignments:
+    partitions = facts.default_partitions if topic.num_partitions == BROKER_DEFAULT else topic.num_partitions
+    factor = facts.default_replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
+    brokers = max(1, len(facts.racks))
+    return place_replicas(facts.racks, partitions, factor, facts.dice(brokers), facts.dice(brokers))
+
+
+def _check_name(name: str, facts: CreationFacts) -> None:
+    if not is_valid_name(name):
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} is no topic name: 1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ - and neither . nor ..",
+        )
+    if facts.queued_for_deletion(name):
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} is still being deleted")
+    if facts.existing is None:
+        if "." in name or "_" in name:
+            raise TopicNamesNeeded(name)
+        return
+    if name in facts.existing:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
+    other = colliding(name, facts.existing)
+    if other is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the topic {other} differ only in dots and underscores")
+
+
+def _check_assignments(assignments: Assignments) -> None:
+    if len({len(replicas) for replicas in assignments.values()}) != 1:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have different numbers of replicas")
+    for partition, replicas in assignments.items():
+        if len(set(replicas)) < len(replicas):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has a broker twice")
+    if any(partition not in assignments for partition in range(len(assignments))):
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps")
+
+
+# CreatePartitions
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPlan:
+    """Partitions to add to a topic; `total` is the number afterwards."""
+
+    name: str
+    stored: StoredTopic
+    added: Assignments
+    total: int
+
+
+def refuse_growths(
+    names: Sequence[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
+) -> dict[str, ApiError | None]:
+    """The checks that need no topic node, one result for each name: named twice, not authorised, being deleted."""
+    refusals: dict[str, ApiError | None] = {}
+    for name, times in Counter(names).items():
+        if times > 1:
+            refusals[name] = ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+        elif not may_alter(name):
+            refusals[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed to alter this topic")
+        elif queued_for_deletion(name):
+            refusals[name] = ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+        else:
+            refusals[name] = None
+    return refusals
+
+
+def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthPlan:
+    """What to add for one CreatePartitionsTopic. `racks` are the registered brokers. Raises ApiError."""
+    name = topic.name
+    if stored is not None and any(assignment.is_reassigning for assignment in stored.assignments.values()):
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being moved")
+    if stored is None or not stored.assignments:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    current = len(stored.assignments)
+    if topic.count <= current:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} has {current} partitions, which cannot become {topic.count}")
+    first = stored.assignments.get(0)
+    if topic.assignments is not None:
+        added = _explicit_growth(topic, current, first, racks)
+    elif first is None or not first.replicas:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
+    else:
+        start = growth_start(list(racks), first.replicas[0])
+        added = place_replicas(racks, topic.count - current, len(first.replicas), start, start, current)
+    return GrowthPlan(name, stored, added, topic.count)
+
+
+def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: Racks) -> Assignments:
+    lists = [tuple(entry.broker_ids) for entry in topic.assignments]
+    unknown = sorted({broker for replicas in lists for broker in replicas if broker not in racks})
+    if unknown:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no such broker: {', '.join(map(str, unknown))}")
+    if len(lists) != topic.count - current:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic.count - current} partitions to add, but {len(lists)} lists of replicas")
+    if first is None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic.name} has no partition 0 to follow")
+    for index, replicas in enumerate(lists, current):
+        if not replicas:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} has no replicas")
+        if len(set(replicas)) < len(replicas):
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} has a broker twice")
+    for index, replicas in enumerate(lists, current):
+        if len(replicas) != len(first.replicas):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {index} has {len(replicas)} replicas, partition 0 has {len(first.replicas)}",
+            )
+    return {index: intern_ints(replicas) for index, replicas in enumerate(lists, current)}
+
+
+# DeleteTopics
+
+
+@dataclass(slots=True)
+class Deletion:
+    """One element of a DeleteTopics request, and its answer so far. `name` is what the answer shows."""
+
+    name: str | None
+    topic_id: bytes
+    code: ErrorCode = ErrorCode.NONE
+
+
+def judge_deletions(
+    deletions: Sequence[Deletion],
+    name_of: Callable[[bytes], str | None],
+    may_describe: Callable[[str], bool],
+    may_delete: Callable[[str], bool],
+    cached: Container[str],
+) -> list[str]:
+    """Set names and codes of the elements; the names of the topics to delete, each once.
+
+    Name and id both given for any element is INVALID_REQUEST for all, and nothing to delete.
+    """
+    if any(deletion.name is not None and deletion.topic_id != ZERO_UUID for deletion in deletions):
+        for deletion in deletions:
+            deletion.code = ErrorCode.INVALID_REQUEST
+        return []
+    wanted: dict[str, None] = {}
+    for deletion in deletions:
+        by_id = deletion.topic_id != ZERO_UUID
+        name = name_of(deletion.topic_id) if by_id else deletion.name
+        deletion.name = name
+        if name is None:
+            deletion.code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif by_id and not may_describe(name):
+            deletion.name, deletion.code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif not may_delete(name):
+            deletion.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name not in cached:
+            deletion.code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            wanted[name] = None
+    return list(wanted)
+
+
+def settle_deletions(deletions: Sequence[Deletion], codes: Mapping[str, ErrorCode]) -> None:
+    """Give each topic's final code to the first element that names it, as stock does; later ones stay without an error."""
+    pending = dict(codes)
+    for deletion in deletions:
+        if deletion.code is ErrorCode.NONE and deletion.name is not None and deletion.name in pending:
+            deletion.code = pending.pop(deletion.name)

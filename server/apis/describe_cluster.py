@@ -1,0 +1,33 @@
+"""DescribeCluster (60), versions 0-1: the brokers this broker's metadata cache knows, the controller, the cluster's id.
+
+Version 1 says what to describe: 1 the brokers. Controllers (2) are not described by a broker, MISMATCHED_ENDPOINT_TYPE; any other type
+is UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorised operations come when asked for: none of them where DESCRIBE is denied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.broker import metadata_answers
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(ctx: Context, request: Any) -> Any:
+    if request.endpoint_type == CONTROLLERS:
+        return _refusal(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
+    if request.endpoint_type != BROKERS:
+        return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+    operations = metadata_answers.OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
+        operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
+    node = ctx.node
+    return metadata_answers.describe_cluster(node.metadata, ctx.listener, node.cluster_id, operations)
+
+
+def _refusal(code: ErrorCode, message: str) -> Any:
+    return messages.DescribeClusterResponse(error_code=code, error_message=message)

@@ -1,0 +1,137 @@
+"""Metadata (3), versions 0-12: the brokers, the controller and topics with their partitions, as this broker's metadata cache has them.
+
+Version 0 asks for all topics with an empty list, later ones with null, and empty means none. Topics are asked for by name; from
+version 12 on also by id: one id in the request, and names in it do not count. An unknown id is UNKNOWN_TOPIC_ID with a null name; an
+unknown name is UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION where no topic can be called so. Topics named twice are
+answered once. Ids or null names before version 12 are INVALID_REQUEST for everything, neither name nor id an unknown server error.
+
+A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name null when it was asked for by id), or left out when all
+were asked for. Authorised operations come when asked for: of the cluster in versions 8-10, of topics from 8 on.
+
+Unknown names are created on the way when the request allows it (from version 4 on it may forbid it) and auto.create.topics.enable
+is set: see `server/topic_creation.py`. Such an answer is LEADER_NOT_AVAILABLE; the next one shows the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any
+
+from klamm.broker import metadata_answers
+from klamm.broker.metadata_answers import OPERATIONS_OMITTED, missing_topic_bytes
+from klamm.broker.metadata_cache import ZERO_UUID
+from klamm.controller.topic_requests import is_valid_name
+from klamm.protocol.errors import ErrorCode
+from klamm.server import faults
+from klamm.server.context import AllowAll, Context, Operation, ResourceType
+from klamm.server.topic_creation import auto_create
+
+IDS_SINCE = 12
+
+
+def handle(ctx: Context, request: Any) -> Any | Awaitable[Any]:
+    topics = request.topics
+    if topics is None or (ctx.api_version == 0 and not topics):
+        return _all_topics(ctx, request)
+    if ctx.api_version < IDS_SINCE:
+        if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
+            return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.INVALID_REQUEST)
+        ids: dict[bytes, None] = {}
+    else:
+        ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
+    if ids:
+        return _named(ctx, request, _by_id(ctx, ids), by_id=True)
+    if any(topic.name is None for topic in topics):
+        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _named(ctx, request, ([], list(dict.fromkeys(topic.name for topic in topics))), by_id=False)
+
+
+def _all_topics(ctx: Context, request: Any) -> bytes:
+    node, version, listener = ctx.node, ctx.api_version, ctx.listener
+    metadata = node.metadata
+    if type(node.authorizer) is AllowAll and not request.include_topic_authorized_operations:
+        if not request.include_cluster_authorized_operations:
+            return metadata_answers.all_topics_body(metadata, version, listener, node.cluster_id)
+        described: Iterable[str] = metadata.topics
+    else:
+        described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+    return _body(ctx, request, _known(ctx, request, described))
+
+
+def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
+    """(encoded unknown ids, names of the known ones)."""
+    unknown: list[bytes] = []
+    names: list[str] = []
+    for topic_id in ids:
+        name = ctx.node.metadata.topic_name(topic_id)
+        if name is None:
+            unknown.append(missing_topic_bytes(ctx.api_version, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+        else:
+            names.append(name)
+    return unknown, names
+
+
+def _named(ctx: Context, request: Any, asked: tuple[list[bytes], list[str]], by_id: bool) -> Any | Awaitable[Any]:
+    """Answer for topics by name, after the encoded ones of `asked`."""
+    node, version = ctx.node, ctx.api_version
+    metadata = node.metadata
+    encoded, names = asked
+    described = [name for name in names if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+    refused: list[bytes] = []
+    missing = [name for name in described if name not in metadata.topics]
+    create = bool(missing) and request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable")
+    if create and not ctx.authorize(Operation.CREATE, ResourceType.CLUSTER):
+        creatable = [name for name in missing if ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name)]
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused += [missing_topic_bytes(version, denied, name) for name in missing if name not in creatable]
+        missing = creatable
+    if len(described) < len(names):
+        refused += _undescribed(ctx, [name for name in names if name not in described], by_id)
+    encoded += _known(ctx, request, described)
+    if create and missing:
+        return _created(ctx, request, encoded, missing, refused)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
+    encoded += [
+        missing_topic_bytes(version, unknown[not is_valid_name(name)], name, metadata.topic_id(name), _operations(ctx, request, name))
+        for name in missing
+    ]
+    return _body(ctx, request, encoded + refused)
+
+
+async def _created(ctx: Context, request: Any, encoded: list[bytes], missing: list[str], refused: list[bytes]) -> bytes:
+    created = await auto_create(ctx, missing)
+    encoded += [
+        missing_topic_bytes(ctx.api_version, code, name, operations=_operations(ctx, request, name)) for name, code in created.items()
+    ]
+    return _body(ctx, request, encoded + refused)
+
+
+def _known(ctx: Context, request: Any, names: Iterable[str]) -> list[bytes]:
+    """The encoded topics among these that exist."""
+    metadata, version, listener = ctx.node.metadata, ctx.api_version, ctx.listener
+    topics = metadata.topics
+    return [
+        metadata_answers.topic_bytes(metadata, topics[name], version, listener, _operations(ctx, request, name))
+        for name in names
+        if name in topics
+    ]
+
+
+def _undescribed(ctx: Context, names: Iterable[str], by_id: bool) -> list[bytes]:
+    """Topics the caller may not see: an id is no secret, whether a name exists is."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if by_id:
+        return [missing_topic_bytes(ctx.api_version, code, None, ctx.node.metadata.topic_id(name)) for name in names]
+    return [missing_topic_bytes(ctx.api_version, code, name, undisclosed=True) for name in names]
+
+
+def _operations(ctx: Context, request: Any, name: str) -> int:
+    return ctx.authorized_operations(ResourceType.TOPIC, name) if request.include_topic_authorized_operations else OPERATIONS_OMITTED
+
+
+def _body(ctx: Context, request: Any, topics: Sequence[bytes]) -> bytes:
+    operations = OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
+        operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
+    return metadata_answers.metadata_body(ctx.node.metadata, ctx.api_version, ctx.listener, ctx.node.cluster_id, topics, operations)
