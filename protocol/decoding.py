@@ -30,7 +30,7 @@ def has_shape(struct: Struct, version: int) -> bool:
     """Whether a structure has only fixed fields and int32 arrays, none tagged: its counts then say where everything is."""
     return all(
         not field.is_tagged(version) and field.struct is None and field.type in CODES
-        and (not field.is_array or field.type == "int32" and version not in field.nullable)
+        and (not field.is_array or (field.type == "int32" and version not in field.nullable))
         for field in struct.fields
         if version in field.versions
     ) and all(field.struct is None for field in struct.fields)
@@ -39,13 +39,12 @@ def has_shape(struct: Struct, version: int) -> bool:
 class DecoderSource:
     """Collects the lines of one decoder; `names` is what they refer to."""
 
-    def __init__(self, schema: Schema, version: int, classes: dict[str, type]) -> None:
+    def __init__(self, schema: Schema, version: int, rows: dict[str, type[Any]]) -> None:
         self.schema = schema
         self.version = version
         self.flexible = version in schema.flexible
-        self.classes = classes
+        self.rows = rows
         self.names: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.FOR_DECODERS}
-        self.names["new"] = tuple.__new__
         self.lines: list[str] = []
         self.depth = 1
         self.counter = 0
@@ -99,12 +98,12 @@ class DecoderSource:
         if field.is_array:
             return "[]"
         if field.struct is not None:
-            return f"{self.class_name(field.struct)}()"
+            return f"{self.bind(self.rows[field.struct.name]._constructor, 'C')}()"
         return repr(field.default)
 
-    def class_name(self, struct: Struct) -> str:
-        name = f"C_{struct.name}"
-        self.names[name] = self.classes[struct.name]
+    def row(self, struct: Struct) -> str:
+        name = f"R_{struct.name}"
+        self.names[name] = self.rows[struct.name]
         return name
 
     def struct(self, struct: Struct) -> str:
@@ -118,7 +117,7 @@ class DecoderSource:
             tagged = [field for field in struct.fields if field.is_tagged(version)]
             values |= self.tags(struct, tagged)
         parts = [values.get(field.attribute) or self.default(field) for field in struct.fields]
-        return f"new({self.class_name(struct)}, ({', '.join(parts)}{',' if len(parts) == 1 else ''}))"
+        return f"{self.row(struct)}(({', '.join(parts)},))"
 
     def tags(self, struct: Struct, tagged: list[Field]) -> dict[str, str]:
         count = self.fresh("n")
@@ -210,15 +209,22 @@ class DecoderSource:
         value, n = self.fresh(), self.fresh("n")
         self.fixed("B" if self.flexible else "i", n)
         self.flush()
+        short = field.type == "int32"
+        if short:
+            self.few_numbers(value, n)
+            self.depth += 1
         if self.flexible:
             self.line(f"if {n} > 127: {n}, pos = read_uvarint(buf, pos - 1)")
             self.line(f"{n} -= 1")
         self.line(f"if {n} < 0: {f'{value} = None' if nullable else f'raise null({where!r})'}")
-        width = self.least_width(field)
         if field.struct is None and field.type in CODES:
-            self.numbers(field, value, n)
+            width = WIDTHS[CODES[field.type]]
+            self.line("else:")
+            self.line(f"    {value} = {self.bind(primitives.read_fixed(CODES[field.type], width), 'R')}(buf, pos, {n})")
+            self.line(f"    pos += {width} * {n}")
+            self.depth -= short
             return value
-        self.line(f"elif {n} * {width} > size - pos: raise too_long({where!r}, {n})")
+        self.line(f"elif {n} * {self.least_width(field)} > size - pos: raise too_long({where!r}, {n})")
         self.line("else:")
         self.depth += 1
         if field.struct is None:
@@ -233,15 +239,13 @@ class DecoderSource:
         self.depth -= 1
         return value
 
-    def numbers(self, field: Field, value: str, n: str) -> None:
-        code = CODES[field.type]
-        if code == "i":
-            self.line(f"elif {n} < {primitives.SMALL_RUN}:")
-            self.line(f"    {value} = list(INT32_READERS[{n}](buf, pos))")
-            self.line(f"    pos += 4 * {n}")
+    def few_numbers(self, value: str, n: str) -> None:
+        """The common int32 array: a replica list. All else about arrays goes into the branch that this leaves open."""
+        least = 1 if self.flexible else 0
+        self.line(f"if {least} <= {n} < {primitives.SMALL_RUN + least}:")
+        self.line(f"    {value} = [*{'COMPACT_READERS' if self.flexible else 'INT32_READERS'}[{n}](buf, pos)]")
+        self.line(f"    pos += 4 * {n}{' - 4' if self.flexible else ''}")
         self.line("else:")
-        self.line(f"    {value} = {self.bind(primitives.read_fixed(code, WIDTHS[code]), 'R')}(buf, pos, {n})")
-        self.line(f"    pos += {WIDTHS[code]} * {n}")
 
     def structs(self, struct: Struct, value: str, n: str) -> None:
         plain = [field for field in struct.fields if field.is_plain(self.version)]
@@ -275,7 +279,7 @@ class DecoderSource:
             self.depth += 1
         targets = {field.attribute: self.fresh() for field in plain}
         parts = [targets.get(field.attribute) or self.default(field) for field in struct.fields]
-        made = f"new({self.class_name(struct)}, ({', '.join(parts)},))"
+        made = f"{self.row(struct)}(({', '.join(parts)},))"
         self.line(f"{value} = [{made} for {', '.join(targets.values())}, in {reader}(buf[pos:{stop}])]")
         self.line(f"pos = {stop}")
         if self.flexible:
@@ -286,7 +290,7 @@ class DecoderSource:
             self.depth -= 1
 
     def run_of_shape(self, struct: Struct, plain: list[Field], value: str, n: str) -> None:
-        runs = UniformRuns(self.classes[struct.name], [field.attribute for field in plain], [
+        runs = UniformRuns(self.rows[struct.name], [field.attribute for field in plain], [
             None if field.is_array else CODES[field.type] for field in plain
         ], {field.attribute: self.default(field) for field in struct.fields if field not in plain})
         name = self.bind(runs, "S")

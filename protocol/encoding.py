@@ -22,11 +22,11 @@ from klamm.protocol.shapes import ShapePackers
 class EncoderSource:
     """Collects the lines of one encoder; `names` is what they refer to."""
 
-    def __init__(self, schema: Schema, version: int, classes: dict[str, type]) -> None:
+    def __init__(self, schema: Schema, version: int, rows: dict[str, type[Any]]) -> None:
         self.schema = schema
         self.version = version
         self.flexible = version in schema.flexible
-        self.classes = classes
+        self.rows = rows
         self.names: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.FOR_ENCODERS}
         self.lines: list[str] = []
         self.depth = 1
@@ -101,7 +101,7 @@ class EncoderSource:
         if field.is_array or field.type in ("bytes", "records"):
             return f"{value} is None or len({value})"
         if field.struct is not None:
-            return f"{value} != {self.bind(self.classes[field.struct.name](), 'D')}"
+            return f"{value} != {self.bind(self.rows[field.struct.name]._constructor(), 'D')}"
         return f"{value} != {field.default!r}"
 
     def shape(self, struct: Struct, plain: list[Field], values: dict[str, str]) -> None:
@@ -196,7 +196,7 @@ class EncoderSource:
         elif field.struct is not None:
             if nullable:
                 self.fixed("b", "1")
-            self.of_class(field.struct, value)
+            self.of_row(field.struct, value)
             self.struct(field.struct, value)
         else:
             self.sized(field, value)
@@ -251,7 +251,7 @@ class EncoderSource:
         self.line(f"for {item} in {value}:")
         self.depth += 1
         if field.struct is not None:
-            name = self.class_name(field.struct)
+            name = self.row(field.struct)
             self.line(f"if {item}.__class__ is not {name}:")
             self.line(f"    if {item}.__class__ is bytes:")
             self.line(f"        {self.out}({item})")
@@ -266,10 +266,10 @@ class EncoderSource:
         self.flush()
         self.depth -= 1
 
-    def class_name(self, struct: Struct) -> str:
-        name = f"C_{struct.name}"
-        self.names[name] = self.classes[struct.name]
+    def row(self, struct: Struct) -> str:
+        name = f"R_{struct.name}"
+        self.names[name] = self.rows[struct.name]
         return name
 
-    def of_class(self, struct: Struct, value: str) -> None:
-        self.line(f"if {value}.__class__ is not {self.class_name(struct)}: raise not_struct({struct.name!r}, {value})")
+    def of_row(self, struct: Struct, value: str) -> None:
+        self.line(f"if {value}.__class__ is not {self.row(struct)}: raise not_struct({struct.name!r}, {value})")

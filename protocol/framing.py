@@ -1,8 +1,8 @@
 """Frames out of a stream of bytes, without IO.
 
 A frame is a length of four bytes and as many bytes of payload. `FrameReader.feed` takes what arrived and returns the payloads that are
-complete; what is left waits for more. A length that is negative or above the limit is an error of the peer as soon as its four bytes are there,
-so that nothing is kept for a frame that will be refused; the error carries the frames that were complete before it.
+complete; what is left waits for more. A length that is negative or above the limit is an error of the peer as soon as its four bytes
+are there, so that nothing is kept for a frame that will be refused; the error carries the frames that were complete before it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages as the JSON that Kafka's own converters read and write.
 
-Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. A field that the version
-lacks is left out, and so is a tagged field with its default value. Not fast: for tests, for journals and for looking at things.
+Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. A field that the
+version lacks is left out, and so is a tagged field with its default value. Not fast: for tests, journals and looking at things.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def from_json(name: str, version: int, value: dict[str, Any]) -> Any:
 
 def _struct_to_json(kind: MessageType, struct: Struct, value: Any, version: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    defaults = kind.classes[struct.name]()
+    defaults = kind.rows[struct.name]._constructor()
     for field in struct.fields:
         if version not in field.versions:
             continue
@@ -74,7 +74,7 @@ def _struct_from_json(kind: MessageType, struct: Struct, value: dict[str, Any], 
     for field in struct.fields:
         if field.is_plain(version) and field.name not in value:
             raise LocalProtocolError(f"{struct.name} {version} needs {field.name}")
-    return kind.classes[struct.name](**values)
+    return kind.rows[struct.name]._constructor(**values)
 
 
 def _from_json(kind: MessageType, field: Field, value: Any, version: int) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
-FOR_DECODERS = ("INT32_READERS", "null", "read_string_length", "read_uvarint", "skip_tag", "skip_tags", "too_long")
+FOR_DECODERS = ("COMPACT_READERS", "INT32_READERS", "null", "read_string_length", "read_uvarint", "skip_tag", "skip_tags", "too_long")
 FOR_ENCODERS = (
     "INT32_WRITERS", "ONE_BYTE", "absent", "not_null", "not_struct", "not_uuid", "write_fixed", "write_string_length", "write_uvarint",
 )
@@ -22,6 +22,7 @@ SMALL_RUN = 64
 
 ONE_BYTE = tuple(bytes((i,)) for i in range(128))
 INT32_READERS = tuple(Struct(f">{n}i").unpack_from for n in range(SMALL_RUN))
+COMPACT_READERS = (INT32_READERS[0], *INT32_READERS)
 INT32_WRITERS = tuple(Struct(f">{n}i").pack for n in range(SMALL_RUN))
 
 

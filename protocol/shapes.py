@@ -23,8 +23,8 @@ Make = Callable[[bytes], list[Any]]
 class UniformRuns:
     """Reads runs of one structure in one flexible version. `codes` has a letter for a fixed field, None for an array of int32."""
 
-    def __init__(self, target: type, names: list[str], codes: list[str | None], absent: dict[str, str]) -> None:
-        self.target = target
+    def __init__(self, row: type[Any], names: list[str], codes: list[str | None], absent: dict[str, str]) -> None:
+        self.row = row
         self.names = names
         self.codes = codes
         self.absent = absent
@@ -84,9 +84,9 @@ class UniformRuns:
                 layout += f"x{len(items)}i"
                 targets += items
                 values[name] = f"[{', '.join(items)}]"
-        made = ", ".join(values[field] for field in self.target._fields)  # type: ignore[attr-defined]
-        names = {"_new": tuple.__new__, "_class": self.target, "_unpack": Packer(layout + "x").iter_unpack}
-        source = f"lambda _run: [_new(_class, ({made},)) for {', '.join(targets)}, in _unpack(_run)]"
+        made = ", ".join(values[field] for field in self.row._fields)
+        names = {"_row": self.row, "_unpack": Packer(layout + "x").iter_unpack}
+        source = f"lambda _run: [_row(({made},)) for {', '.join(targets)}, in _unpack(_run)]"
         return eval(source, names)  # type: ignore[no-any-return]
 
 
