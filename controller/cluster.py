@@ -229,6 +229,36 @@ class Cluster:
                 after = known[id(states)] = with_replica_state(states, broker_id, state)
             p.replica_states = after
 
+    def bring_online(self, broker_id: int, partitions: Iterable[Partition]) -> tuple[list[Partition], list[Partition], list[Partition]]:
+        """Replicas on a broker go online in one pass: (those to tell, new ones that are not even assigned, those that may not)."""
+        online, new = ReplicaState.ONLINE, ReplicaState.NEW
+        allowed = REPLICA_MOVES[online]
+        known: dict[int, tuple[ReplicaStates, ReplicaState]] = {}
+        told: list[Partition] = []
+        unassigned: list[Partition] = []
+        illegal: list[Partition] = []
+        for p in partitions:
+            states = p.replica_states
+            found = known.get(id(states))
+            if found is None:
+                before = states.get(broker_id, ReplicaState.NON_EXISTENT)
+                found = known[id(states)] = (with_replica_state(states, broker_id, online), before)
+            after, before = found
+            if before is online:
+                if p.info is not None:
+                    told.append(p)
+                continue
+            if before not in allowed:
+                illegal.append(p)
+                continue
+            if before is not new:
+                if p.info is not None:
+                    told.append(p)
+            elif broker_id not in p.assignment.replicas:
+                unassigned.append(p)
+            p.replica_states = after
+        return told, unassigned, illegal
+
     def start_replica_states(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
         """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""
         online: dict[int, list[Partition]] = {}

@@ -52,8 +52,10 @@ def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
     return fixed + _compact(isr) + struct.pack(">i", info.partition_epoch) + _compact(replicas)
 
 
-def _keep(p: Partition, info: LeaderAndIsr) -> bytes:
-    """Encode a partition's state and keep it until it changes."""
+def _keep(p: Partition) -> bytes:
+    """Encode a partition's state and keep it until it changes. It must have one."""
+    info = p.info
+    assert info is not None
     wire = p.wire = _wire(p, info)
     a = p.assignment
     if a.adding or a.removing or info.recovery:
@@ -130,6 +132,11 @@ class Encoder:
         kept = version >= _LISR_KEPT_FROM
         leaders = {p.info.leader for p in partitions if p.info is not None}
         by_topic: dict[Topic, list[Any]] = {}
+        if kept and True not in partitions.values():
+            for topic, members in groupby(partitions, key=_topic_of):
+                settled = [(p.wire or _keep(p)) + p.lisr_tail for p in members if p.info is not None]
+                by_topic.setdefault(topic, []).extend(settled)
+            partitions = {}
         for topic, group in groupby(partitions.items(), key=_topic_of_item):
             entries = by_topic.setdefault(topic, [])
             for p, is_new in group:
@@ -141,7 +148,7 @@ class Encoder:
                     continue
                 wire = p.wire
                 if wire is None:
-                    wire = _keep(p, info)
+                    wire = _keep(p)
                 if is_new:
                     wire += _lisr_tail(p.assignment.adding, p.assignment.removing, True, info.recovery)
                 else:
@@ -192,7 +199,7 @@ class Encoder:
                 if wire is None:
                     if p.info is None:
                         continue
-                    wire = _keep(p, p.info)
+                    wire = _keep(p)
                 replicas = p.assignment.replicas
                 tail = tails.get(replicas)
                 if tail is None:

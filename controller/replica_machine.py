@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from klamm.controller.cluster import Partition
+from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.partition_machine import MAX_ROUNDS
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
@@ -45,10 +45,17 @@ async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
 
 async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
     cluster, batch = term.cluster, term.batch
+    if target is ReplicaState.ONLINE:
+        told, unassigned, illegal = cluster.bring_online(broker_id, partitions)
+        _refused(cluster, broker_id, illegal, target)
+        for p in unassigned:
+            log.error("replica %d of %s was not assigned; it is now", broker_id, p)
+            cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
+        if told:
+            batch.lead_many(broker_id, told)
+        return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
-    for p in illegal:
-        before = cluster.replica_state(p, broker_id)
-        log.error("controller epoch %d: replica %d of %s may not go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
+    _refused(cluster, broker_id, illegal, target)
     match target:
         case ReplicaState.NEW:
             for p in legal:
@@ -58,19 +65,6 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
                 if p.info is not None:
                     batch.lead((broker_id,), p, is_new=True)
                 cluster.set_replica_states(broker_id, (p,), target)
-        case ReplicaState.ONLINE:
-            told = []
-            new = ReplicaState.NEW
-            for p in legal:
-                if p.replica_states.get(broker_id) is not new:
-                    if p.info is not None:
-                        told.append(p)
-                elif broker_id not in p.assignment.replicas:
-                    log.error("replica %d of %s was not assigned; it is now", broker_id, p)
-                    cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
-            if told:
-                batch.lead_many(broker_id, told)
-            cluster.set_replica_states(broker_id, legal, target)
         case ReplicaState.OFFLINE:
             await _offline(term, broker_id, legal)
         case ReplicaState.DELETION_STARTED:
@@ -86,6 +80,12 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
             cluster.set_replica_states(broker_id, legal, target)
         case _:
             assert_never(target)
+
+
+def _refused(cluster: Cluster, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
+    for p in partitions:
+        before = cluster.replica_state(p, broker_id)
+        log.error("controller epoch %d: replica %d of %s may not go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
 
 
 async def _offline(term: Term, broker_id: int, partitions: list[Partition]) -> None:
