@@ -43,7 +43,7 @@ class EmbeddedZooKeeper:
         *,
         jars: str | os.PathLike[str] | None = None,
         force_sync: bool = False,
-        heap_mb: int = 512,
+        heap_mb: int = 1024,
         start_timeout_ms: int = 30_000,
         class_cache_dir: Path | None = None,
     ) -> None:

@@ -1,0 +1,298 @@
+"""Requests that kazoo lacks or makes too slowly, as objects for its request queue, and the errors ZooKeeper answers with.
+
+kazoo asks a request for its bytes and lets it read the answer. The three here carry their own type in their bytes (kazoo writes none
+when `type` is None), so nothing of kazoo's own treatment of that type applies. An operation of a Multi is its bytes: whoever makes
+it can count them, and joining is all that is left. The answer of a Multi that succeeded is not parsed unless asked for, since an
+unconditional success is all that most callers want to know. MultiRead is in ZooKeeper since 3.6. All of them run in kazoo's thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+CREATE, DELETE, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 5, 8, 13
+_GET_DATA, _MULTI, _MULTI_READ, _SET_WATCHES, _ERROR = 4, 14, 22, 101, -1
+
+_int = struct.Struct(">i").pack
+_read_int = struct.Struct(">i").unpack_from
+_header_and_int = struct.Struct(">iBii").unpack_from
+_header = struct.Struct(">iBi").unpack_from
+_stat = struct.Struct(">qqqqiiiq").unpack_from
+_join = b"".join
+
+_HEADER_SIZE, _STAT_SIZE, _VERSION_IN_STAT = 9, 68, 32
+_END = struct.pack(">iBi", -1, 1, -1)
+_CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
+    struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, _GET_DATA, GET_CHILDREN)
+)
+# All rights to everybody, and the flags of the kinds of node: version 2 of the tree's access rules may choose another list.
+_OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
+_PERSISTENT, _EPHEMERAL = _OPEN_TO_ALL + _int(0), _OPEN_TO_ALL + _int(1)
+
+
+class Node(NamedTuple):
+    """Data and the useful part of the Stat of a znode. Times in milliseconds, `ephemeral_owner` 0 for a persistent node."""
+
+    data: bytes | None
+    version: int
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int
+
+
+class ZkError(Exception):
+    """ZooKeeper refused a request. `repeated`: an earlier try may have succeeded, its answer was lost with the connection."""
+
+    def __init__(self, code: int, repeated: bool = False) -> None:
+        super().__init__(f"ZooKeeper error {code}")
+        self.code = code
+        self.repeated = repeated
+
+
+class ConnectionLost(ZkError):
+    """The connection went before the answer came; nothing is known of the request's fate."""
+
+    def __init__(self, code: int = -4, repeated: bool = False) -> None:
+        super().__init__(code, repeated)
+
+
+class TooLarge(ZkError):
+    """The request is larger than ZooKeeper takes; it was not sent."""
+
+    def __init__(self, code: int = -5, repeated: bool = False) -> None:
+        super().__init__(code, repeated)
+
+
+class Unimplemented(ZkError):
+    """The server is too old for the request."""
+
+
+class NoNode(ZkError):
+    """The node, or the parent of the node to create, does not exist."""
+
+
+class BadVersion(ZkError):
+    """The node has another version than the expected one."""
+
+
+class NodeExists(ZkError):
+    """The node to create exists."""
+
+
+class NotEmpty(ZkError):
+    """The node to delete has children."""
+
+
+class SessionExpired(ZkError):
+    """The session is over."""
+
+    def __init__(self, code: int = -112, repeated: bool = False) -> None:
+        super().__init__(code, repeated)
+
+
+ERRORS: dict[int, type[ZkError]] = {
+    -4: ConnectionLost,
+    -6: Unimplemented,
+    -101: NoNode,
+    -103: BadVersion,
+    -110: NodeExists,
+    -111: NotEmpty,
+    -112: SessionExpired,
+}
+NO_NODE, BAD_VERSION, NODE_EXISTS, NOT_EMPTY = -101, -103, -110, -111
+
+
+def error(code: int) -> ZkError:
+    return ERRORS.get(code, ZkError)(code)
+
+
+class MultiFailed(ZkError):
+    """A Multi did nothing because operation number `index` could not be done, for the reason in `code`."""
+
+    def __init__(self, index: int, code: int, repeated: bool = False) -> None:
+        super().__init__(code, repeated)
+        self.index = index
+
+    def cause(self) -> ZkError:
+        return ERRORS.get(self.code, ZkError)(self.code, self.repeated)
+
+
+class Operations:
+    """Makes the operations of a Multi; paths are below `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+
+    def check(self, path: str, version: int) -> bytes:
+        name = self._prefix + path.encode()
+        return _join((_CHECK, _int(len(name)), name, _int(version)))
+
+    def create(self, path: str, data: bytes | None, ephemeral: bool = False) -> bytes:
+        name = self._prefix + path.encode()
+        content = _int(-1) if data is None else _int(len(data)) + data
+        return _join((_CREATE, _int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
+
+    def set_data(self, path: str, data: bytes, version: int) -> bytes:
+        name = self._prefix + path.encode()
+        return _join((_SET_DATA, _int(len(name)), name, _int(len(data)), data, _int(version)))
+
+    def delete(self, path: str, version: int = -1) -> bytes:
+        name = self._prefix + path.encode()
+        return _join((_DELETE, _int(len(name)), name, _int(version)))
+
+
+class Multi:
+    """All operations or none. The answer is None, or with `results` the created path, the Stat as a Node without data, or None of each."""
+
+    type = None
+
+    def __init__(self, operations: Sequence[bytes], results: bool = False) -> None:
+        self.operations = operations
+        self._results = results
+
+    def __repr__(self) -> str:
+        return f"Multi({len(self.operations)} operations)"
+
+    def serialize(self) -> bytes:
+        return _join((_int(_MULTI), *self.operations, _END))
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[Any] | MultiFailed | None:
+        kind, _, _ = _header(buffer, offset)
+        if kind == _ERROR:
+            return self._failure(buffer, offset)
+        return self._parse(buffer, offset) if self._results else None
+
+    def _failure(self, buffer: bytes, offset: int) -> MultiFailed:
+        """Operations before the bad one carry 0, it carries its own code, those behind it a roll-back code."""
+        index = 0
+        while True:
+            kind, _, _, code = _header_and_int(buffer, offset)
+            if kind != _ERROR:
+                raise ValueError(f"operation {index} of a failed multi has type {kind}")
+            if code != 0:
+                return MultiFailed(index, code)
+            offset += _HEADER_SIZE + 4
+            index += 1
+
+    def _parse(self, buffer: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        for _ in self.operations:
+            kind, _, _ = _header(buffer, offset)
+            offset += _HEADER_SIZE
+            if kind == CREATE:
+                (length,) = _read_int(buffer, offset)
+                offset += 4
+                results.append(buffer[offset : offset + length].decode())
+                offset += length
+            elif kind == SET_DATA:
+                results.append(_node(None, buffer, offset))
+                offset += _STAT_SIZE
+            else:
+                results.append(None)
+        return results
+
+
+class MultiRead:
+    """Data of many nodes at one point in time: for each path a Node, None where there is none, or the error that keeps it from us."""
+
+    type = None
+    _kind = _READ_DATA
+
+    def __init__(self, prefix: str, paths: Sequence[str]) -> None:
+        self._prefix = prefix
+        self.paths = paths
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.paths)} paths)"
+
+    def serialize(self) -> bytes:
+        parts = [_int(_MULTI_READ)]
+        kind, prefix = self._kind, self._prefix.encode()
+        for path in self.paths:
+            name = prefix + path.encode()
+            parts.append(_join((kind, _int(len(name)), name, b"\0")))
+        parts.append(_END)
+        return _join(parts)
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        for _ in self.paths:
+            kind, _, _, first = _header_and_int(buffer, offset)
+            offset += _HEADER_SIZE + 4
+            if kind == _ERROR:
+                results.append(None if first == NO_NODE else error(first))
+                continue
+            result, offset = self._read(buffer, offset, first)
+            results.append(result)
+        return results
+
+    def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
+        end = offset + max(length, 0)
+        return _node(buffer[offset:end] if length >= 0 else None, buffer, end), end + _STAT_SIZE
+
+
+class MultiReadVersions(MultiRead):
+    """The same with (data, version) for each path, at half the price."""
+
+    def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
+        end = offset + max(length, 0)
+        return (buffer[offset:end] if length >= 0 else None, *_read_int(buffer, end + _VERSION_IN_STAT)), end + _STAT_SIZE
+
+
+class MultiReadChildren(MultiRead):
+    """Names of the children of many nodes."""
+
+    _kind = _READ_CHILDREN
+
+    def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
+        names = []
+        for _ in range(length):
+            (size,) = _read_int(buffer, offset)
+            offset += 4
+            names.append(buffer[offset : offset + size].decode())
+            offset += size
+        return names, offset
+
+
+class SetWatches:
+    """Arm data watches on many paths without reading them, as the Java client does after a reconnect.
+
+    The server fires at once for what is newer than a given transaction id; with the largest one, nothing is. A missing node is
+    answered with a deletion event, which finds no watcher because they are entered when the answer comes, in kazoo's thread, before
+    any event that follows it.
+    """
+
+    type = None
+
+    def __init__(
+        self, watchers: Mapping[str, Callable[[Any], None]], table: Callable[[], defaultdict[str, set[Callable[[Any], None]]]]
+    ) -> None:
+        """`watchers` by full path; `table` gives kazoo's table of data watchers."""
+        self._watchers = watchers
+        self._table = table
+
+    def __repr__(self) -> str:
+        return f"SetWatches({len(self._watchers)} paths)"
+
+    def serialize(self) -> bytes:
+        parts = [_int(_SET_WATCHES), struct.pack(">qi", 2**63 - 1, len(self._watchers))]
+        for path in self._watchers:
+            name = path.encode()
+            parts.append(_int(len(name)) + name)
+        parts.append(struct.pack(">ii", 0, 0))
+        return _join(parts)
+
+    def deserialize(self, buffer: bytes, offset: int) -> None:
+        table = self._table()
+        for path, watcher in self._watchers.items():
+            table[path].add(watcher)
+
+
+def _node(data: bytes | None, buffer: bytes, offset: int) -> Node:
+    czxid, mzxid, ctime, mtime, version, _, _, owner = _stat(buffer, offset)
+    return Node(data, version, czxid, mzxid, ctime, mtime, owner)
