@@ -44,18 +44,28 @@ class DecoderSource:
         self.version = version
         self.flexible = version in schema.flexible
         self.rows = rows
-        self.names: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.FOR_DECODERS}
+        self.names: dict[str, Any] = dict(primitives.FOR_DECODERS)
         self.lines: list[str] = []
-        self.depth = 1
+        self.depth = 2
         self.counter = 0
         self.pending: list[tuple[str, str]] = []
 
     def text(self, root: Struct) -> str:
-        """The whole source of `decode(buf, pos) -> (message, end)`."""
+        """The whole source of `decode(buf, pos) -> (message, end)`, which raises RemoteProtocolError and nothing else."""
         result = self.struct(root)
         self.flush()
-        head = ["def decode(buf, pos):", "    size = len(buf)"]
-        return "\n".join([*head, *self.lines, f"    return {result}, pos", ""])
+        what = f"{self.schema.name} {self.version}"
+        head = ["def decode(buf, pos):", "    size = len(buf)", "    try:"]
+        tail = [
+            "    except (IndexError, struct_error) as error:",
+            f"        raise RemoteProtocolError('{what} is cut short') from error",
+            "    except RemoteProtocolError as error:",
+            f"        raise RemoteProtocolError(f'{what}: {{error}}') from None",
+            f"    if pos > size: raise RemoteProtocolError('{what} is cut short')",
+            "    return result, pos",
+            "",
+        ]
+        return "\n".join([*head, *self.lines, f"        result = {result}", *tail])
 
     # Lines and names
 

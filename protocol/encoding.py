@@ -27,20 +27,27 @@ class EncoderSource:
         self.version = version
         self.flexible = version in schema.flexible
         self.rows = rows
-        self.names: dict[str, Any] = {name: getattr(primitives, name) for name in primitives.FOR_ENCODERS}
+        self.names: dict[str, Any] = dict(primitives.FOR_ENCODERS)
         self.lines: list[str] = []
-        self.depth = 1
+        self.depth = 2
         self.counter = 0
         self.pending: list[tuple[str, str]] = []
         self.out = "out"
 
     def text(self, root: Struct) -> str:
-        """The whole source of `encode(message) -> bytes`."""
+        """The whole source of `encode(message) -> bytes`, which raises LocalProtocolError and nothing else."""
         self.line("parts = []")
         self.line("out = parts.append")
+        self.of_row(root, "message")
         self.struct(root, "message")
         self.flush()
-        return "\n".join(["def encode(message):", *self.lines, "    return b''.join(parts)", ""])
+        tail = [
+            "        return b''.join(parts)",
+            "    except (struct_error, TypeError, ValueError, AttributeError) as error:",
+            f"        raise LocalProtocolError(f'{self.schema.name} {self.version}: {{error}}') from error",
+            "",
+        ]
+        return "\n".join(["def encode(message):", "    try:", *self.lines, *tail])
 
     # Lines and names
 

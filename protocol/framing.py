@@ -61,7 +61,7 @@ class FrameReader:
             needed = 4 + length
             if end - pos < needed:
                 break
-            payloads.append(data[pos + 4 : pos + needed])  # type: ignore[arg-type]
+            payloads.append(data[pos + 4 : pos + needed])
             pos += needed
             needed = 4
         self._needed = needed

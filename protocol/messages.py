@@ -55,32 +55,17 @@ def decode(name: str, version: int, buf: bytes | bytearray | memoryview, offset:
     decoder = _decoders.get((name, version))
     if decoder is None:
         decoder = _decoders[name, version] = message_type(name).decoder(version)
-    if buf.__class__ is not bytes:
-        buf = bytes(buf)
-    try:
-        result = decoder(buf, offset)  # type: ignore[arg-type]
-    except (IndexError, struct.error) as error:
-        raise RemoteProtocolError(f"{name} {version} is cut short") from error
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{name} {version}: {error}") from None
-    if result[1] > len(buf):
-        raise RemoteProtocolError(f"{name} {version} is cut short")
-    return result
+    return decoder(buf if buf.__class__ is bytes else bytes(buf), offset)
 
 
 def encode(message: Any, version: int) -> bytes:
     """The bytes of a message, without header."""
-    try:
-        kind: MessageType = message._type
-    except AttributeError:
-        raise LocalProtocolError(f"{type(message).__name__} is no message") from None
-    encoder = kind.encoders.get(version)
+    if not isinstance(message, Message):
+        raise LocalProtocolError(f"{type(message).__name__} is no message")
+    encoder = message._type.encoders.get(version)
     if encoder is None:
-        encoder = kind.encoder(version)
-    try:
-        return encoder(message)
-    except (struct.error, TypeError, ValueError, AttributeError) as error:
-        raise LocalProtocolError(f"{kind.name} {version}: {error}") from error
+        encoder = message._type.encoder(version)
+    return encoder(message)
 
 
 def struct_encoder(top_name: str, struct_name: str, version: int) -> Callable[[Any], bytes]:

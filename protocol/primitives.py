@@ -1,22 +1,19 @@
 """Run-time parts that generated codecs call: variable-length numbers, tags to skip, and shapes of runs.
 
 The generated code handles the common case inline (a length below 127 is one byte) and comes here for the rest. Reading never checks
-the end of the buffer after each field: a read beyond it raises IndexError or struct.error, a cut slice leaves the position
-beyond the end, and whoever called the codec looks at that once.
+the end of the buffer after each field: a read beyond it raises IndexError or struct.error, and a cut slice leaves the position
+beyond the end, where the decoder looks once when it is through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct, pack
+from struct import error as struct_error
 from typing import Any
 
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
-FOR_DECODERS = ("COMPACT_READERS", "INT32_READERS", "null", "read_string_length", "read_uvarint", "skip_tag", "skip_tags", "too_long")
-FOR_ENCODERS = (
-    "INT32_WRITERS", "ONE_BYTE", "absent", "not_null", "not_struct", "not_uuid", "write_fixed", "write_string_length", "write_uvarint",
-)
 MAX_STRING = 32767
 SMALL_RUN = 64
 
@@ -122,3 +119,31 @@ def not_uuid(field: str) -> LocalProtocolError:
 
 def not_struct(wanted: str, value: object) -> LocalProtocolError:
     return LocalProtocolError(f"{type(value).__name__} where {wanted} belongs")
+
+
+# What generated code may refer to, by the names it uses.
+FOR_DECODERS: dict[str, Any] = {
+    "COMPACT_READERS": COMPACT_READERS,
+    "INT32_READERS": INT32_READERS,
+    "RemoteProtocolError": RemoteProtocolError,
+    "null": null,
+    "read_string_length": read_string_length,
+    "read_uvarint": read_uvarint,
+    "skip_tag": skip_tag,
+    "skip_tags": skip_tags,
+    "struct_error": struct_error,
+    "too_long": too_long,
+}
+FOR_ENCODERS: dict[str, Any] = {
+    "INT32_WRITERS": INT32_WRITERS,
+    "LocalProtocolError": LocalProtocolError,
+    "ONE_BYTE": ONE_BYTE,
+    "absent": absent,
+    "not_null": not_null,
+    "not_struct": not_struct,
+    "not_uuid": not_uuid,
+    "struct_error": struct_error,
+    "write_fixed": write_fixed,
+    "write_string_length": write_string_length,
+    "write_uvarint": write_uvarint,
+}

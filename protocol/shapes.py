@@ -87,7 +87,7 @@ class UniformRuns:
         made = ", ".join(values[field] for field in self.row._fields)
         names = {"_row": self.row, "_unpack": Packer(layout + "x").iter_unpack}
         source = f"lambda _run: [_row(({made},)) for {', '.join(targets)}, in _unpack(_run)]"
-        return eval(source, names)  # type: ignore[no-any-return]
+        return eval(source, names)
 
 
 class ShapePackers:
