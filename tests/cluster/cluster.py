@@ -46,10 +46,18 @@ class Cluster:
 
     # klamm processes
 
-    def start(self, broker_id: int = 0, **properties: object) -> KlammBroker:
-        """Start a klamm process and wait until it is ready."""
+    async def start(self, broker_id: int = 0, **properties: object) -> KlammBroker:
+        """Start a klamm process and wait until it is ready. The test's own servers go on meanwhile."""
         broker = self.brokers[broker_id] = KlammBroker(self.tree, self.folder, broker_id, **properties)
-        return broker.start()
+        return await asyncio.to_thread(broker.start)
+
+    async def restart(self, broker_id: int = 0) -> None:
+        """Start a stopped process again, with the same properties."""
+        await asyncio.to_thread(self.brokers[broker_id].start)
+
+    async def stop(self, broker_id: int = 0) -> int:
+        """SIGTERM and wait; returns the exit code."""
+        return await asyncio.to_thread(self.brokers[broker_id].stop)
 
     def client(self, to: int | None = None) -> Client:
         """The connection to a klamm process: that of the controller, or the only one."""

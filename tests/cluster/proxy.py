@@ -1,0 +1,116 @@
+"""A TCP proxy in front of a server: it can hold what clients send, hang up, and record the requests of a controller.
+
+In front of a broker (that advertises the proxy's address) it sees every frame a controller sends to it; in front of ZooKeeper
+(`frames=False`) it only passes bytes on, and cuts the broker off from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+
+from klamm.protocol import messages
+from klamm.tests.cluster.fake_broker import Frame
+
+FROM_CONTROLLERS = {4, 5, 6}
+_arrival = itertools.count(1)
+
+
+class Proxy:
+    """Listens on `port` once started and forwards to `target_port`, which may change."""
+
+    def __init__(self, target_port: int, *, frames: bool = True) -> None:
+        self.target_port, self.port = target_port, 0
+        self.frames: list[Frame] = []
+        self._records = frames
+        self._open = asyncio.Event()
+        self._open.set()
+        self._connections = itertools.count(1)
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refusing = False
+
+    async def start(self) -> Proxy:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def hold(self) -> None:
+        """Pass nothing on to the server until `release`. Frames are recorded when they arrive."""
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    def cut(self) -> None:
+        """Close every connection."""
+        for task in self._tasks:
+            task.cancel()
+
+    def refuse(self) -> None:
+        """Close every connection and every new one, until `accept`."""
+        self._refusing = True
+        self.cut()
+
+    def accept(self) -> None:
+        self._refusing = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            if not self._refusing:
+                await self._forward(reader, writer)
+        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+            pass  # either side hung up, or the test did
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port, limit=1 << 26)
+        number = next(self._connections)
+        back = asyncio.create_task(_pump(to_reader, writer))
+        try:
+            while True:
+                if self._records:
+                    head = await reader.readexactly(4)
+                    piece = await reader.readexactly(struct.unpack(">i", head)[0])
+                    self._record(number, piece)
+                    piece = head + piece
+                elif not (piece := await reader.read(1 << 16)):
+                    return
+                await self._open.wait()
+                to_writer.write(piece)
+                await to_writer.drain()
+        finally:
+            back.cancel()
+            to_writer.close()
+
+    def _record(self, connection: int, payload: bytes) -> None:
+        if struct.unpack_from(">h", payload)[0] not in FROM_CONTROLLERS:
+            return
+        header, offset = messages.decode_request_header(payload)
+        api = messages.APIS[header.api_key].name
+        body, _ = messages.decode(f"{api}Request", header.api_version, payload, offset)
+        self.frames.append(Frame(next(_arrival), connection, api, header.api_version, header.correlation_id, header.client_id, body))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+    except (asyncio.CancelledError, ConnectionError):
+        pass  # the connection is over
+    finally:
+        writer.close()
