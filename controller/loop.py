@@ -108,6 +108,11 @@ class Controller:
         """Whether the topic is marked for deletion."""
         return self.term is not None and topic in self.term.cluster.to_delete
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, None when the controller knows none."""
+        topic = None if self.term is None else self.term.cluster.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
     def start(self) -> None:
         """Begin handling events; the first one is Startup."""
         self.put(events.Startup())
