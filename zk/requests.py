@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 CREATE, DELETE, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 5, 8, 13

@@ -1,0 +1,82 @@
+"""Bytes of `/brokers/ids/<id>`, both ways (layout 3.2)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from klamm.controller.values import Broker, Endpoint
+from klamm.zk.layout import Unreadable
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PLAINTEXT = 0
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> bytes:
+    """The node of a broker; `json_version` is 5 from IBP 2.7, 4 from 0.10.0, else 2."""
+    content: dict[str, Any] = {}
+    if json_version >= 5:
+        content["features"] = {name: {"min_version": low, "max_version": high} for name, low, high in broker.features}
+    if json_version >= 4:
+        content["listener_security_protocol_map"] = {
+            endpoint.listener.upper(): SECURITY_PROTOCOLS[endpoint.security_protocol] for endpoint in broker.endpoints
+        }
+    content["endpoints"] = [f"{e.listener.upper()}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints]
+    if broker.rack is not None and json_version >= 3:
+        content["rack"] = broker.rack
+    plaintext = next((e for e in broker.endpoints if e.security_protocol == _PLAINTEXT), None)
+    content["jmx_port"] = jmx_port
+    content["port"] = -1 if plaintext is None else plaintext.port
+    content["host"] = None if plaintext is None else plaintext.host
+    content["version"] = json_version
+    content["timestamp"] = str(timestamp_ms)
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
+    """A broker whose node was created by transaction `epoch`. Raises Unreadable where stock cannot read it."""
+    try:
+        content = json.loads(data if data is not None else b"")
+        version = _number(content["version"])
+        if version < 1:
+            raise ValueError(f"version {version}")
+        _number(content["jmx_port"])
+        if version == 1:
+            endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(content["host"]), _number(content["port"]), _PLAINTEXT),)
+        else:
+            endpoints = _endpoints(content["endpoints"], content.get("listener_security_protocol_map"))
+        features = tuple(
+            (name, _number(versions["min_version"]), _number(versions["max_version"]))
+            for name, versions in (content.get("features") or {}).items()
+        )
+        rack = content.get("rack")
+        return Broker(broker_id, epoch, endpoints, None if rack is None else str(rack), features)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
+        raise Unreadable(f"/brokers/ids/{broker_id} cannot be read ({problem!r}): {data!r}") from problem
+
+
+def _endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endpoint, ...]:
+    """Listeners are upper-cased in the list but not in the map, so a lower-case key in the map is not found."""
+    endpoints = []
+    for text in texts:
+        match = _ENDPOINT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"endpoint {text!r}")
+        listener = match[1].upper()
+        protocol = listener if protocols is None else protocols[listener]
+        endpoints.append(Endpoint(listener, match[2], int(match[3]), SECURITY_PROTOCOLS.index(protocol)))
+    if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
+        raise ValueError("a listener is there twice")
+    return tuple(endpoints)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no number")
+    return value

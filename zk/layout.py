@@ -1,0 +1,369 @@
+"""Bytes of the nodes, both ways (layout 3, 4.4 and 6): exactly those that Kafka 3.9 writes, and everything that older ones wrote.
+
+Writers are plain formatting in stock's key order. Readers ignore unknown keys and take missing optional ones. Where stock treats a node
+that is no JSON as empty or missing, so do they; where stock fails on a node, they raise Unreadable, and the caller says what that means.
+Partition states are by far the most: both directions keep what they saw last, and well-formed stock bytes are read without a JSON parser.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, StoredTopic, TopicPartition, intern_ints
+from klamm.zk.stock_order import partition_order, properties_order, scala_order
+
+log = logging.getLogger(__name__)
+
+# Entries kept by each of the two memories of partition states; when full they start over.
+_REMEMBERED = 65_536
+
+
+class Unreadable(Exception):
+    """A node holds what stock cannot read either."""
+
+
+def _parse(data: bytes | None) -> Any:
+    """The JSON in a node, None when it holds none."""
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# /controller, /controller_epoch (3.1)
+
+
+class ControllerNode(NamedTuple):
+    """Content of `/controller`; a `kraft_epoch` other than -1 means that KRaft controllers are taking over."""
+
+    broker_id: int
+    kraft_epoch: int = -1
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return b'{"version":2,"brokerid":%d,"timestamp":"%d","kraftControllerEpoch":-1}' % (broker_id, timestamp_ms)
+
+
+def decode_controller(data: bytes | None) -> ControllerNode | None:
+    """None when the node names no controller."""
+    content = _parse(data)
+    if not isinstance(content, dict) or not _is_int(content.get("brokerid")):
+        return None
+    epoch = content.get("kraftControllerEpoch", -1)
+    return ControllerNode(content["brokerid"], epoch if _is_int(epoch) else -1)
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return b"%d" % epoch
+
+
+def decode_controller_epoch(data: bytes | None) -> int:
+    try:
+        return int(data or b"")
+    except ValueError:
+        raise Unreadable(f"/controller_epoch holds {data!r}") from None
+
+
+# /brokers/topics/<t> (3.4)
+
+
+def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) -> bytes:
+    count = len(assignments)
+    names: Sequence[str] = partition_order(count)
+    if any(index not in assignments for index in range(count)):
+        names = scala_order(map(str, assignments))
+    partitions, adding, removing = [], [], []
+    for name in names:
+        replicas = assignments[int(name)]
+        partitions.append(f'"{name}":{_ints(replicas.replicas)}')
+        if replicas.adding:
+            adding.append(name)
+        if replicas.removing:
+            removing.append(name)
+    identity = f'"topic_id":"{encode_uuid(topic_id)}",' if topic_id is not None else ""
+    adding_text = ",".join(f'"{name}":{_ints(assignments[int(name)].adding)}' for name in scala_order(adding))
+    removing_text = ",".join(f'"{name}":{_ints(assignments[int(name)].removing)}' for name in scala_order(removing))
+    return (
+        f'{{"partitions":{{{",".join(partitions)}}},{identity}'
+        f'"adding_replicas":{{{adding_text}}},"removing_replicas":{{{removing_text}}},"version":3}}'
+    ).encode()
+
+
+def decode_topic(data: bytes | None) -> StoredTopic:
+    """A node that is no JSON counts as a topic without partitions and id."""
+    content = _parse(data)
+    if not isinstance(content, dict):
+        return StoredTopic(None, {})
+    try:
+        partitions = content.get("partitions") or {}
+        adding = content.get("adding_replicas") or {}
+        removing = content.get("removing_replicas") or {}
+        if adding or removing:
+            assignments = {
+                int(name): Assignment(_int_tuple(replicas), _int_tuple(adding.get(name, ())), _int_tuple(removing.get(name, ())))
+                for name, replicas in partitions.items()
+            }
+        else:
+            assignments = {int(name): _settled(_int_tuple(replicas)) for name, replicas in partitions.items()}
+        identity = content.get("topic_id")
+        return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
+    except (TypeError, ValueError, AttributeError) as problem:
+        log.warning("A topic node cannot be read and counts as one without partitions: %s: %.200r", problem, data)
+        return StoredTopic(None, {})
+
+
+_settled_assignments: dict[Ints, Assignment] = {}
+
+
+def _settled(replicas: Ints) -> Assignment:
+    """The one shared assignment of these replicas outside a reassignment."""
+    found = _settled_assignments.get(replicas)
+    if found is None:
+        found = _settled_assignments[replicas] = Assignment(intern_ints(replicas))
+    return found
+
+
+def _int_tuple(values: Iterable[Any]) -> Ints:
+    numbers = tuple(values)
+    for number in numbers:
+        if type(number) is not int:
+            raise ValueError(f"{number!r} is no broker id")
+    return numbers
+
+
+def _ints(values: Ints) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+def encode_uuid(value: bytes) -> str:
+    return urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes:
+    value = urlsafe_b64decode(text + "==")
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is no id")
+    return value
+
+
+# /brokers/topics/<t>/partitions/<p>/state (3.5, 4.4)
+
+_written_states: dict[tuple[int, int, Ints, int, int], bytes] = {}
+_read_states: dict[tuple[bytes, int], LeaderAndIsr] = {}
+_STATE = re.compile(
+    rb'\{"controller_epoch":(-?\d+),"leader":(-?\d+),"version":1,(?:"leader_recovery_state":([01]),)?"leader_epoch":(-?\d+),'
+    rb'"isr":\[((?:-?\d+(?:,-?\d+)*)?)\]\}'
+)
+
+
+def encode_state(state: LeaderAndIsr) -> bytes:
+    """Bytes of a state; its partition epoch is not in them."""
+    leader, leader_epoch, isr, recovery, _, controller_epoch = state
+    key = (leader, leader_epoch, isr, recovery, controller_epoch)
+    data = _written_states.get(key)
+    if data is None:
+        if len(_written_states) >= _REMEMBERED:
+            _written_states.clear()
+        recovering = b'"leader_recovery_state":%d,' % recovery if recovery != RECOVERED else b""
+        data = _written_states[key] = b'{"controller_epoch":%d,"leader":%d,"version":1,%b"leader_epoch":%d,"isr":%b}' % (
+            controller_epoch,
+            leader,
+            recovering,
+            leader_epoch,
+            _ints(isr).encode(),
+        )
+    return data
+
+
+def decode_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
+    """The state whose node has `version`; None when the node holds none that can be read."""
+    if data is None:
+        return None
+    state = _read_states.get((data, version))
+    if state is None:
+        state = _parse_state(data, version)
+        if state is not None:
+            if len(_read_states) >= _REMEMBERED:
+                _read_states.clear()
+            _read_states[data, version] = state
+    return state
+
+
+def _parse_state(data: bytes, version: int) -> LeaderAndIsr | None:
+    match = _STATE.fullmatch(data)
+    if match is not None:
+        controller_epoch, leader, recovery, leader_epoch, isr = match.groups()
+        members = intern_ints(tuple(map(int, isr.split(b",")))) if isr else ()
+        return LeaderAndIsr(
+            int(leader), int(leader_epoch), members, RECOVERED if recovery is None else int(recovery), version, int(controller_epoch)
+        )
+    content = _parse(data)
+    if not isinstance(content, dict):
+        return None
+    try:
+        recovery = content.get("leader_recovery_state")
+        if recovery is None:
+            recovery = RECOVERING if content.get("is_unclean") is True else RECOVERED
+        numbers = _int_tuple((content["leader"], content["leader_epoch"], recovery, content["controller_epoch"]))
+        if recovery not in (RECOVERED, RECOVERING):
+            raise ValueError(f"leader_recovery_state {recovery}")
+        return LeaderAndIsr(numbers[0], numbers[1], intern_ints(_int_tuple(content["isr"])), recovery, version, numbers[3])
+    except (KeyError, TypeError, ValueError) as problem:
+        log.warning("A partition state cannot be read and counts as missing: %r: %.200r", problem, data)
+        return None
+
+
+# /admin/* and the notifications (3.6, 3.7)
+
+
+def encode_reassignments(entries: Mapping[TopicPartition, Ints]) -> bytes:
+    return _text(
+        {"version": 1, "partitions": [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in entries.items()]}
+    )
+
+
+def decode_reassignments(data: bytes | None) -> dict[TopicPartition, Ints]:
+    """Empty when unreadable; of a partition named twice the last entry counts."""
+    content = _parse(data)
+    try:
+        return {TopicPartition(str(e["topic"]), *_int_tuple((e["partition"],))): _int_tuple(e["replicas"]) for e in content["partitions"]}
+    except (KeyError, TypeError, ValueError):
+        log.warning("/admin/reassign_partitions cannot be read and counts as empty: %.200r", data)
+        return {}
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """The shape of `/admin/preferred_replica_election` and of ISR change notifications."""
+    return _text({"version": 1, "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions]})
+
+
+def decode_partitions(data: bytes | None) -> list[TopicPartition]:
+    """Empty when unreadable; each partition once."""
+    content = _parse(data)
+    try:
+        return list(dict.fromkeys(TopicPartition(str(e["topic"]), *_int_tuple((e["partition"],))) for e in content["partitions"]))
+    except (KeyError, TypeError, ValueError):
+        log.warning("A list of partitions cannot be read and counts as empty: %.200r", data)
+        return []
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return b'{"version":1,"broker":%d,"event":1}' % broker_id
+
+
+def decode_log_dir_event(data: bytes | None) -> int | None:
+    """The broker whose log directory failed; None when unreadable."""
+    content = _parse(data)
+    broker_id = content.get("broker") if isinstance(content, dict) else None
+    return broker_id if _is_int(broker_id) else None
+
+
+# /config/* (3.8, 3.10)
+
+
+def encode_config(properties: Mapping[str, str]) -> bytes:
+    return _text({"version": 1, "config": {name: properties[name] for name in properties_order(properties)}})
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """Properties of an entity, none when the node holds no JSON. Raises Unreadable when a value is no text."""
+    content = _parse(data)
+    config = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(config, dict):
+        return {}
+    for name, value in config.items():
+        if not isinstance(value, str):
+            raise Unreadable(f"the value of {name} is {value!r}")
+    return config
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    return _text({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes | None) -> str | None:
+    """The entity whose config changed, such as `topics/foo`; None when there is no JSON. Raises Unreadable."""
+    content = _parse(data)
+    if not isinstance(content, dict):
+        return None
+    match content:
+        case {"version": 1, "entity_type": "topics" | "clients" as kind, "entity_name": str(name)}:
+            return f"{kind}/{name}"
+        case {"version": 2, "entity_path": str(path)}:
+            return path
+        case _:
+            raise Unreadable(f"not a config change: {data!r}")
+
+
+# /cluster/id, /feature, /latest_producer_id_block (3.11)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _text({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    content = _parse(data)
+    if not isinstance(content, dict) or not isinstance(content.get("id"), str):
+        raise Unreadable(f"/cluster/id holds {data!r}")
+    identity: str = content["id"]
+    return identity
+
+
+class FeatureNode(NamedTuple):
+    """Content of `/feature`: the JSON version, whether features are on, and what is finalised as it stands in the node."""
+
+    version: int
+    enabled: bool
+    features: dict[str, Any]
+
+
+def encode_feature(node: FeatureNode) -> bytes:
+    return _text({"features": node.features, "version": node.version, "status": int(node.enabled)})
+
+
+def decode_feature(data: bytes | None) -> FeatureNode:
+    content = _parse(data)
+    match content:
+        case {"version": 1 | 2 as version, "status": 0 | 1 as status, "features": dict(features)}:
+            return FeatureNode(version, status == 1, features)
+        case _:
+            raise Unreadable(f"/feature holds {data!r}")
+
+
+class ProducerIdBlock(NamedTuple):
+    """A block of producer ids, both ends inclusive, and the broker that asked for it."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    return b'{"version":1,"broker":%d,"block_start":"%d","block_end":"%d"}' % block
+
+
+def decode_producer_ids(data: bytes | None) -> ProducerIdBlock | None:
+    """None when no block was given out yet (null data)."""
+    if data is None:
+        return None
+    content = _parse(data)
+    try:
+        return ProducerIdBlock(int(content["broker"]), int(content["block_start"]), int(content["block_end"]))
+    except (KeyError, TypeError, ValueError):
+        raise Unreadable(f"/latest_producer_id_block holds {data!r}") from None

@@ -1,0 +1,84 @@
+"""Where everything lies in ZooKeeper, below the chroot (layout 2)."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
+LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
+CLUSTER_ID = "/cluster/id"
+FEATURE = "/feature"
+PRODUCER_IDS = "/latest_producer_id_block"
+
+# Made by every broker at its start, with null data, parents included (layout 1.7).
+STARTUP_PATHS = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGE_NOTIFICATION,
+    PRODUCER_IDS,
+    LOG_DIR_EVENT_NOTIFICATION,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+
+DEFAULT_ENTITY = "<default>"
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def deletion_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def config_path(kind: str, name: str) -> str:
+    """`kind` is topics, brokers, users, clients or ips; for a user and client together, users and `<user>/clients/<client>`."""
+    return f"/config/{kind}/{name}"
+
+
+def sanitize(name: str) -> str:
+    """Name of a user or client as a node name (layout 1.6)."""
+    return name if name == DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """A user or client from its node name."""
+    return unquote(name)
+
+
+def last_part(path: str) -> str:
+    return path.rpartition("/")[2]
