@@ -1,0 +1,73 @@
+"""What /config/brokers may hold: the tests each entry passes before a broker stores it, and again before a broker takes it.
+
+A request that fails is refused; a stored value that fails is left out, since another broker or a tool may have written it. Names
+that are not Kafka's are allowed in either case. A listener's own config (`listener.name.<name>.<config>`) has the type of the
+config behind its prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from klamm.broker.config_definition import PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.broker.config_table_broker import BROKER, QUOTAS, key_of
+from klamm.broker.config_types import ConfigError
+
+DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
+# Given for a listener only: the stores and keys of TLS.
+_PER_LISTENER = frozenset(
+    {
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+    }
+)
+# Of all listener configs only these may stand in the default entity.
+_CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+
+def check_entry(name: str, text: str, per_broker: bool) -> None:
+    """May an entity hold this entry? Raises ConfigError."""
+    key = BROKER.get(name)
+    if key is not None and key.mode is READ_ONLY:
+        raise ConfigError(name, text, "cannot change while the broker runs")
+    if name in _PER_LISTENER:
+        raise ConfigError(name, text, "can change for a listener only, behind listener.name.<name>.")
+    base = without_listener(name)
+    typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
+    if typed is not None:
+        typed.parse(text)
+    if per_broker:
+        return
+    if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
+        raise ConfigError(name, text, "can be set for a single broker only")
+
+
+def usable(stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """Of what an entity holds, what a broker takes; and a line for each value it leaves out."""
+    taken: dict[str, str] = {}
+    problems: list[str] = []
+    for name, text in stored.items():
+        try:
+            check_entry(name, text, per_broker)
+        except ConfigError as error:
+            problems.append(f"a stored config is ignored: {error}")
+            continue
+        if is_password(name):
+            problems.append(f"a stored config is ignored: the password {name} cannot be decrypted")
+            continue
+        taken[name] = text
+    return taken, problems
+
+
+def is_password(name: str) -> bool:
+    """Must the value be encrypted before it is stored?"""
+    key = key_of(name)
+    return key is not None and key.sensitive

@@ -1,0 +1,171 @@
+"""The inter-broker protocol: which release's dialect brokers speak with one another (`inter.broker.protocol.version`).
+
+A MetadataVersion is a step in the history of that protocol. Steps have an order and are compared by it; what a broker or controller
+may do is asked of the step it is configured for, never of a number of its own. Request versions are fixed by the sender's step, not
+negotiated. The table of steps is Kafka 3.9.1's; the last two are unfinished there and taken only under their full name.
+Source: controller 13.3, wire 5.
+"""
+
+from __future__ import annotations
+
+from functools import total_ordering
+
+_HISTORY = (
+    "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1 0.11.0-IV2 "
+    "1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1 2.5-IV0 2.6-IV0 "
+    "2.7-IV0 2.7-IV1 2.7-IV2 2.8-IV0 2.8-IV1 3.0-IV0 3.0-IV1 3.1-IV0 3.2-IV0 3.3-IV0 3.3-IV1 3.3-IV2 3.3-IV3 3.4-IV0 "
+    "3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 3.8-IV0 3.9-IV0 4.0-IV0 4.0-IV1"
+)
+_STEPS = tuple(_HISTORY.split())
+_LATEST_PRODUCTION = "3.9-IV0"
+
+
+@total_ordering
+class MetadataVersion:
+    """One step of the inter-broker protocol, e.g. 2.7-IV2. Ordered by history."""
+
+    __slots__ = ("_order", "name")
+
+    def __init__(self, name: str, order: int) -> None:
+        self.name = name
+        self._order = order
+
+    def __repr__(self) -> str:
+        return f"MetadataVersion({self.name})"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetadataVersion) and self._order == other._order
+
+    def __lt__(self, other: MetadataVersion) -> bool:
+        return self._order < other._order
+
+    def __hash__(self) -> int:
+        return self._order
+
+    @staticmethod
+    def find(text: str) -> MetadataVersion | None:
+        """The step a configured text means, None when there is none: `3.9` is the last step of that release, and so is `3.9.1`."""
+        segments = text.split(".")
+        return _BY_TEXT.get(".".join(segments[: 3 if text.startswith("0.") else 2]))
+
+    @staticmethod
+    def of(text: str) -> MetadataVersion:
+        """As `find`, but raises ValueError."""
+        version = MetadataVersion.find(text)
+        if version is None:
+            raise ValueError(f"{text!r} is no inter-broker protocol version")
+        return version
+
+    @property
+    def leader_and_isr_version(self) -> int:
+        """Version of LeaderAndIsr a controller of this step sends."""
+        return _version_at(_LEADER_AND_ISR, self)
+
+    @property
+    def update_metadata_version(self) -> int:
+        """Version of UpdateMetadata a controller of this step sends."""
+        return _version_at(_UPDATE_METADATA, self)
+
+    @property
+    def stop_replica_version(self) -> int:
+        """Version of StopReplica a controller of this step sends."""
+        return _version_at(_STOP_REPLICA, self)
+
+    @property
+    def has_alter_partition(self) -> bool:
+        """The controller alone writes ISR changes, asked through AlterPartition; before, leaders write them themselves."""
+        return self >= _ALTER_PARTITION
+
+    @property
+    def has_topic_ids(self) -> bool:
+        """Topics have ids; a controller gives one to a topic that has none."""
+        return self >= _TOPIC_IDS
+
+    @property
+    def has_leader_recovery(self) -> bool:
+        """An unclean leader's state says that it is recovering."""
+        return self >= _LEADER_RECOVERY
+
+    @property
+    def has_feature_versioning(self) -> bool:
+        """`/feature` is enabled and brokers register their features."""
+        return self >= _FEATURE_VERSIONING
+
+    @property
+    def feature_node_version(self) -> int:
+        """JSON version of `/feature`."""
+        return 2 if self >= _FEATURE_NODE_2 else 1
+
+    @property
+    def broker_node_version(self) -> int:
+        """JSON version of `/brokers/ids/<id>`."""
+        if self >= _FEATURE_VERSIONING:
+            return 5
+        return 4 if self >= _BROKER_NODE_4 else 2
+
+    @property
+    def record_version(self) -> int:
+        """Newest record format (magic) of this step."""
+        if self >= _RECORD_VERSION_2:
+            return 2
+        return 1 if self >= _RECORD_VERSION_1 else 0
+
+    @property
+    def has_producer_id_allocation(self) -> bool:
+        """Producer ids come from the controller (AllocateProducerIds); before, brokers take blocks from ZooKeeper themselves."""
+        return self >= _PRODUCER_ID_ALLOCATION
+
+
+def _by_text() -> dict[str, MetadataVersion]:
+    found: dict[str, MetadataVersion] = {}
+    for order, name in enumerate(_STEPS):
+        version = MetadataVersion(name, order)
+        found[name] = version
+        if order <= _STEPS.index(_LATEST_PRODUCTION):
+            found[name.partition("-")[0]] = version
+    return found
+
+
+_BY_TEXT = _by_text()
+VERSIONS = tuple(_BY_TEXT[name] for name in _STEPS)
+LATEST_PRODUCTION = _BY_TEXT[_LATEST_PRODUCTION]
+
+_ALTER_PARTITION = _BY_TEXT["2.7-IV2"]
+_TOPIC_IDS = _BY_TEXT["2.8-IV0"]
+_LEADER_RECOVERY = _BY_TEXT["3.2-IV0"]
+_FEATURE_VERSIONING = _BY_TEXT["2.7-IV0"]
+_FEATURE_NODE_2 = _BY_TEXT["3.3-IV0"]
+_BROKER_NODE_4 = _BY_TEXT["0.10.0-IV1"]
+_PRODUCER_ID_ALLOCATION = _BY_TEXT["3.0-IV0"]
+_RECORD_VERSION_2 = _BY_TEXT["0.11.0-IV0"]
+_RECORD_VERSION_1 = _BY_TEXT["0.10.0-IV0"]
+
+Versions = tuple[tuple[MetadataVersion, int], ...]
+
+
+def _table(*rows: tuple[str, int]) -> Versions:
+    return tuple((_BY_TEXT[name], version) for name, version in rows)
+
+
+_LEADER_AND_ISR = _table(
+    ("3.4-IV0", 7), ("3.2-IV0", 6), ("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2), ("1.0-IV0", 1), ("0.8.0", 0)
+)
+_UPDATE_METADATA = _table(
+    ("3.4-IV0", 8),
+    ("2.8-IV1", 7),
+    ("2.4-IV1", 6),
+    ("2.2-IV0", 5),
+    ("1.0-IV0", 4),
+    ("0.10.2-IV0", 3),
+    ("0.10.0-IV1", 2),
+    ("0.9.0", 1),
+    ("0.8.0", 0),
+)
+_STOP_REPLICA = _table(("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1), ("0.8.0", 0))
+
+
+def _version_at(table: Versions, step: MetadataVersion) -> int:
+    return next(version for since, version in table if step >= since)

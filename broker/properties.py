@@ -1,0 +1,86 @@
+"""Java's properties files, as `server.properties` is one: later entries win, nothing of a value is lost.
+
+A line is `key = value`, `key: value` or `key value`; blanks around the separator go, those at the end of a value stay. `#` or `!` as
+the first visible character makes a comment. A backslash at the end of a line joins the next one, without its leading blanks;
+elsewhere it takes the special meaning from the character behind it, or makes one (`\\t \\n \\r \\f`, `\\u` and four hexadecimal
+digits). Files are read as ISO-8859-1, as Java does; other characters need `\\u`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class PropertiesError(Exception):
+    """The text is no properties file. One line that says where."""
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The properties of a file. Raises OSError, PropertiesError."""
+    try:
+        return parse_properties(path.read_text(encoding="iso-8859-1", newline=""))
+    except PropertiesError as error:
+        raise PropertiesError(f"{path}: {error}") from error
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The properties of a file's text. Raises PropertiesError."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key, value = _split(line)
+        properties[_unescape(key, line)] = _unescape(value, line)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines that hold an entry, continuations joined, comments and blank lines gone."""
+    joined = ""
+    for line in _LINE_END.split(text):
+        line = line.lstrip(_BLANKS)
+        if not joined and line[:1] in ("", "#", "!"):
+            continue
+        joined += line
+        if _ends_in_open_backslash(line):
+            joined = joined[:-1]
+            continue
+        yield joined
+        joined = ""
+    if joined:
+        yield joined
+
+
+def _ends_in_open_backslash(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value, both still escaped."""
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:end], rest
+
+
+def _unescape(text: str, line: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda match: _character(match[1], line), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two \u may make one character
+
+
+def _character(escaped: str, line: str) -> str:
+    if len(escaped) == 5:
+        return chr(int(escaped[1:], 16))
+    if escaped == "u":
+        raise PropertiesError(f"malformed \\u in {line!r}")
+    return _CONTROL.get(escaped, escaped)
