@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.tests.protocol import golden
+
+
+def test_codes_are_those_of_kafka() -> None:
+    wanted = {row["code"]: (row["name"], row["retriable"], row["refreshes_metadata"]) for row in golden.table("errors.json")}
+    assert {code.value: (code.name, code.retriable, code.refreshes_metadata) for code in ErrorCode} == wanted
+    assert (min(wanted), max(wanted), len(wanted)) == (-1, 127, 129)
+
+
+def test_an_api_error_says_code_and_text() -> None:
+    assert str(ApiError(ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"
+    error = ApiError(ErrorCode.INVALID_CONFIG, "no such config")
+    assert (error.code, error.message, str(error)) == (40, "no such config", "INVALID_CONFIG: no such config")
