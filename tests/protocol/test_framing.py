@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.framing import DEFAULT_LIMIT, FrameReader
+from klamm.tests.protocol import golden
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def samples() -> list[bytes]:
+    """Every tenth recorded request, as it came."""
+    return [bytes.fromhex(row["hex"]) for row in golden.lines("requests.jsonl")][::10]
+
+
+def test_whole_then_byte_by_byte_then_with_bytes_behind() -> None:
+    for sample in samples():
+        payload = sample[4:]
+        assert FrameReader().feed(sample) == [payload]
+        reader = FrameReader()
+        fed = [reader.feed(sample[i : i + 1]) for i in range(len(sample))]
+        assert fed == [[]] * (len(sample) - 1) + [[payload]]
+        assert reader.feed(sample + sample[:7]) == [payload]
+        assert reader.buffered == 7
+        assert reader.feed(sample[7:]) == [payload]
+        assert reader.buffered == 0
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12), st.lists(st.integers(min_value=1, max_value=30), min_size=1))
+def test_pieces_of_any_size_give_the_same_frames(payloads: list[bytes], sizes: list[int]) -> None:
+    stream = b"".join(map(frame, payloads))
+    reader = FrameReader()
+    found: list[bytes] = []
+    pos = step = 0
+    while pos < len(stream):
+        size = sizes[step % len(sizes)]
+        found += reader.feed(stream[pos : pos + size])
+        pos += size
+        step += 1
+    assert found == payloads
+    assert reader.buffered == 0
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_payloads_are_copies(kind: type) -> None:
+    source = bytearray(frame(b"abc"))
+    payloads = FrameReader().feed(kind(source))
+    source[:] = bytes(len(source))
+    assert payloads == [b"abc"]
+    assert type(payloads[0]) is bytes
+
+
+def test_an_empty_frame_is_a_frame() -> None:
+    assert FrameReader().feed(bytes(8)) == [b"", b""]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])
+def test_a_length_out_of_range_is_refused_at_once(length: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"a frame of {length} bytes"):
+        FrameReader(100).feed(length.to_bytes(4, "big", signed=True))
+
+
+def test_the_limit_itself_is_allowed_and_may_change() -> None:
+    reader = FrameReader(5)
+    assert reader.feed(frame(b"12345")) == [b"12345"]
+    reader.limit = 6
+    assert reader.feed(frame(b"123456")) == [b"123456"]
+    with pytest.raises(RemoteProtocolError):
+        reader.feed(frame(b"1234567"))
+    assert DEFAULT_LIMIT == 100 * 1024 * 1024
+
+
+def test_frames_before_a_bad_one_are_not_lost() -> None:
+    with pytest.raises(RemoteProtocolError) as raised:
+        FrameReader().feed(frame(b"good") + b"\xff\xff\xff\xff")
+    assert raised.value.payloads == [b"good"]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_kept_for_what_was_only_announced() -> None:
+    tracemalloc.start()
+    try:
+        reader = FrameReader()
+        assert reader.feed(DEFAULT_LIMIT.to_bytes(4, "big") + b"x") == []
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

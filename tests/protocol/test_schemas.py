@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import klamm.schemas
+from klamm.protocol import messages, schema
+from klamm.protocol.errors import LocalProtocolError
+from klamm.protocol.schema import Versions, attribute_name
+from klamm.tests.protocol.layouts import FILE, layouts
+
+OURS = sorted(Path(str(klamm.schemas.__file__)).parent.glob("*.json"))
+
+
+def test_no_message_grew_or_changed() -> None:
+    """Breaks when a definition changes, ours or one inside a new kafka-python: look at who makes and reads that message, then record it."""
+    recorded = FILE.read_text(encoding="utf-8")
+    assert layouts() == recorded, "\n".join(difflib.unified_diff(recorded.splitlines(), layouts().splitlines(), lineterm="", n=1))
+
+
+def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
+    names = {path.stem for path in OURS}
+    theirs = Path(schema.folders()[1])
+    lacked = {
+        api.name + suffix
+        for api in messages.APIS.values()
+        for suffix in ("Request", "Response")
+        if not (theirs / f"{api.name}{suffix}.json").exists()
+    }
+    assert names - lacked == {"ElectLeadersRequest", "ElectLeadersResponse", "RequestHeader", "ResponseHeader"}
+    assert lacked <= names
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda path: path.stem)
+def test_ours_are_well_formed(path: Path) -> None:
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    assert spec["name"] == path.stem
+    assert spec["type"] == ("request" if path.stem.endswith("Request") else "response" if path.stem.endswith("Response") else "header")
+    allowed = {
+        "name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "ignorable", "entityType", "mapKey", "fields",
+        "flexibleVersions",
+    }
+
+    def visit(fields: list[dict[str, Any]]) -> None:
+        for field in fields:
+            assert set(field) <= allowed, field
+            visit(field.get("fields", []))
+
+    visit(spec["fields"])
+    for common in spec.get("commonStructs", []):
+        visit(common["fields"])
+    loaded = schema.load(path.stem)
+    assert loaded.root.name == path.stem
+    assert not loaded.valid.low > loaded.valid.high
+
+
+def test_structures_are_reached_from_their_message() -> None:
+    for api in messages.APIS.values():
+        for suffix in ("Request", "Response"):
+            kind = messages.message_type(api.name + suffix)
+            for name, struct in kind.schema.structs.items():
+                if struct is not kind.schema.root:
+                    assert getattr(kind.top, name)._fields == tuple(field.attribute for field in struct.fields)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("TopicId", "topic_id"), ("timeoutMs", "timeout_ms"), ("isKRaftController", "is_k_raft_controller"), ("V0Host", "v0_host"),
+    ("Isr", "isr"), ("NewIsrWithEpochs", "new_isr_with_epochs"), ("SubscribedTopicRegex", "subscribed_topic_regex"),
+])
+def test_names_in_python(name: str, wanted: str) -> None:
+    assert attribute_name(name) == wanted
+
+
+@pytest.mark.parametrize(("text", "low", "high"), [("0+", 0, 32767), ("3", 3, 3), ("1-2", 1, 2), ("none", 1, 0), (None, 1, 0)])
+def test_version_ranges(text: str | None, low: int, high: int) -> None:
+    assert Versions.parse(text) == (low, high)
+    assert (low in Versions.parse(text)) == (low <= high)
+    assert "0" not in Versions.parse(text)
+
+
+def test_later_versions_of_kafka_pythons_files_are_cut_off() -> None:
+    newest = {"ProduceRequest": 11, "FetchRequest": 17, "ListOffsetsRequest": 9, "MetadataRequest": 12}
+    for name, version in newest.items():
+        messages.message_type(name).decoder(version)
+        with pytest.raises(LocalProtocolError):
+            messages.message_type(name).decoder(version + 1)
+    for version in range(3):  # newer files no longer count these as valid
+        messages.message_type("ProduceRequest").decoder(version)
