@@ -190,11 +190,12 @@ def check_dynamic(current: Values, proposed: Values) -> None:
         if proposed[limit] != current[limit] and proposed[limit] <= 0:
             raise ConfigError(limit, proposed[limit], "must be above 0")
     if any(current[name] != proposed[name] for name in proposed if name.startswith("log.")):
-        _local_retention(proposed, "log.local.retention.ms", retention_ms(proposed), "log.retention.ms")
-        _local_retention(proposed, "log.local.retention.bytes", proposed["log.retention.bytes"], "log.retention.bytes")
+        check_local_retention(proposed["log.local.retention.ms"], "log.local.retention.ms", retention_ms(proposed), "log.retention.ms")
+        local, total = "log.local.retention.bytes", "log.retention.bytes"
+        check_local_retention(proposed[local], local, proposed[total], total)
 
 
-def _local_retention(values: Values, key: str, total: int, total_key: str) -> None:
-    local = values[key]
+def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:
+    """What stays on local disk under tiered storage is no more than the whole; -2 is the whole. Raises ConfigError."""
     if local != -2 and total != -1 and (local == -1 or local > total):
         raise ConfigError(key, local, f"must be -2 or from 0 to {total_key}, which is {total}")
