@@ -97,12 +97,13 @@ def missing_topic_bytes(
 
 
 def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cluster_operations: int = OPERATIONS_OMITTED) -> Any:
-    """A DescribeCluster response. A controller that is not alive is not named here (Metadata does name it)."""
+    """A DescribeCluster response. A controller that is not in the list of brokers is not named here (Metadata does name it)."""
     broker_type = messages.DescribeClusterResponse.DescribeClusterBroker
+    nodes = list(_nodes(metadata, listener))
     return messages.DescribeClusterResponse(
         cluster_id=cluster_id,
-        controller_id=metadata.controller_id if metadata.controller_id in metadata.brokers else -1,
-        brokers=[broker_type(broker_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in _nodes(metadata, listener)],
+        controller_id=next((node[0] for node in nodes if node[0] == metadata.controller_id), -1),
+        brokers=[broker_type(broker_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in nodes],
         cluster_authorized_operations=cluster_operations,
     )
 

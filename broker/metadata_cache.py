@@ -148,16 +148,20 @@ class MetadataCache:
         if topic is None:
             topic = CachedTopic(name, self.topic_ids.get(name, ZERO_UUID))
         partitions = topic.partitions
+        emptied = False
         for state in states:
-            if state.leader == LEADER_DURING_DELETE:
-                partitions.pop(state.partition_index, None)
-            else:
+            if state.leader != LEADER_DURING_DELETE:
                 partitions[state.partition_index] = state
+            elif partitions.pop(state.partition_index, None) is not None and not partitions:
+                emptied = True
         if topic.encoded:
             topic.encoded.clear()
         if partitions:
             self.topics[name] = topic
-        elif self.topics.pop(name, None) is not None:
+        else:
+            self.topics.pop(name, None)
+        if emptied:
+            # the id went with the last partition, even if others came after it
             self._set_topic_id(name, ZERO_UUID)
 
     def _set_topic_id(self, name: str, topic_id: bytes) -> None:

@@ -1,0 +1,101 @@
+"""What a real Kafka 3.9.1 broker answered, request by request, to a script that played its controller.
+
+Each line of the recording is a request frame and its answer; state builds up from line to line. Here the same requests go to our
+metadata cache, hosted partitions and handlers. Order within a list is free, and texts of errors are ours.
+"""
+
+import gzip
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klamm.broker.hosted import HostedPartitions
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.protocol import messages
+from klamm.protocol.json_form import to_json
+from klamm.server.apis import describe_cluster, leader_and_isr, metadata, stop_replica, update_metadata
+from klamm.server.context import AllowAll, Context
+from klamm.server.purgatory import Purgatory
+
+RECORDING = Path(__file__).parent.parent / "golden" / "broker_story.jsonl.gz"
+HANDLERS = {3: metadata, 4: leader_and_isr, 5: stop_replica, 6: update_metadata, 60: describe_cluster}
+KEYS = ("nodeId", "brokerId", "topicId", "name", "topicName", "partitionIndex")
+
+
+def lines() -> list[dict[str, Any]]:
+    with gzip.open(RECORDING, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def sorted_lists(value: Any) -> Any:
+    """The same JSON with rows in one order, and texts of errors left out."""
+    if isinstance(value, dict):
+        return {k: bool(v) if k == "errorMessage" else sorted_lists(v) for k, v in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return sorted((sorted_lists(v) for v in value), key=lambda row: [str(row.get(key)) for key in KEYS])
+    return value
+
+
+def new_node(about: dict[str, Any]) -> Any:
+    cache = MetadataCache(about["broker_id"])
+    return SimpleNamespace(
+        metadata=cache,
+        hosted=HostedPartitions(about["broker_id"], cache),
+        broker_epoch=about["broker_epoch"],
+        cluster_id=about["cluster_id"],
+        authorizer=AllowAll(),
+        purgatory=Purgatory(),
+        config={"auto.create.topics.enable": False},
+    )
+
+
+def answer(node: Any, payload: bytes) -> tuple[messages.Api, messages.RequestHeader, bytes]:
+    header, offset = messages.decode_request_header(payload)
+    api = messages.APIS[header.api_key]
+    request, _ = messages.decode(f"{api.name}Request", header.api_version, payload, offset)
+    response = HANDLERS[api.key].handle(Context(node, api.key, header.api_version), request)
+    return api, header, response if isinstance(response, bytes) else messages.encode(response, header.api_version)
+
+
+def test_every_answer_is_the_real_brokers() -> None:
+    about, *story = lines()
+    node = new_node(about)
+    assert len(story) > 250
+    for number, line in enumerate(story):
+        api, header, body = answer(node, bytes.fromhex(line["request"]))
+        recorded = bytes.fromhex(line["response"])
+        _, offset = messages.decode_response_header(api.key, header.api_version, recorded)
+        expected, got = (
+            sorted_lists(to_json(messages.decode(f"{api.name}Response", header.api_version, data, start)[0], header.api_version))
+            for data, start in ((recorded, offset), (body, 0))
+        )
+        assert got == expected, f"line {number}, {api.name} version {header.api_version}: {line['note']}"
+
+
+def test_kept_bytes_change_nothing() -> None:
+    """Every Metadata and DescribeCluster request is answered twice with the same bytes: made anew, then kept."""
+    about, *story = lines()
+    node, fresh = new_node(about), new_node(about)
+    for line in story:
+        payload = bytes.fromhex(line["request"])
+        api, _, first = answer(node, payload)
+        if api.key in (3, 60):
+            fresh.metadata.encoded.clear()
+            for topic in fresh.metadata.topics.values():
+                topic.encoded.clear()
+            assert answer(node, payload)[2] == first == answer(fresh, payload)[2], line["note"]
+        else:
+            answer(fresh, payload)
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_a_broker_that_nobody_told_anything_lists_nothing(version: int) -> None:
+    node = new_node({"broker_id": 1, "broker_epoch": 7, "cluster_id": "c"})
+    request = messages.MetadataRequest(topics=[] if version == 0 else None)
+    body = metadata.handle(Context(node, 3, version), request)
+    response, end = messages.decode("MetadataResponse", version, body)
+    assert end == len(body)
+    assert (response.brokers, response.topics, response.controller_id) == ([], [], -1)
