@@ -34,7 +34,6 @@ def handle(ctx: Context, request: Any) -> Any:
         api_keys=[row(api_key=a.key, min_version=a.min_version, max_version=a.max_version) for a in ctx.node.dispatcher.offered],
         finalized_features_epoch=features.epoch,
         finalized_features=[
-            finalized(name=name, max_version_level=highest, min_version_level=lowest)
-            for name, (lowest, highest) in sorted(features.finalized.items())
+            finalized(name=name, max_version_level=level, min_version_level=level) for name, level in sorted(features.finalized.items())
         ],
     )

@@ -1,0 +1,58 @@
+"""What the cluster has finalised, as `/feature` says: read at start and after each change, told to clients by ApiVersions.
+
+The node's version is the features' epoch. A node that is absent, disabled or unreadable means: nothing known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from klamm.controller.values import StoreLost
+from klamm.zk.layout import Unreadable, decode_feature
+from klamm.zk.paths import FEATURE
+from klamm.zk.session import ZkSession
+
+log = logging.getLogger(__name__)
+
+
+class Features(NamedTuple):
+    """Version levels of finalised features by name, and their epoch, -1 when unknown."""
+
+    epoch: int = -1
+    finalized: Mapping[str, int] = MappingProxyType({})
+
+
+class FeatureWatch:
+    """Keeps looking at `/feature`; `on_change` gets what is there, each time it was read and differs. `spawn` runs a coroutine."""
+
+    def __init__(self, session: ZkSession, on_change: Callable[[Features], None], spawn: Callable[[Any], Any]) -> None:
+        self._session = session
+        self._on_change = on_change
+        self._spawn = spawn
+        self._seen = Features()
+
+    async def look(self) -> None:
+        """Read the node and watch it for its next change. Does nothing when the session is over: the next one looks again."""
+        try:
+            node = await self._session.get(FEATURE, self._changed) or await self._session.exists(FEATURE, self._changed)
+        except StoreLost:
+            log.debug("the session ended before /feature was read")
+            return
+        features = Features()
+        if node is not None:
+            try:
+                content = decode_feature(node.data)
+                if content.enabled:
+                    levels = {name: level["max_version_level"] for name, level in content.features.items()}
+                    features = Features(node.version, levels)
+            except (Unreadable, KeyError, TypeError) as error:
+                log.warning("/feature is not understood: %s", error)
+        if features != self._seen:
+            self._seen = features
+            self._on_change(features)
+
+    def _changed(self, *what: Any) -> None:
+        self._spawn(self.look())

@@ -1,0 +1,275 @@
+"""One broker: its ZooKeeper session, its listeners, its controller, what it knows and hosts, from start to stop.
+
+Start: connect to ZooKeeper, learn cluster and broker id, bind the sockets, register (from then on the controller knows this broker,
+and its epoch is the czxid of its node), serve, take part in the controller election. Whatever a person can mend (a taken port, an
+id in use, no ZooKeeper) is a StartFailed with one line; then nothing is left running.
+
+A ZooKeeper that goes away later changes nothing for clients that only read: metadata is served from memory, and all recovers with
+the session. When the session expires, the controller is stopped first (`Controller.expire`); in the new session it registers the
+broker again, under a new epoch, before it takes part in an election. A broker whose id was taken meanwhile stays unregistered.
+
+Stop: ask the controller to move leaderships away (controlled shutdown), then close everything; registration and, if it was here, the
+controller's office go with the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from klamm.broker.config import BrokerConfig
+from klamm.broker.hosted import HostedPartitions
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.controller.loop import Controller
+from klamm.controller.options import ControllerOptions
+from klamm.controller.values import Endpoint, StoreLost
+from klamm.server.channels import Channels
+from klamm.server.context import AllowAll, Authorizer, MutationQuota, TopicPolicy, any_topic, no_quota
+from klamm.server.dispatch import Dispatcher
+from klamm.server.endpoints import advertised_endpoints, connections_per_address, refuse_unserved
+from klamm.server.features import Features, FeatureWatch
+from klamm.server.leaving import leave
+from klamm.server.listener import ConnectionLimits, Listener, bind
+from klamm.server.purgatory import Purgatory
+from klamm.zk.admin import AdminZk
+from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
+from klamm.zk.store import ZkStore
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""A start that waits longer than this for ZooKeeper says so."""
+
+
+class StartFailed(Exception):
+    """This broker cannot start; the text is one line for people."""
+
+
+class Node:
+    """One broker. What only `start` can know (id, cluster id, epoch…) is there when it returns."""
+
+    cluster_id: str
+    metadata: MetadataCache
+    hosted: HostedPartitions
+    controller: Controller
+    store: ZkStore
+    advertised: tuple[Endpoint, ...]
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        authorizer: Authorizer | None = None,
+        topic_policy: TopicPolicy = any_topic,
+        mutation_quota: MutationQuota = no_quota,
+        patient: bool = True,
+    ) -> None:
+        """Raises ConfigError. `patient`: stop with all of a stock broker's retries; not so when the whole cluster stops."""
+        refuse_unserved(config.get("listeners"), config.listeners)
+        self.config = config
+        self.id = config.broker_id
+        self.authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
+        self.topic_policy = topic_policy
+        self.mutation_quota = mutation_quota
+        self.patient = patient
+        self.broker_epoch = -1
+        self.features = Features()
+        self.purgatory = Purgatory()
+        self.dispatcher = Dispatcher(self)
+        self.limits = ConnectionLimits()
+        self.listeners: list[Listener] = []
+        self.options = ControllerOptions()
+        self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
+        self.admin_zk = AdminZk(self.zk)
+        self.inter_broker_listener = config.inter_broker_listener_name
+        self.legacy_elect_leaders_v0: bool = config.get("kip183.legacy.v0")
+        self._channels: Channels | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._spawn)
+        self._registered = False
+        self._stopped = False
+        self.started = False
+        self.config_changed()
+
+    # --- life
+
+    async def start(self) -> None:
+        """Come up. Raises StartFailed, with everything closed again."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def stop(self) -> None:
+        """Leave the cluster in order. Also after a start that failed; a second call does nothing."""
+        if self._stopped:
+            return
+        if self._registered and self.config.get("controlled.shutdown.enable"):
+            await leave(self, self.patient)
+        await self._close()
+
+    async def _start(self) -> None:
+        config = self.config
+        self._log_properties()
+        await self._connect()
+        await self.admin_zk.ensure_paths()
+        self.cluster_id = await self.admin_zk.cluster_id()
+        self.id = await self._broker_id()
+        self.metadata = MetadataCache(self.id)
+        self.hosted = HostedPartitions(self.id, self.metadata)
+        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
+        self.store = ZkStore(self.zk, self._on_event, config.inter_broker_protocol_version)
+        self.controller = Controller(self.id, self.store, self._channels, self.options, self._register)
+        self.started = True
+        self._bind()
+        await self._register()
+        if config.inter_broker_protocol_version.has_feature_versioning:
+            await self._feature_watch.look()
+        for listener in self.listeners:
+            await listener.serve()
+        self.controller.start()
+        log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
+
+    async def _close(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        self.purgatory.close()
+        for listener in self.listeners:
+            await listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.started:
+            await self.controller.close()
+        if self._channels is not None:
+            self._channels.close()
+        await self.zk.stop()
+
+    # --- steps of the start
+
+    def _log_properties(self) -> None:
+        if self.config.without_meaning:
+            log.info("properties without meaning here: %s", ", ".join(self.config.without_meaning))
+        for name in self.config.unknown:
+            log.warning("property %s is unknown", name)
+
+    async def _connect(self) -> None:
+        """Wait for ZooKeeper, and say so when it takes long."""
+        timeout_ms = self.config.get("zookeeper.connection.timeout.ms")
+        if timeout_ms is None:
+            timeout_ms = self.config.get("zookeeper.session.timeout.ms")
+        connecting = asyncio.ensure_future(self.zk.start(timeout_ms))
+        try:
+            done, _ = await asyncio.wait({connecting}, timeout=PATIENCE_S)
+            if not done:
+                log.warning(
+                    "no answer from ZooKeeper at %s; trying for up to %g s", self.config.get("zookeeper.connect"), timeout_ms / 1000
+                )
+            await connecting
+        except ZkUnavailable as error:
+            raise StartFailed(str(error)) from error
+        finally:
+            connecting.cancel()
+
+    async def _broker_id(self) -> int:
+        if self.config.broker_id >= 0:
+            return self.config.broker_id
+        if not self.config.get("broker.id.generation.enable"):
+            raise StartFailed("broker.id is not set and broker.id.generation.enable is false")
+        return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
+
+    def _bind(self) -> None:
+        config = self.config
+        for one in config.listeners:
+            try:
+                listening = bind(one.host or "", one.port, config.get("socket.listen.backlog.size"))
+            except OSError as error:
+                raise StartFailed(f"cannot listen on {one}: {error.strerror or error}") from error
+            self.listeners.append(
+                Listener(
+                    one.name,
+                    listening,
+                    self.dispatcher,
+                    self.limits,
+                    config.get("socket.request.max.bytes"),
+                    config.get("connections.max.idle.ms"),
+                )
+            )
+        self.advertised = advertised_endpoints(config.advertised_listeners, {one.name: one.port for one in self.listeners})
+
+    async def _register(self) -> None:
+        """Put this broker's node into ZooKeeper; its czxid is the broker epoch."""
+        raise NotImplementedError
+
+    # --- configuration
+
+    def config_changed(self) -> None:
+        """Take what the configuration says now into the connection limits and the controller's options."""
+        get = self.config.get
+        self.limits.max_connections = get("max.connections")
+        self.limits.max_per_ip = get("max.connections.per.ip")
+        self.limits.per_ip_overrides = connections_per_address(get("max.connections.per.ip.overrides"))
+        step = self.config.inter_broker_protocol_version
+        options = self.options
+        options.unclean_leader_election_enable = get("unclean.leader.election.enable")
+        options.delete_topic_enable = get("delete.topic.enable")
+        options.auto_leader_rebalance_enable = get("auto.leader.rebalance.enable")
+        options.leader_imbalance_per_broker_percentage = get("leader.imbalance.per.broker.percentage")
+        options.leader_imbalance_check_interval_seconds = get("leader.imbalance.check.interval.seconds")
+        options.inter_broker_listener = self.config.inter_broker_listener_name
+        options.control_plane_listener = self.config.control_plane_listener_name
+        options.leader_and_isr_version = step.leader_and_isr_version
+        options.update_metadata_version = step.update_metadata_version
+        options.stop_replica_version = step.stop_replica_version
+        options.leader_recovery_supported = step.has_leader_recovery
+        options.topic_ids_supported = step.has_topic_ids
+        self.forget_answers()
+
+    def forget_answers(self) -> None:
+        """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
+        for listener in self.listeners:
+            listener.answers.clear()
+
+    def _features_changed(self, features: Features) -> None:
+        self.features = features
+        self.forget_answers()
+
+    # --- the session
+
+    def _on_event(self, event: Any) -> None:
+        self.controller.put(event)
+
+    def _on_session(self, change: SessionChange) -> None:
+        if not self.started:
+            return
+        match change:
+            case SessionChange.SUSPENDED:
+                log.warning("broker %d: the connection to ZooKeeper is lost", self.id)
+            case SessionChange.RECONNECTED:
+                log.info("broker %d: connected to ZooKeeper again", self.id)
+            case SessionChange.EXPIRED:
+                log.warning("broker %d: the ZooKeeper session is over", self.id)
+                self._registered = False
+                self._expiring = self._spawn(self.controller.expire())
+            case SessionChange.NEW_SESSION:
+                log.info("broker %d: a new ZooKeeper session begins", self.id)
+                self._spawn(self._new_session(self._expiring))
+
+    async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
+        """The controller has forgotten the old session before it hears of the new one."""
+        if expiring is not None:
+            await expiring
+        self.controller.new_session()
+        if self.config.inter_broker_protocol_version.has_feature_versioning:
+            await self._feature_watch.look()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
