@@ -5,6 +5,16 @@ from __future__ import annotations
 import errno
 import sys
 
+FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ENOSPC})
+
+EXPECTED: tuple[tuple[str, str], ...] = (
+    ("klamm.broker.config_types", "ConfigError"),
+    ("klamm.broker.properties", "PropertiesError"),
+    ("klamm.server.node", "StartFailed"),
+    ("klamm.zk.java", "EmbeddedZooKeeperError"),
+)
+"""Module and name of each class of such failures."""
+
 
 def one_line(failure: BaseException) -> str | None:
     """What went wrong, for the person who typed the command; None when it is not theirs to mend.
@@ -15,28 +25,7 @@ def one_line(failure: BaseException) -> str | None:
         expected = getattr(sys.modules.get(module), name, None)
         if expected is not None and isinstance(failure, expected):
             return " ".join(str(failure).split())
-    if isinstance(failure, OSError) and failure.errno in FILES:
-        what = f"{failure.filename}: " if failure.filename is not None else ""
-        return f"{what}{failure.strerror}"
+    if isinstance(failure, OSError) and failure.errno in FILE_ERRORS:
+        where = "" if failure.filename is None else f"{failure.filename}: "
+        return f"{where}{failure.strerror}"
     return None
-
-
-FILES = {
-    errno.ENOENT,
-    errno.EACCES,
-    errno.EISDIR,
-    errno.ENOTDIR,
-    errno.EADDRINUSE,
-    errno.EADDRNOTAVAIL,
-    errno.EROFS,
-    errno.ENOSPC,
-    errno.EPERM,
-}
-EXPECTED: tuple[tuple[str, str], ...] = (
-    ("klamm.broker.config", "ConfigError"),
-    ("klamm.broker.properties", "PropertiesError"),
-    ("klamm.zk.session", "ZkUnavailable"),
-    ("klamm.zk.embedded", "EmbeddedUnavailable"),
-    ("klamm.server.node", "StartFailed"),
-)
-"""Where each class of such failures lives; the names are settled by those rooms."""

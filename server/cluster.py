@@ -47,20 +47,27 @@ class LocalCluster:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        zookeeper: str | None = None,
+        zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
         topics: Sequence[SeedTopic] = (),
     ) -> None:
-        """`zookeeper` is host:port[,…][/chroot]; without it a ZooKeeper is started, which keeps its data in `data_dir`."""
+        """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`."""
         self.nodes: list[Node] = []
-        self.zookeeper = zookeeper or ""
         self._brokers = brokers
         self._host = host
         self._port = port
         self._config = dict(config or {})
         self._topics = topics
-        self._embedded = None if zookeeper is not None else EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
+        self._embedded: EmbeddedZooKeeper | None = None
+        self.zookeeper = ""
+        match zookeeper:
+            case str():
+                self.zookeeper = zookeeper
+            case EmbeddedZooKeeper():
+                self._embedded = zookeeper
+            case None:
+                self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
 
     @property
     def cluster_id(self) -> str:
@@ -84,7 +91,9 @@ class LocalCluster:
         """Come up and be ready. Raises StartFailed (or EmbeddedZooKeeperError, ConfigError) with everything stopped again."""
         try:
             if self._embedded is not None:
-                self.zookeeper = await asyncio.to_thread(self._embedded.start)
+                if not self._embedded.running:
+                    await asyncio.to_thread(self._embedded.start)
+                self.zookeeper = self._embedded.address
                 await self._clear_leftovers()
             self.nodes = [Node(self._broker_config(number), patient=False) for number in range(1, self._brokers + 1)]
             started = await asyncio.gather(*(node.start() for node in self.nodes), return_exceptions=True)
