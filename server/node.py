@@ -35,7 +35,7 @@ from klamm.server.listener import ConnectionLimits, Listener, bind
 from klamm.server.purgatory import Purgatory
 from klamm.zk.admin import AdminZk
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
-from klamm.zk.store import ZkStore
+from klamm.zk.store import ZkStore, ZkStoreOptions
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Node:
         await self._close()
 
     async def _start(self) -> None:
-        config = self.config
+        config, step = self.config, self.config.inter_broker_protocol_version
         self._log_properties()
         await self._connect()
         await self.admin_zk.ensure_paths()
@@ -122,12 +122,12 @@ class Node:
         self.metadata = MetadataCache(self.id)
         self.hosted = HostedPartitions(self.id, self.metadata)
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
-        self.store = ZkStore(self.zk, self._on_event, config.inter_broker_protocol_version)
+        self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(step.feature_node_version if step.has_feature_versioning else None))
         self.controller = Controller(self.id, self.store, self._channels, self.options, self._register)
         self.started = True
         self._bind()
         await self._register()
-        if config.inter_broker_protocol_version.has_feature_versioning:
+        if step.has_feature_versioning:
             await self._feature_watch.look()
         for listener in self.listeners:
             await listener.serve()

@@ -25,7 +25,9 @@ HANDLERS: dict[int, Handler] = {METADATA: Handler(empty_metadata), API_VERSIONS:
 
 def serving_node(handlers: Mapping[int, Handler]) -> Any:
     """As much of a node as connections need."""
-    node = SimpleNamespace(authorizer=AllowAll(), features=SimpleNamespace(epoch=0, finalized={}), metadata=SimpleNamespace(generation=1))
+    node: Any = SimpleNamespace(
+        authorizer=AllowAll(), features=SimpleNamespace(epoch=0, finalized={}), metadata=SimpleNamespace(generation=1)
+    )
     node.dispatcher = Dispatcher(node, handlers)
     return node
 
