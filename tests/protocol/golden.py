@@ -13,11 +13,10 @@ FOLDER = Path(__file__).resolve().parent.parent / "golden"
 
 def lines(name: str) -> Iterator[dict[str, Any]]:
     """The objects of a file with one a line."""
-    path = FOLDER / name
-    opened = gzip.open(path, "rt", encoding="utf-8") if name.endswith(".gz") else path.open(encoding="utf-8")
-    with opened as file:
-        for line in file:
-            yield json.loads(line)
+    data = (FOLDER / name).read_bytes()
+    if name.endswith(".gz"):
+        data = gzip.decompress(data)
+    yield from map(json.loads, data.splitlines())
 
 
 def table(name: str) -> Any:

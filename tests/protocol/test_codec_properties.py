@@ -65,10 +65,11 @@ def test_any_bytes(pair: tuple[str, int], data: bytes) -> None:
 
 
 Mutation = tuple[str, int, int]
+MUTATIONS = st.lists(st.tuples(st.sampled_from(["set", "insert", "delete", "cut"]), st.integers(0, 2000), st.integers(0, 255)), max_size=4)
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.data(), st.lists(st.tuples(st.sampled_from(["set", "insert", "delete", "cut"]), st.integers(0, 2000), st.integers(0, 255)), max_size=4))
+@given(st.data(), MUTATIONS)
 def test_good_bytes_gone_bad(data: st.DataObject, mutations: list[Mutation]) -> None:
     name, version, good = data.draw(st.sampled_from(good_instances()))
     bad = bytearray(good)
@@ -98,7 +99,8 @@ def partition_states(draw: st.DrawFn) -> list[Any]:
     states = []
     for i in range(draw(st.integers(0, 30))):
         isr, replicas, adding, removing = (draw(st.lists(INT32, min_size=n, max_size=n)) for n in shapes[i % len(shapes)])
-        states.append(LISR.LeaderAndIsrPartitionState("", i, draw(INT32), -1, 3, isr, 4, replicas, adding, removing, draw(st.booleans()), 0))
+        leader, is_new = draw(INT32), draw(st.booleans())
+        states.append(LISR.LeaderAndIsrPartitionState("", i, leader, -1, 3, isr, 4, replicas, adding, removing, is_new, 0))
     return states
 
 

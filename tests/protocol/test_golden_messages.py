@@ -27,8 +27,10 @@ def fault(row: dict[str, Any]) -> str | None:
             messages.encode(json_form.from_json(name, version, row["json"]), version)
         else:
             messages.decode(name, version, bytes.fromhex(row["hex"]))
-    except (RemoteProtocolError if "hex" in row else LocalProtocolError):
-        return None
+    except LocalProtocolError:
+        return None if case in ("absent", "null") else "called our own fault"
+    except RemoteProtocolError:
+        return None if case not in ("absent", "null") else "called a fault of the peer"
     return "accepted"
 
 

@@ -73,7 +73,7 @@ def test_client_sessions_with_a_real_cluster(file: str, requests: int, responses
     answered = 0
     for row in golden.lines(file):
         version = tally.request(row["request_hex"], row["request"])
-        assert version == row["api_version"]
+        assert version is not None and version == row["api_version"]
         if row.get("response_hex") and row["decoded"] is not None:
             answered += 1
             tally.response(row["api_key"], row.get("body_version", version), row["response_hex"], row["decoded"])
