@@ -180,12 +180,11 @@ def _check_assignments(assignments: Assignments) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GrowthPlan:
-    """Partitions to add to a topic; `total` is the number afterwards."""
+    """Partitions to add to a topic whose node holds `stored`."""
 
     name: str
     stored: StoredTopic
     added: Assignments
-    total: int
 
 
 def refuse_growths(
@@ -223,7 +222,7 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
     else:
         start = growth_start(list(racks), first.replicas[0])
         added = place_replicas(racks, topic.count - current, len(first.replicas), start, start, current)
-    return GrowthPlan(name, stored, added, topic.count)
+    return GrowthPlan(name, stored, added)
 
 
 def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: Racks) -> Assignments:
@@ -232,7 +231,9 @@ def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: 
     if unknown:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no such broker: {', '.join(map(str, unknown))}")
     if len(lists) != topic.count - current:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic.count - current} partitions to add, but {len(lists)} lists of replicas")
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic.count - current} partitions to add, but {len(lists)} lists of replicas"
+        )
     if first is None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic.name} has no partition 0 to follow")
     for index, replicas in enumerate(lists, current):

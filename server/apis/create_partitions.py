@@ -1,0 +1,94 @@
+"""CreatePartitions (37), versions 0-3: give topics more partitions. Only the controller's broker serves it.
+
+Elsewhere every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails alone, judged by its
+node as it is now (controller 5.5); but when only some brokers have a rack the whole request is an unknown server error. Null
+assignments mean that we place the replicas. What passed is written back into the topic nodes, then the request waits until this
+broker's metadata cache shows a leader for every partition, old ones included, at most TimeoutMs; the topics that are late are
+REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from klamm.controller.placement import check_racks
+from klamm.controller.topic_requests import GrowthPlan, plan_growth, refuse_growths
+from klamm.controller.values import Assignment, StoredTopic
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server import faults
+from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.topic_creation import wait_for_leaders
+
+STRICT_QUOTA_SINCE = 3
+
+_WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+Result = tuple[ErrorCode, str | None]
+_DONE: Result = (ErrorCode.NONE, None)
+
+
+def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+    if not ctx.node.controller.is_active:
+        return _response({topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
+    return _create(ctx, request)
+
+
+async def _create(ctx: Context, request: Any) -> Any:
+    node = ctx.node
+    refusals = refuse_growths(
+        [topic.name for topic in request.topics],
+        lambda name: ctx.authorize(Operation.ALTER, ResourceType.TOPIC, name),
+        node.controller.queued_for_deletion,
+    )
+    racks = await node.admin_zk.broker_racks()
+    try:
+        check_racks(racks)
+    except ApiError as refusal:
+        return faults.response(ctx.api_key, ctx.api_version, request, refusal.code)
+    results: dict[str, Result] = {name: _DONE if refusal is None else (refusal.code, refusal.message) for name, refusal in refusals.items()}
+    wanted = [topic for topic in request.topics if refusals[topic.name] is None]
+    plans = []
+    for topic, stored in zip(wanted, await node.admin_zk.read_topics([topic.name for topic in wanted]), strict=True):
+        try:
+            plans.append(plan_growth(topic, stored, racks))
+        except ApiError as refusal:
+            results[topic.name] = refusal.code, refusal.message
+    throttle_ms = 0
+    if not request.validate_only:
+        plans, throttle_ms = _within_quota(ctx, plans, results)
+        await node.admin_zk.write_topics([(plan.name, _grown(plan)) for plan in plans])
+        for name in await wait_for_leaders(
+            node, {plan.name: (*plan.stored.assignments, *plan.added) for plan in plans}, request.timeout_ms
+        ):
+            results[name] = ErrorCode.REQUEST_TIMED_OUT, None
+    return _response(results, throttle_ms)
+
+
+def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> tuple[list[GrowthPlan], int]:
+    """The plans that fit into the mutation quota, and the throttle time; the others get their result."""
+    throttle_ms = 0
+    fitting = []
+    for plan in plans:
+        wait_ms = ctx.node.mutation_quota(ctx.principal, len(plan.added))
+        throttle_ms = max(throttle_ms, wait_ms)
+        if wait_ms and ctx.api_version >= STRICT_QUOTA_SINCE:
+            results[plan.name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later"
+        else:
+            fitting.append(plan)
+    return fitting, throttle_ms
+
+
+def _grown(plan: GrowthPlan) -> StoredTopic:
+    added = {index: Assignment(replicas) for index, replicas in plan.added.items()}
+    return StoredTopic(plan.stored.topic_id, {**plan.stored.assignments, **added})
+
+
+def _response(results: dict[str, Result], throttle_ms: int) -> Any:
+    row = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
+    rows = [
+        row(name=name, error_code=code, error_message=None if code in _WITHOUT_TEXT else message if message is not None else code.name)
+        for name, (code, message) in results.items()
+    ]
+    return messages.CreatePartitionsResponse(throttle_time_ms=throttle_ms, results=rows)

@@ -1,0 +1,115 @@
+"""CreateTopics (19), versions 0-7: create topics, with replicas placed by us or by the caller. Only the controller's broker serves it.
+
+Elsewhere every topic is NOT_CONTROLLER. Each topic succeeds or fails alone (controller 5.3); what passed the checks is written into
+ZooKeeper together, then the request waits until this broker's metadata cache shows a leader for every partition, at most TimeoutMs;
+the topics that are late are REQUEST_TIMED_OUT and go on being created. A time-out of zero or less means that for all of them, at once.
+Validate only (version 1 and later) writes nothing and answers what a creation would, with a zero topic id.
+
+Version 5 and later show partitions, replication factor and configs of a topic that was created, version 7 its id, where the caller
+may DESCRIBE_CONFIGS; else TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A mutation quota refuses from version 6 on, before
+that it only throttles. Messages: the empty string with NOT_CONTROLLER, null on success, on time-outs and with unknown errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from klamm.broker.config_describe import describe_topic
+from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
+from klamm.controller.values import ZERO_UUID
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.topic_creation import Creation, create_topics, wait_for_leaders
+
+CONFIGS_SINCE = 5
+STRICT_QUOTA_SINCE = 6
+
+_WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+    if not ctx.node.controller.is_active:
+        result = messages.CreateTopicsResponse.CreatableTopicResult
+        refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]
+        return messages.CreateTopicsResponse(topics=refused)
+    return _create(ctx, request)
+
+
+async def _create(ctx: Context, request: Any) -> Any:
+    may_create_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER)
+    refusals = refuse_creations(
+        [topic.name for topic in request.topics],
+        lambda name: may_create_all or ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name),
+    )
+    wanted = [topic for topic, refusal in zip(request.topics, refusals, strict=True) if refusal is None]
+    outcomes, throttle_ms = await create_topics(
+        ctx, wanted, validate_only=request.validate_only, strict_quota=ctx.api_version >= STRICT_QUOTA_SINCE
+    )
+    if not request.validate_only:
+        started = {name: outcome.plan.assignments for name, outcome in outcomes.items() if outcome.plan is not None}
+        for name in await wait_for_leaders(ctx.node, started, request.timeout_ms):
+            outcomes[name].code = ErrorCode.REQUEST_TIMED_OUT
+    configs = _Configs(ctx)
+    results = []
+    for topic, refusal in zip(request.topics, refusals, strict=True):
+        if refusal is None:
+            results.append(_result(topic.name, outcomes[topic.name], configs))
+        else:
+            results.append(_refused(topic.name, refusal.code, refusal.message, configs.refusal(topic.name)))
+    return messages.CreateTopicsResponse(throttle_time_ms=throttle_ms, topics=results)
+
+
+class _Configs:
+    """The rows that describe the configs of created topics, for one request. Equal configs are encoded once."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._rows: dict[tuple[tuple[str, str], ...], list[bytes]] = {}
+
+    def refusal(self, name: str) -> ErrorCode:
+        """TOPIC_AUTHORIZATION_FAILED where the caller may not see the configs of a topic."""
+        if name == CLUSTER_METADATA_TOPIC or self._ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+            return ErrorCode.NONE
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def rows(self, configs: Mapping[str, str]) -> list[bytes]:
+        """Encoded rows, none before version 5."""
+        if self._ctx.api_version < CONFIGS_SINCE:
+            return []
+        key = tuple(configs.items())
+        rows = self._rows.get(key)
+        if rows is None:
+            encode = messages.struct_encoder("CreateTopicsResponse", "CreatableTopicConfigs", self._ctx.api_version)
+            row = messages.CreateTopicsResponse.CreatableTopicConfigs
+            rows = self._rows[key] = [
+                encode(row(name=r.name, value=r.value, read_only=r.read_only, config_source=r.source, is_sensitive=r.sensitive))
+                for r in describe_topic(configs, self._ctx.node.config)
+            ]
+        return rows
+
+
+def _result(name: str, outcome: Creation, configs: _Configs) -> Any:
+    visible = configs.refusal(name)
+    topic_id = outcome.topic_id if visible is ErrorCode.NONE else ZERO_UUID
+    if outcome.code is not ErrorCode.NONE or outcome.plan is None:
+        return _refused(name, outcome.code, outcome.message, topic_id=topic_id)
+    if visible is not ErrorCode.NONE:
+        return _refused(name, ErrorCode.NONE, None, visible)
+    return messages.CreateTopicsResponse.CreatableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(outcome.plan.assignments),
+        replication_factor=outcome.plan.replication_factor,
+        configs=configs.rows(outcome.plan.configs),
+    )
+
+
+def _refused(name: str, code: ErrorCode, message: str | None, config_code: ErrorCode = ErrorCode.NONE, topic_id: bytes = ZERO_UUID) -> Any:
+    """A result that shows nothing of the topic: counts -1, no configs."""
+    text = None if code in _WITHOUT_TEXT else message if message is not None else code.name
+    return messages.CreateTopicsResponse.CreatableTopicResult(
+        name=name, topic_id=topic_id, error_code=code, error_message=text, topic_config_error_code=config_code
+    )
