@@ -46,8 +46,7 @@ def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Map
 def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey]) -> ConfigKey:
     key = table.get(name)
     if key is None:
-        # Kafka stumbles over this instead of naming it; the code is what its clients see
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation.name} needs a known config, {name} is none")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka stumbles over this, and so its clients are used to it
     if key.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{operation.name} needs a list, {name} is none")
     return key

@@ -1,0 +1,129 @@
+"""DescribeConfigs (32), versions 0-4: configs of topics, of the broker that answers, of all brokers by default, and log levels.
+
+Needs DESCRIBE_CONFIGS on the topic, or on the cluster. A broker (4) answers for itself and, under the empty name, for the default
+entity, of which only what is set is listed. Log levels (8) are the answering broker's. Client metrics (16) do not exist with
+ZooKeeper; any other type refuses the whole request. Resources the caller may not see come last.
+
+A topic's own configs are read from ZooKeeper, so what was just stored is seen. Synonyms are told when asked (version 1 and later), so
+is documentation (3 and later). `IsDefault` of version 0 is always false and an answer without error has an empty message, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from klamm.broker.config_describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
+from klamm.broker.config_types import ConfigError, ConfigType
+from klamm.broker.log_levels import log_levels
+from klamm.controller.topic_requests import is_valid_name
+from klamm.controller.values import StoreLost
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server import faults
+from klamm.server.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
+from klamm.server.context import Context, Operation, ResourceType
+from klamm.zk.layout import Unreadable
+from klamm.zk.requests import ZkError
+
+log = logging.getLogger(__name__)
+
+
+def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+    if any(resource.resource_type not in (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS) for resource in request.resources):
+        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.INVALID_REQUEST, "Configs of such a resource do not exist")
+    seen: list[Any] = []
+    hidden: list[Any] = []
+    for resource in request.resources:
+        (seen if _may_see(ctx, resource) else hidden).append(resource)
+    if any(resource.resource_type == TOPIC for resource in seen):
+        return _describe(ctx, request, seen, hidden)
+    return messages.DescribeConfigsResponse(results=[_own(ctx, request, resource) for resource in seen] + [_hidden(r) for r in hidden])
+
+
+async def _describe(ctx: Context, request: Any, seen: list[Any], hidden: list[Any]) -> Any:
+    results = [
+        await _topic(ctx, request, resource) if resource.resource_type == TOPIC else _own(ctx, request, resource) for resource in seen
+    ]
+    return messages.DescribeConfigsResponse(results=results + [_hidden(resource) for resource in hidden])
+
+
+def _may_see(ctx: Context, resource: Any) -> bool:
+    if resource.resource_type == TOPIC:
+        return ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.resource_name)
+    return ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+
+
+def _hidden(resource: Any) -> Any:
+    topic = resource.resource_type == TOPIC
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return _failed(resource, code, "Not authorized to describe these configs")
+
+
+async def _topic(ctx: Context, request: Any, resource: Any) -> Any:
+    name = resource.resource_name
+    if not is_valid_name(name):
+        return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no topic name")
+    if not ctx.node.metadata.contains(name):
+        return _failed(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    try:
+        stored = await ctx.node.admin_zk.read_config("topics", name) or {}
+        return _described(request, resource, describe_topic(stored, ctx.node.config))
+    except (ConfigError, Unreadable, StoreLost, ZkError) as error:
+        log.warning("configs of topic %s cannot be described: %s", name, error)
+        return _failed(resource, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def _own(ctx: Context, request: Any, resource: Any) -> Any:
+    """This broker's configs or log levels, or those of all brokers by default."""
+    try:
+        if resource.resource_type == CLIENT_METRICS:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "There are no configs of client metrics with ZooKeeper")
+        if resource.resource_type == BROKER and not resource.resource_name:
+            return _described(request, resource, describe_default_broker(ctx.node.config))
+        check_is_own_id(ctx, resource.resource_name)
+    except ApiError as error:
+        return _failed(resource, error.code, error.message)
+    if resource.resource_type == BROKER:
+        return _described(request, resource, describe_broker(ctx.node.config))
+    levels = (
+        DescribedConfig(name, level, False, ConfigSource.DYNAMIC_BROKER_LOGGER, False, (), ConfigType.UNKNOWN, "")
+        for name, level in log_levels().items()
+    )
+    return _described(request, resource, levels)
+
+
+def _described(request: Any, resource: Any, rows: Iterable[DescribedConfig]) -> Any:
+    wanted = resource.configuration_keys
+    synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
+    row_type = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
+    configs = [
+        row_type(
+            name=row.name,
+            value=row.value,
+            read_only=row.read_only,
+            config_source=row.source,
+            is_sensitive=row.sensitive,
+            synonyms=[synonym(*known) for known in row.synonyms] if request.include_synonyms else [],
+            config_type=row.type,
+            documentation=row.documentation if request.include_documentation or row.documentation == "" else None,
+        )
+        for row in rows
+        if not wanted or row.name in wanted
+    ]
+    return _result(resource, ErrorCode.NONE, "", configs)
+
+
+def _failed(resource: Any, code: ErrorCode, message: str | None) -> Any:
+    return _result(resource, code, message, [])
+
+
+def _result(resource: Any, code: ErrorCode, message: str | None, configs: list[Any]) -> Any:
+    return messages.DescribeConfigsResponse.DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )

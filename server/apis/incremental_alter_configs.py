@@ -1,0 +1,50 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from single configs of topics, brokers, log levels.
+
+Any broker serves topics and the default entity of brokers (empty name), each broker itself and its log levels. Needs ALTER_CONFIGS
+on the topic, or on the cluster. Appending and subtracting is for lists. An operation that does not exist is INVALID_REQUEST for a
+broker and UNKNOWN_SERVER_ERROR elsewhere, as in Kafka. Without any entry what is stored is stored and announced again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.broker.config_increment import Operation as Change
+from klamm.broker.config_increment import incremented
+from klamm.broker.config_table_broker import BROKER as BROKER_CONFIGS
+from klamm.broker.config_table_broker import TOPICS as TOPIC_CONFIGS
+from klamm.broker.log_levels import set_log_levels
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.config_changes import BROKER_LOGGER, TOPIC, alter_configs, alter_each, check_is_own_id, check_may_alter_cluster
+from klamm.server.context import Context
+
+
+async def handle(ctx: Context, request: Any) -> Any:
+    async def alter(resource: Any) -> None:
+        await _alter(ctx, resource, request.validate_only)
+
+    outcomes = await alter_each(request.resources, alter)
+    result = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return messages.IncrementalAlterConfigsResponse(
+        responses=[
+            result(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
+        ]
+    )
+
+
+async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
+    changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    nulls = [name for name, operation, value in changes if value is None and operation != Change.DELETE]
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is no value for {', '.join(nulls)}")
+    if resource.resource_type == BROKER_LOGGER:
+        check_may_alter_cluster(ctx)
+        check_is_own_id(ctx, resource.resource_name)
+        set_log_levels(changes, validate_only)
+        return
+    table = TOPIC_CONFIGS if resource.resource_type == TOPIC else BROKER_CONFIGS
+    await alter_configs(
+        ctx, resource.resource_type, resource.resource_name, lambda stored: incremented(stored, changes, table), validate_only
+    )
