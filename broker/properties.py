@@ -25,7 +25,7 @@ class PropertiesError(Exception):
 def read_properties(path: Path) -> dict[str, str]:
     """The properties of a file. Raises OSError, PropertiesError."""
     try:
-        return parse_properties(path.read_text(encoding="iso-8859-1", newline=""))
+        return parse_properties(path.read_bytes().decode("iso-8859-1"))
     except PropertiesError as error:
         raise PropertiesError(f"{path}: {error}") from error
 

@@ -1,0 +1,45 @@
+"""Commands for tests: everything that a test starts is gone when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.cli.running import Running
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `klamm ARGUMENTS`."""
+    started: list[Running] = []
+
+    def one(*arguments: object, **options: dict[str, str]) -> Running:
+        started.append(Running(tmp_path, *arguments, **options))
+        return started[-1]
+
+    yield one
+    for running in started:
+        running.kill()
+
+
+@pytest.fixture
+def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Path]:
+    """Writes a server.properties for broker 1 on the tests' ZooKeeper; names are given with underscores for dots."""
+
+    def write(**changes: object) -> Path:
+        values = {
+            "broker.id": 1,
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "zookeeper.connect": f"{zookeeper}{chroot}",
+            "log.dirs": tmp_path / "data",
+        }
+        values.update({name.replace("_", "."): value for name, value in changes.items()})
+        file = tmp_path / f"server-{len(list(tmp_path.glob('server-*')))}.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        return file
+
+    return write

