@@ -1,0 +1,205 @@
+"""Who leads next: the table of controller 8 by example, and every strategy against a second version of itself.
+
+The second version is the table read literally: each row says which replicas are candidates, and the leader is the candidate with the
+smallest position in the list; there is no loop to leave early and nothing is shared with the first version.
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klamm.controller import elections
+from klamm.controller.elections import Choice
+
+Case = tuple[tuple[int, ...], tuple[int, ...], frozenset[int], frozenset[int]]
+"""Replicas, ISR, registered brokers without a failed log directory, brokers that are shutting down."""
+
+
+# --- the second version ---
+
+
+def first(candidates: set[int], order: tuple[int, ...]) -> int | None:
+    return min(candidates, key=order.index, default=None)
+
+
+def naive_offline(order, isr, online, unclean_permitted) -> Choice | None:
+    in_sync = set(order) & set(online) & set(isr)
+    anybody = set(order) & set(online)
+    told = tuple(sorted(anybody, key=order.index))
+    leader = first(in_sync, order)
+    if leader is not None:
+        return Choice(leader, tuple(sorted(set(isr) & set(online), key=isr.index)), False, told)
+    leader = first(anybody, order)
+    return Choice(leader, (leader,), True, told) if unclean_permitted and leader is not None else None
+
+
+def naive_reassign(target, isr, online) -> Choice | None:
+    leader = first(set(target) & set(online) & set(isr), target)
+    return None if leader is None else Choice(leader, isr, False, target)
+
+
+def naive_preferred(order, isr, online) -> Choice | None:
+    allowed = {order[0]} if order else set()
+    leader = first(allowed & set(online) & set(isr), order)
+    return None if leader is None else Choice(leader, isr, False, order)
+
+
+def naive_controlled_shutdown(order, isr, registered, leaving) -> Choice | None:
+    leader = first((set(order) & set(registered) & set(isr)) - set(leaving), order)
+    if leader is None:
+        return None
+    stays = tuple(r for r in isr if {r}.isdisjoint(leaving))
+    return Choice(leader, stays, False, tuple(sorted(set(order) & set(registered), key=order.index)))
+
+
+def naive_initial(order, online) -> Choice | None:
+    present = tuple(sorted(set(order) & set(online), key=order.index))
+    return Choice(present[0], present, False, present) if present else None
+
+
+def compare(case: Case) -> None:
+    order, isr, registered, leaving = case
+    online = registered - leaving
+    assert elections.choose_clean(order, isr, online) == naive_offline(order, isr, online, False)
+    assert elections.choose_unclean(order, isr, online) == naive_offline(order, isr, online, True)
+    assert elections.choose_reassigned(order, isr, online) == naive_reassign(order, isr, online)
+    assert elections.choose_preferred(order, isr, online) == naive_preferred(order, isr, online)
+    leaves = naive_controlled_shutdown(order, isr, registered, leaving)
+    assert elections.choose_controlled_shutdown(order, isr, registered, leaving) == leaves
+    assert elections.initial(order, online) == naive_initial(order, online)
+
+
+brokers = st.integers(0, 6)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    order = tuple(draw(st.lists(brokers, unique=True, max_size=6)))
+    # mostly a part of the replicas in another order; sometimes members that are not assigned (a reassignment ends so, 11.3 B3)
+    assigned = bool(order) and draw(st.booleans())
+    members = st.sampled_from(order) if assigned else brokers
+    isr = tuple(draw(st.lists(members, unique=True, max_size=6)))
+    return order, isr, draw(st.frozensets(brokers)), draw(st.frozensets(brokers, max_size=3))
+
+
+@settings(max_examples=1500, deadline=None)
+@given(cases())
+def test_every_strategy_against_its_second_version(case: Case) -> None:
+    compare(case)
+
+
+def test_every_small_cluster_against_the_second_version() -> None:
+    """All clusters of three brokers, all ISR orders, all sets of registered and leaving brokers: nothing is left to chance."""
+    subsets = [frozenset(b for b in range(3) if bits >> b & 1) for bits in range(8)]
+    lists = [p for n in range(4) for p in permutations(range(3), n)]
+    for order in lists:
+        for isr in lists:
+            for registered in subsets:
+                for leaving in subsets:
+                    compare((order, isr, registered, leaving))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_wide_clusters_against_the_second_version(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(500):
+        order = tuple(rng.sample(range(40), rng.randint(1, 30)))
+        isr = tuple(rng.sample(order, rng.randint(0, len(order))))
+        compare((order, isr, frozenset(rng.sample(range(40), rng.randint(0, 40))), frozenset(rng.sample(range(40), rng.randint(0, 3)))))
+
+
+# --- the table, by example ---
+
+A = (3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("isr", "online", "expected"),
+    [
+        ((3, 1, 2), {1, 2, 3}, Choice(3, (3, 1, 2), False, (3, 1, 2))),
+        ((2, 1), {1, 2, 3}, Choice(1, (2, 1), False, (3, 1, 2))),  # assignment order decides, the ISR keeps its own
+        ((2, 1, 3), {1, 2}, Choice(1, (2, 1), False, (1, 2))),
+        ((2,), {1, 2, 3}, Choice(2, (2,), False, (3, 1, 2))),
+        ((3,), {1, 2}, None),
+        ((), {1, 2, 3}, None),
+        ((3, 1, 2), set(), None),
+    ],
+)
+def test_offline(isr: tuple[int, ...], online: set[int], expected: Choice | None) -> None:
+    assert elections.choose_clean(A, isr, frozenset(online)) == expected
+
+
+@pytest.mark.requirement("R704-1")
+@pytest.mark.parametrize(
+    ("isr", "online", "expected"),
+    [
+        ((2, 1), {1, 2, 3}, Choice(1, (2, 1), False, (3, 1, 2))),  # a member of the ISR is there: it wins, cleanly
+        ((3,), {1, 2}, Choice(1, (1,), True, (1, 2))),  # the first of the list, not the first of the ISR
+        ((3,), {2}, Choice(2, (2,), True, (2,))),
+        ((), {1, 2, 3}, Choice(3, (3,), True, (3, 1, 2))),
+        ((3,), {7}, None),
+    ],
+)
+def test_offline_unclean(isr: tuple[int, ...], online: set[int], expected: Choice | None) -> None:
+    assert elections.choose_unclean(A, isr, frozenset(online)) == expected
+
+
+@pytest.mark.parametrize(
+    ("isr", "online", "expected"),
+    [
+        ((2, 1, 3), {1, 2, 3}, Choice(3, (2, 1, 3), False, (3, 1, 2))),
+        ((2, 3), {3}, Choice(3, (2, 3), False, (3, 1, 2))),  # dead members stay in the ISR, dead replicas are told
+        ((2, 1), {1, 2, 3}, None),  # the head is not in sync, nobody else counts
+        ((3, 1, 2), {1, 2}, None),
+    ],
+)
+def test_preferred(isr: tuple[int, ...], online: set[int], expected: Choice | None) -> None:
+    assert elections.choose_preferred(A, isr, frozenset(online)) == expected
+
+
+def test_preferred_without_replicas() -> None:
+    assert elections.choose_preferred((), (1,), frozenset({1})) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "isr", "online", "expected"),
+    [
+        ((4, 5), (1, 2, 5, 4), {1, 2, 4, 5}, Choice(4, (1, 2, 5, 4), False, (4, 5))),  # members outside the target stay in the ISR for now
+        ((4, 5), (1, 5), {1, 4, 5}, Choice(5, (1, 5), False, (4, 5))),
+        ((4, 5), (1, 2, 4, 5), {1, 2, 5}, Choice(5, (1, 2, 4, 5), False, (4, 5))),  # all of the target is told, dead or not
+        ((4, 5), (1, 2), {1, 2, 4, 5}, None),
+    ],
+)
+def test_reassigned(target: tuple[int, ...], isr: tuple[int, ...], online: set[int], expected: Choice | None) -> None:
+    assert elections.choose_reassigned(target, isr, frozenset(online)) == expected
+
+
+@pytest.mark.parametrize(
+    ("isr", "registered", "leaving", "expected"),
+    [
+        ((3, 1, 2), {1, 2, 3}, {3}, Choice(1, (1, 2), False, (3, 1, 2))),  # the one that leaves is told too
+        ((3, 2, 1), {1, 2, 3}, {3, 1}, Choice(2, (2,), False, (3, 1, 2))),  # all that leave are taken out
+        ((3, 1, 2), {2, 3}, {3}, Choice(2, (1, 2), False, (3, 2))),  # a dead one is neither chosen nor told, but not taken out here
+        ((3, 1), {1, 2, 3}, {3, 1}, None),
+        ((3,), {1, 2, 3}, {3}, None),
+    ],
+)
+def test_controlled_shutdown(isr: tuple[int, ...], registered: set[int], leaving: set[int], expected: Choice | None) -> None:
+    assert elections.choose_controlled_shutdown(A, isr, frozenset(registered), frozenset(leaving)) == expected
+
+
+@pytest.mark.parametrize(
+    ("online", "expected"),
+    [
+        ({1, 2, 3}, Choice(3, (3, 1, 2), False, (3, 1, 2))),
+        ({1, 2}, Choice(1, (1, 2), False, (1, 2))),
+        ({7}, None),
+    ],
+)
+def test_initial(online: set[int], expected: Choice | None) -> None:
+    assert elections.initial(A, frozenset(online)) == expected
