@@ -147,8 +147,6 @@ def _partition(partition_type: Any, state: CachedPartition, brokers: dict[int, C
     if leader in reachable:
         code = ErrorCode.REPLICA_NOT_AVAILABLE if len(replicas) < len(state.replicas) or len(isr) < len(state.isr) else ErrorCode.NONE
     else:
-        code = (
-            ErrorCode.LISTENER_NOT_FOUND if leader in brokers and version >= LISTENER_NOT_FOUND_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
-        )
+        code = ErrorCode.LISTENER_NOT_FOUND if leader in brokers and version >= LISTENER_NOT_FOUND_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     return partition_type(code, state.partition_index, leader, state.leader_epoch, replicas, isr, state.offline_replicas)

@@ -9,7 +9,7 @@ REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in ne
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from klamm.controller.placement import check_racks
@@ -29,7 +29,7 @@ Result = tuple[ErrorCode, str | None]
 _DONE: Result = (ErrorCode.NONE, None)
 
 
-def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+def handle(ctx: Context, request: Any) -> Any:
     if not ctx.node.controller.is_active:
         return _response({topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
     return _create(ctx, request)

@@ -12,7 +12,7 @@ that it only throttles. Messages: the empty string with NOT_CONTROLLER, null on 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from klamm.broker.config_describe import describe_topic
@@ -29,7 +29,7 @@ STRICT_QUOTA_SINCE = 6
 _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+def handle(ctx: Context, request: Any) -> Any:
     if not ctx.node.controller.is_active:
         result = messages.CreateTopicsResponse.CreatableTopicResult
         refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]

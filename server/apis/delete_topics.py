@@ -9,7 +9,7 @@ gone. A mutation quota, counted in partitions, refuses from version 5 on. Messag
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from klamm.controller.topic_requests import Deletion, judge_deletions, settle_deletions
@@ -23,7 +23,7 @@ STRICT_QUOTA_SINCE = 5
 IDS_SINCE = 6
 
 
-def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+def handle(ctx: Context, request: Any) -> Any:
     if ctx.api_version >= IDS_SINCE:
         deletions = [Deletion(topic.name, topic.topic_id) for topic in request.topics]
     else:

@@ -14,7 +14,7 @@ is set: see `server/topic_creation.py`. Such an answer is LEADER_NOT_AVAILABLE; 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klamm.broker import metadata_answers
@@ -29,7 +29,7 @@ from klamm.server.topic_creation import auto_create
 IDS_SINCE = 12
 
 
-def handle(ctx: Context, request: Any) -> Any | Awaitable[Any]:
+def handle(ctx: Context, request: Any) -> Any:
     topics = request.topics
     if topics is None or (ctx.api_version == 0 and not topics):
         return _all_topics(ctx, request)
@@ -71,7 +71,7 @@ def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
     return unknown, names
 
 
-def _named(ctx: Context, request: Any, asked: tuple[list[bytes], list[str]], by_id: bool) -> Any | Awaitable[Any]:
+def _named(ctx: Context, request: Any, asked: tuple[list[bytes], list[str]], by_id: bool) -> Any:
     """Answer for topics by name, after the encoded ones of `asked`."""
     node, version = ctx.node, ctx.api_version
     metadata = node.metadata

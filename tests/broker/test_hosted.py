@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.hosted import HostedPartitions, Role, refuse_leader_and_isr, refuse_stop_replica
+from klamm.broker.hosted import HostedPartition, HostedPartitions, Role, refuse_leader_and_isr, refuse_stop_replica
 from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -47,6 +47,12 @@ def tell(hosted: HostedPartitions, *states: Any, **more: Any) -> list[int]:
     return [row.error_code for topic in response.topics for row in topic.partition_errors]
 
 
+def replica_of(hosted: HostedPartitions, partition: int = 0) -> HostedPartition:
+    replica = hosted.get("t", partition)
+    assert replica is not None
+    return replica
+
+
 def stop(*partitions: tuple[int, int, bool], topic: str = "t", **more: Any) -> Any:
     fields = {"controller_id": 9, "controller_epoch": 1, "broker_epoch": EPOCH} | more
     rows = [STOP.StopReplicaPartitionState(index, epoch, delete) for index, epoch, delete in partitions]
@@ -76,7 +82,7 @@ def stopped(hosted: HostedPartitions, *partitions: tuple[int, int, bool]) -> lis
     ],
 )
 def test_stale_senders(broker_epoch: int, controller_epoch: int, code: ErrorCode) -> None:
-    epochs = {"broker_epoch": broker_epoch, "controller_epoch": controller_epoch}
+    epochs: dict[str, Any] = {"broker_epoch": broker_epoch, "controller_epoch": controller_epoch}
 
     hosted = hosting()
     answer = hosted.handle_leader_and_isr(lisr(state(3), state(3, index=1), **epochs), 7, EPOCH)
@@ -166,7 +172,7 @@ def test_an_id_comes_late(told: Any, codes: list[ErrorCode]) -> None:
     hosted = hosting()
     assert tell(hosted, state(1), topic_id=ZERO_UUID) == [OK]
     assert [tell(hosted, told, topic_id=A)[0], tell(hosted, told, topic_id=A)[0], tell(hosted, told, topic_id=A)[0]] == codes
-    assert hosted.get("t", 0).topic_id == A
+    assert replica_of(hosted).topic_id == A
     assert tell(hosted, state(9), topic_id=B) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
@@ -175,7 +181,7 @@ def test_a_follower_that_waited_for_its_leader_takes_the_same_epoch() -> None:
     assert tell(hosted, state(4, 3, replicas=[1, 3])) == [OK]
     hosted.handle_update_metadata(update(brokers=[]), EPOCH)
     assert tell(hosted, state(4, 3, replicas=[1, 3])) == [OK]
-    assert hosted.get("t", 0).role is Role.NONE
+    assert replica_of(hosted).role is Role.NONE
     assert tell(hosted, state(4, 1)) == [OK], "a leader needs nobody alive"
     assert tell(hosted, state(4, 1)) == [STALE]
 
@@ -184,7 +190,7 @@ def test_what_is_kept() -> None:
     hosted = hosting()
     told = state(2, 2, isr=[2, 1], replicas=[1, 2, 3], controller_epoch=5, partition_epoch=6, leader_recovery_state=1)
     tell(hosted, told)
-    replica = hosted.get("t", 0)
+    replica = replica_of(hosted)
     assert replica.state is told
     assert (replica.isr, replica.replicas, replica.partition_epoch) == ([2, 1], [1, 2, 3], 6)
     assert (replica.controller_epoch, replica.recovery) == (5, 1)
@@ -193,7 +199,7 @@ def test_what_is_kept() -> None:
     assert (len(hosted), hosted.leader_count()) == (3, 2)
     empty = HostedPartitions(ME, MetadataCache(ME))
     tell(empty, state(0, 9))
-    bare = empty.get("t", 0)
+    bare = replica_of(empty)
     assert (bare.isr, bare.replicas, bare.controller_epoch, bare.recovery) == ((), (), -1, 0)
 
 
