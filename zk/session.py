@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 # What one request may hold: well below the server's limit, and small enough that several are on their way at a time.
 BATCH_BYTES = 900_000
 BATCH_OPERATIONS = 1000
+BATCH_WATCHES = 10_000
 
 T = TypeVar("T")
 
@@ -77,6 +78,7 @@ class ZkSession:
         self.generation = 1
         self.session_id = 0
         self.is_connected = False
+        self.connections = 0
         self._connection: Connection | None = None
         self._started = False
         self._stopped = False
@@ -138,12 +140,11 @@ class ZkSession:
         return None if stat is None else _to_node(None, stat)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
-        """Names of the children, none when there is no node (which arms nothing)."""
+        """Names of the children in order, none when there is no node (which arms nothing)."""
         try:
-            names: list[str] = await self.call(GetChildren(self.chroot + path, self._watch(path, watch)))
+            return sorted(await self.call(GetChildren(self.chroot + path, self._watch(path, watch))))
         except NoNode:
             return []
-        return names
 
     async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
         """Create a node open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
@@ -199,12 +200,25 @@ class ZkSession:
         """Names of the children of each, None where there is no node."""
         return await self._read(MultiReadChildren, paths)
 
-    async def arm_data_watches(self, paths: Iterable[str], watch: WatchCallback) -> None:
+    async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
         """Arm a data watch on each path that exists, without reading it."""
+        await self.call_all(self._arm(paths, watch))
+
+    async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:
+        """Arm a data watch on each path that exists, then read (data, version) as `read_versions`."""
+        while True:
+            connections = self.connections
+            found = await self._read(MultiReadVersions, paths, self._arm(paths, watch))
+            if connections == self.connections:
+                return found
+            # The connection was lost on the way: some data may be older than its watch.
+
+    def _arm(self, paths: Sequence[str], watch: WatchCallback) -> list[SetWatches]:
         connection = self._connected_or_last()
-        for batch in batches([self.chroot + path for path in paths], len, count=100_000):
-            watchers = {path: Watch(watch, path[len(self.chroot) :], connection) for path in batch}
-            await self.call(SetWatches(watchers, lambda: connection.data_watchers))
+        return [
+            SetWatches({self.chroot + path: Watch(watch, path, connection) for path in batch}, lambda: connection.data_watchers)
+            for batch in batches(paths, len, BATCH_WATCHES)
+        ]
 
     async def call(self, request: Any) -> Any:
         """Send a request until it is answered. Raises what it is answered with, StoreLost when the session ends before."""
@@ -230,15 +244,16 @@ class ZkSession:
                 raise answer
         return answers
 
-    async def _read(self, kind: type[MultiRead], paths: Sequence[str]) -> list[Any]:
-        """Fall back to single reads where the server knows no multiRead (before 3.6; it also drops the connection)."""
+    async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
+        """Send the requests `first`, then read. Single reads where the server knows no multiRead (before 3.6; it drops the connection)."""
         if self._has_multi_read:
             try:
-                answers = await self.call_all(kind(self.chroot, batch) for batch in batches(paths, len))
-                return [result for answer in answers for result in answer]
+                answers = await self.call_all([*first, *(kind(self.chroot, batch) for batch in batches(paths, len))])
+                return [result for answer in answers[len(first) :] for result in answer]
             except Unimplemented:
                 log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self._servers)
                 self._has_multi_read = False
+        await self.call_all(first)
         if kind is MultiReadChildren:
             return await asyncio.gather(*(self._children_or_none(path) for path in paths))
         nodes = await asyncio.gather(*map(self.get, paths))
@@ -279,6 +294,7 @@ class ZkSession:
         match link:
             case Link.CONNECTED:
                 self.is_connected = True
+                self.connections += 1
                 same = session_id == self.session_id
                 self.session_id = session_id
                 missed, self._missed = self._missed, []

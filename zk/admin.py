@@ -1,0 +1,179 @@
+"""Unfenced writes to ZooKeeper: those a broker makes for itself, and those made on behalf of requests (layout 1.1, 3.2 to 3.11).
+
+Requests that name many topics become few multis. A multi is taken apart as the fenced ones are, so every topic succeeds or fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from klamm.controller.values import Assignment, Broker, Ints, Outcome, StoredTopic
+from klamm.protocol.errors import ErrorCode
+from klamm.zk import config_nodes, layout, paths, registration
+from klamm.zk.broker_node import encode_broker
+from klamm.zk.config_nodes import ConfigChange
+from klamm.zk.connection import WatchCallback
+from klamm.zk.fenced import Entry, outcome_of, settle, write_entries
+from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists
+from klamm.zk.session import ZkSession
+
+
+class _TopicCreation(Entry):
+    """A topic's config node and its own node, in this order."""
+
+    __slots__ = ("config", "data", "name")
+
+    def __init__(self, session: ZkSession, name: str, config: bytes, data: bytes) -> None:
+        create = session.ops.create
+        super().__init__((create(paths.config_path("topics", name), config), create(paths.topic_path(name), data)))
+        self.name = name
+        self.config = config
+        self.data = data
+
+
+class AdminZk:
+    """A broker's own access to ZooKeeper."""
+
+    def __init__(self, session: ZkSession) -> None:
+        self._session = session
+        self._registered_session = 0
+
+    # the broker itself
+
+    async def ensure_paths(self) -> None:
+        await registration.ensure_paths(self._session)
+
+    async def cluster_id(self) -> str:
+        return await registration.cluster_id(self._session)
+
+    async def next_broker_id(self, reserved_max: int) -> int:
+        return await registration.next_broker_id(self._session, reserved_max)
+
+    async def register_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> int:
+        """Register in the current session and return the broker epoch; `broker.epoch` is ignored.
+
+        Raises RegistrationRefused when another session holds the id, or, the first time, another broker one of the addresses.
+        """
+        if self._registered_session == 0:
+            await registration.refuse_taken_addresses(self._session, broker)
+        epoch = await registration.register(self._session, broker, timestamp_ms, jmx_port, json_version, self._registered_session)
+        self._registered_session = self._session.session_id
+        return epoch
+
+    async def update_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> None:
+        """Rewrite the broker's node; its epoch stays."""
+        await self._session.set(paths.broker_path(broker.id), encode_broker(broker, timestamp_ms, jmx_port, json_version))
+
+    async def brokers(self) -> dict[int, Broker]:
+        """All registered brokers whose nodes can be read."""
+        return await registration.registered_brokers(self._session)
+
+    async def broker_racks(self) -> dict[int, str | None]:
+        """Racks of all registered brokers, None where a broker has none."""
+        return {broker.id: broker.rack for broker in (await self.brokers()).values()}
+
+    async def announce_log_dir_failure(self, broker_id: int) -> None:
+        path = f"{paths.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
+        await self._session.create(path, layout.encode_log_dir_event(broker_id), sequence=True, makepath=True)
+
+    # topics
+
+    async def topics(self) -> list[str]:
+        """Names of all topics."""
+        return await self._session.children(paths.TOPICS)
+
+    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+        """Topic nodes in the order asked, None where there is none."""
+        nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
+        return [None if node is None else layout.decode_topic(node[0]) for node in nodes]
+
+    async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
+        """Create (name, id, replicas by partition, config) each; NONE, TOPIC_ALREADY_EXISTS or UNKNOWN_SERVER_ERROR in the same order."""
+        entries = []
+        for name, topic_id, replicas, config in topics:
+            data = layout.encode_topic(topic_id, {index: Assignment(tuple(ids)) for index, ids in replicas.items()})
+            entries.append(_TopicCreation(self._session, name, layout.encode_config(config), data))
+        return _codes(await write_entries(self._multi, entries, self._settle_topic), ErrorCode.TOPIC_ALREADY_EXISTS)
+
+    async def _settle_topic(self, sent: Sequence[_TopicCreation], entry: _TopicCreation, operation: int, failure: MultiFailed) -> None:
+        """A config without its topic is replaced; a topic with our id was created by a try whose answer was lost."""
+        if failure.repeated:
+            found = await self._session.read_versions([paths.topic_path(creation.name) for creation in sent])
+            for creation, node in zip(sent, found, strict=True):
+                if node == (creation.data, 0):
+                    creation.outcome = Outcome.OK
+            if entry.outcome is not None:
+                return
+        ops = self._session.ops
+        config, topic = paths.config_path("topics", entry.name), paths.topic_path(entry.name)
+        if operation == 0 and failure.code == NODE_EXISTS:
+            entry.operations = (ops.set_data(config, entry.config, -1), ops.create(topic, entry.data))
+        elif operation == 0 and failure.code == NO_NODE and await self._make("/config/topics"):
+            entry.operations = (ops.create(config, entry.config), ops.create(topic, entry.data))
+        elif failure.code != NO_NODE or not await self._make(paths.TOPICS):
+            entry.outcome = outcome_of(failure.code)
+
+    async def _make(self, path: str) -> bool:
+        """Create a top-level path that somebody deleted; False when it was there."""
+        try:
+            await self._session.create(path, None, makepath=True)
+        except NodeExists:
+            return False
+        return True
+
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
+        """Replace topic nodes, as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_SERVER_ERROR."""
+        ops = self._session.ops
+        entries = [
+            Entry((ops.set_data(paths.topic_path(name), layout.encode_topic(topic.topic_id, topic.assignments), -1),))
+            for name, topic in topics
+        ]
+        return _codes(await write_entries(self._multi, entries, settle))
+
+    async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
+        """Ask the controller to delete topics; asking twice is fine."""
+        entries = [Entry((self._session.ops.create(paths.deletion_path(topic), None),)) for topic in topics]
+
+        async def on_bad(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed) -> None:
+            if failure.code == NODE_EXISTS:
+                entry.outcome = Outcome.OK
+            elif failure.code != NO_NODE or not await self._make(paths.DELETE_TOPICS):
+                entry.outcome = outcome_of(failure.code)
+
+        return _codes(await write_entries(self._multi, entries, on_bad))
+
+    async def _multi(self, operations: Sequence[bytes]) -> None:
+        await self._session.multi(operations)
+
+    # configs
+
+    async def config_names(self, kind: str) -> list[str]:
+        """Entities of a kind (topics, brokers, users, clients, ips) that have a config node."""
+        return await self._session.children(f"/config/{kind}")
+
+    async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
+        """Properties of an entity, None when it has no node. Raises Unreadable."""
+        (config,) = await self.read_configs(kind, [name])
+        return config
+
+    async def read_configs(self, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
+        """As `read_config`, in the order asked."""
+        return await config_nodes.read_configs(self._session, kind, names)
+
+    async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
+        """Replace an entity's properties and tell all brokers. Raises ControllerMoved, BadVersion (the controller changed meanwhile)."""
+        await config_nodes.write_config(self._session, kind, name, properties)
+        await config_nodes.announce(self._session, f"{kind}/{name}")
+
+    async def config_changes(self, after: int, watch: WatchCallback | None = None) -> list[ConfigChange]:
+        """Notifications with larger numbers than `after`, in order. Arms `watch` on the next one."""
+        return await config_nodes.config_changes(self._session, after, watch)
+
+    async def purge_config_changes(self, now_ms: int) -> None:
+        """Delete notifications that are older than a quarter of an hour."""
+        await config_nodes.purge_config_changes(self._session, now_ms)
+
+
+def _codes(outcomes: Iterable[Outcome], exists: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> list[ErrorCode]:
+    codes = {Outcome.OK: ErrorCode.NONE, Outcome.NO_NODE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Outcome.NODE_EXISTS: exists}
+    return [codes.get(outcome, ErrorCode.UNKNOWN_SERVER_ERROR) for outcome in outcomes]

@@ -1,0 +1,112 @@
+"""What a broker does in ZooKeeper at its start: top-level paths, cluster id, broker id, its own node (layout 1.7, 3.2, 3.3, 3.11).
+
+None of it is fenced. Brokers that start together race for the same nodes; finding one made by somebody else is always fine, but for
+the broker's own node, whose owner must be the session that registers it.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from klamm.controller.values import Broker
+from klamm.zk import layout, paths
+from klamm.zk.broker_node import decode_broker, encode_broker
+from klamm.zk.layout import Unreadable
+from klamm.zk.requests import NODE_EXISTS, MultiFailed, NodeExists, NoNode
+from klamm.zk.session import ZkSession
+
+
+class RegistrationRefused(Exception):
+    """Another broker has this one's id or one of its addresses; the text is one line."""
+
+
+async def ensure_paths(session: ZkSession) -> None:
+    """Create the paths of every broker with null data."""
+    wanted = list(dict.fromkeys(parent for path in paths.STARTUP_PATHS for parent in _with_parents(path)))
+    found = await session.read_versions(wanted)
+    missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
+    if not missing:
+        return
+    try:
+        await session.multi([session.ops.create(path, None) for path in missing])
+    except MultiFailed:
+        # Another broker is at it too.
+        for path in missing:
+            try:
+                await session.create(path, None, makepath=True)
+            except NodeExists:
+                continue
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[: count + 1]) for count in range(1, len(parts))]
+
+
+async def cluster_id(session: ZkSession) -> str:
+    """The cluster's id, made at random by the first broker."""
+    while True:
+        node = await session.get(paths.CLUSTER_ID)
+        if node is not None:
+            return layout.decode_cluster_id(node.data)
+        try:
+            await session.create(paths.CLUSTER_ID, layout.encode_cluster_id(layout.encode_uuid(uuid.uuid4().bytes)), makepath=True)
+        except NodeExists:
+            continue
+
+
+async def next_broker_id(session: ZkSession, reserved_max: int) -> int:
+    """An id that no other broker was given, larger than those that people may choose."""
+    while True:
+        try:
+            return (await session.set(paths.BROKER_SEQUENCE, b"")).version + reserved_max
+        except NoNode:
+            try:
+                await session.create(paths.BROKER_SEQUENCE, None, makepath=True)
+            except NodeExists:
+                continue
+
+
+async def registered_brokers(session: ZkSession) -> dict[int, Broker]:
+    """All brokers whose nodes can be read."""
+    ids = sorted(int(name) for name in await session.children(paths.BROKER_IDS) if name.isdecimal())
+    brokers = {}
+    for broker_id, node in zip(ids, await session.read_many(list(map(paths.broker_path, ids))), strict=True):
+        if node is not None:
+            try:
+                brokers[broker_id] = decode_broker(broker_id, node.czxid, node.data)
+            except Unreadable:
+                continue
+    return brokers
+
+
+async def refuse_taken_addresses(session: ZkSession, broker: Broker) -> None:
+    """Raise RegistrationRefused when another broker advertises one of this one's addresses."""
+    own = {(endpoint.host, endpoint.port) for endpoint in broker.endpoints}
+    for other in (await registered_brokers(session)).values():
+        for endpoint in other.endpoints if other.id != broker.id else ():
+            if (endpoint.host, endpoint.port) in own:
+                raise RegistrationRefused(
+                    f"broker {broker.id} cannot advertise {endpoint.host}:{endpoint.port}: broker {other.id} is registered with it"
+                )
+
+
+async def register(session: ZkSession, broker: Broker, timestamp_ms: int, jmx_port: int, json_version: int, former_session: int) -> int:
+    """Create the broker's node and return its epoch. `former_session` registered it earlier in this process (0: none did)."""
+    path, ops = paths.broker_path(broker.id), session.ops
+    data = encode_broker(broker, timestamp_ms, jmx_port, json_version)
+    while True:
+        try:
+            _, node = await session.multi([ops.create(path, None, ephemeral=True), ops.set_data(path, data, 0)], results=True)
+            return int(node.czxid)
+        except MultiFailed as failure:
+            if failure.code != NODE_EXISTS:
+                raise
+        found = await session.exists(path)
+        if found is None:
+            continue
+        if found.ephemeral_owner == session.session_id:
+            return found.czxid
+        if found.ephemeral_owner != former_session:
+            raise RegistrationRefused(f"broker id {broker.id} is already registered in session 0x{found.ephemeral_owner & (1 << 64) - 1:x}")
+        await session.delete(path)
