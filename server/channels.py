@@ -50,8 +50,8 @@ class _Channel:
         self._timer: asyncio.TimerHandle | None = None
         self._sent = False
         self._closed = False
+        self._failures = 0
         self._logged_at: float | None = None
-        self._unlogged = 0
 
     def send(self, request: _Request) -> None:
         self._queue.append(request)
@@ -94,7 +94,7 @@ class _Channel:
         self._connection = connection
         if self._logged_at is not None:
             log.info("connected to %s again", self._name)
-            self._logged_at, self._unlogged = None, 0
+            self._logged_at = None
         self._advance()
 
     def _on_payload(self, payload: bytes) -> None:
@@ -107,6 +107,7 @@ class _Channel:
         response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
         self._queue.popleft()
         self._sent = False
+        self._failures = 0
         self._stop_timer()
         self._advance()
         if request.on_response is not None:
@@ -129,11 +130,11 @@ class _Channel:
         if self._closed:
             return
         loop = asyncio.get_running_loop()
-        if self._logged_at is None or loop.time() - self._logged_at >= LOG_INTERVAL_S:
-            log.warning("%s: %s; its %d requests wait (%d more such failures since)", self._name, why, len(self._queue), self._unlogged)
-            self._logged_at, self._unlogged = loop.time(), 0
-        else:
-            self._unlogged += 1
+        self._failures += 1
+        # one failure alone is a broker that leaves, or comes back before anybody has to know
+        if self._failures > 1 and (self._logged_at is None or loop.time() - self._logged_at >= LOG_INTERVAL_S):
+            log.warning("%s: %s; tried %d times, %d requests wait", self._name, why, self._failures, len(self._queue))
+            self._logged_at = loop.time()
         self._timer = loop.call_later(RETRY_S, self._retry)
 
     def _retry(self) -> None:

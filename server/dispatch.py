@@ -27,11 +27,19 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.server import faults
 from klamm.server.apis import (
     allocate_producer_ids,
+    alter_configs,
     alter_partition,
     api_versions,
     controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
     elect_leaders,
+    incremental_alter_configs,
     leader_and_isr,
+    metadata,
     stop_replica,
     update_metadata,
 )
@@ -58,13 +66,21 @@ class Handler(NamedTuple):
 
 
 HANDLERS: dict[int, Handler] = {
+    3: Handler(metadata.handle, cached=True),
     4: Handler(leader_and_isr.handle),
     5: Handler(stop_replica.handle),
     6: Handler(update_metadata.handle),
     7: Handler(controlled_shutdown.handle),
     API_VERSIONS: Handler(api_versions.handle, cached=True),
+    19: Handler(create_topics.handle),
+    20: Handler(delete_topics.handle),
+    32: Handler(describe_configs.handle),
+    33: Handler(alter_configs.handle),
+    37: Handler(create_partitions.handle),
     43: Handler(elect_leaders.handle),
+    44: Handler(incremental_alter_configs.handle),
     56: Handler(alter_partition.handle),
+    60: Handler(describe_cluster.handle, cached=True),
     67: Handler(allocate_producer_ids.handle),
 }
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from klamm.controller.values import StoreLost
 from klamm.zk.layout import Unreadable, decode_feature
 from klamm.zk.paths import FEATURE
+from klamm.zk.requests import ZkError
 from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,12 @@ class FeatureWatch:
     async def look(self) -> None:
         """Read the node and watch it for its next change. Does nothing when the session is over: the next one looks again."""
         try:
-            node = await self._session.get(FEATURE, self._changed) or await self._session.exists(FEATURE, self._changed)
-        except StoreLost:
-            log.debug("the session ended before /feature was read")
+            # reading a node that is missing arms nothing
+            while (node := await self._session.get(FEATURE, self._changed)) is None:
+                if await self._session.exists(FEATURE, self._changed) is None:
+                    break
+        except (StoreLost, ZkError) as error:
+            log.warning("/feature is not followed for now: %s", error)
             return
         features = Features()
         if node is not None:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from klamm.broker.config import BrokerConfig
@@ -24,16 +25,20 @@ from klamm.broker.hosted import HostedPartitions
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Endpoint, StoreLost
+from klamm.controller.values import Broker, Endpoint, StoreLost
 from klamm.server.channels import Channels
 from klamm.server.context import AllowAll, Authorizer, MutationQuota, TopicPolicy, any_topic, no_quota
 from klamm.server.dispatch import Dispatcher
+from klamm.server.dynamic_configs import DynamicConfigs, controller_events
 from klamm.server.endpoints import advertised_endpoints, connections_per_address, refuse_unserved
 from klamm.server.features import Features, FeatureWatch
 from klamm.server.leaving import leave
 from klamm.server.listener import ConnectionLimits, Listener, bind
 from klamm.server.purgatory import Purgatory
 from klamm.zk.admin import AdminZk
+from klamm.zk.layout import Unreadable
+from klamm.zk.registration import RegistrationRefused
+from klamm.zk.requests import ZkError
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
 from klamm.zk.store import ZkStore, ZkStoreOptions
 
@@ -100,6 +105,9 @@ class Node:
         """Come up. Raises StartFailed, with everything closed again."""
         try:
             await self._start()
+        except (RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
+            await self._close()
+            raise StartFailed(str(error)) from error
         except BaseException:
             await self._close()
             raise
@@ -124,7 +132,10 @@ class Node:
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(step.feature_node_version if step.has_feature_versioning else None))
         self.controller = Controller(self.id, self.store, self._channels, self.options, self._register)
+        self._dynamic_configs = DynamicConfigs(config, self.id, self.zk, self._spawn)
+        self._dynamic_configs.listen(self._configs_changed)
         self.started = True
+        await self._dynamic_configs.start()
         self._bind()
         await self._register()
         if step.has_feature_versioning:
@@ -203,8 +214,16 @@ class Node:
         self.advertised = advertised_endpoints(config.advertised_listeners, {one.name: one.port for one in self.listeners})
 
     async def _register(self) -> None:
-        """Put this broker's node into ZooKeeper; its czxid is the broker epoch."""
-        raise NotImplementedError
+        """Put this broker's node into ZooKeeper; its czxid is the broker epoch. Raises RegistrationRefused."""
+        broker = Broker(self.id, -1, self.advertised, self.config.get("broker.rack"))
+        json_version = self.config.inter_broker_protocol_version.broker_node_version
+        try:
+            self.broker_epoch = await self.admin_zk.register_broker(broker, int(time.time() * 1000), json_version=json_version)
+        except RegistrationRefused as refusal:
+            log.error("broker %d is not registered: %s", self.id, refusal)
+            raise
+        self._registered = True
+        log.info("broker %d is registered with epoch %d", self.id, self.broker_epoch)
 
     # --- configuration
 
@@ -234,6 +253,12 @@ class Node:
         """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
         for listener in self.listeners:
             listener.answers.clear()
+
+    def _configs_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
+        if kind == "brokers":
+            self.config_changed()
+        for event in controller_events(self.config, kind, name, properties, changed):
+            self.controller.put(event)
 
     def _features_changed(self, features: Features) -> None:
         self.features = features
@@ -265,6 +290,7 @@ class Node:
         if expiring is not None:
             await expiring
         self.controller.new_session()
+        await self._dynamic_configs.look()
         if self.config.inter_broker_protocol_version.has_feature_versioning:
             await self._feature_watch.look()
 
