@@ -60,7 +60,7 @@ async def create_topics(
     codes = await node.admin_zk.create_topics([(p.name, topic_id, p.assignments, p.configs) for topic_id, p in plans]) if plans else []
     for outcome, code in zip(writes, codes, strict=True):
         if code is not ErrorCode.NONE:
-            outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, "the topic exists already", None, ZERO_UUID
+            outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, None, None, ZERO_UUID
     return outcomes, throttle_ms
 
 

@@ -131,13 +131,14 @@ class AdminZk:
         return _codes(await write_entries(self._multi, entries, settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
-        """Ask the controller to delete topics; asking twice is fine."""
-        entries = [Entry((self._session.ops.create(paths.deletion_path(topic), None),)) for topic in topics]
+        """Ask the controller to delete topics; asking twice is fine. UNKNOWN_TOPIC_OR_PARTITION for those that have no node."""
+        ops = self._session.ops
+        entries = [Entry((ops.check(paths.topic_path(topic), -1), ops.create(paths.deletion_path(topic), None))) for topic in topics]
 
-        async def on_bad(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed) -> None:
+        async def on_bad(_: Sequence[Entry], entry: Entry, operation: int, failure: MultiFailed) -> None:
             if failure.code == NODE_EXISTS:
                 entry.outcome = Outcome.OK
-            elif failure.code != NO_NODE or not await self._make(paths.DELETE_TOPICS):
+            elif operation == 0 or failure.code != NO_NODE or not await self._make(paths.DELETE_TOPICS):
                 entry.outcome = outcome_of(failure.code)
 
         return _codes(await write_entries(self._multi, entries, on_bad))

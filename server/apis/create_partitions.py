@@ -58,10 +58,11 @@ async def _create(ctx: Context, request: Any) -> Any:
     throttle_ms = 0
     if not request.validate_only:
         plans, throttle_ms = _within_quota(ctx, plans, results)
-        await node.admin_zk.write_topics([(plan.name, _grown(plan)) for plan in plans])
-        for name in await wait_for_leaders(
-            node, {plan.name: (*plan.stored.assignments, *plan.added) for plan in plans}, request.timeout_ms
-        ):
+        codes = await node.admin_zk.write_topics([(plan.name, _grown(plan)) for plan in plans])
+        results.update((plan.name, (code, None)) for plan, code in zip(plans, codes, strict=True))
+        started = [plan for plan, code in zip(plans, codes, strict=True) if code is ErrorCode.NONE]
+        partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in started}
+        for name in await wait_for_leaders(node, partitions, request.timeout_ms):
             results[name] = ErrorCode.REQUEST_TIMED_OUT, None
     return _response(results, throttle_ms)
 

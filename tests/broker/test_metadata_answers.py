@@ -217,7 +217,7 @@ OMITTED = -2147483648
 @pytest.mark.parametrize("authorizer", [AllowAll(), Denying()])
 def test_authorised_operations(version: int, authorizer: Any) -> None:
     where = node(topic("t", 1, partition()), authorizer=authorizer)
-    cluster = {"include_cluster_authorized_operations": True} if version <= 10 else {}
+    cluster: dict[str, Any] = {"include_cluster_authorized_operations": True} if version <= 10 else {}
     for names in (["t", "no"], None):
         answer = ask(where, version, names, include_topic_authorized_operations=True, **cluster)
         assert {row.topic_authorized_operations for row in answer.topics} == {TOPIC_BITS}
