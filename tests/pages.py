@@ -89,7 +89,7 @@ def apis_page() -> str:
         "ApiVersions lists those that are handled; a request with any other key closes its connection, as with a stock broker. Drafts are",
         "extra keys of the design documents and stay off until their feature is built.\n",
         f"{sum(api.key in HANDLERS for api in apis)} of {len(apis)} are handled.\n",
-        "| key | API | versions | flexible from | between brokers | handled |",
+        "| key | API | versions | flexible from | cluster action | handled |",
         "|---|---|---|---|---|---|",
     ]
     for api in apis:

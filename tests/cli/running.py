@@ -21,6 +21,7 @@ class Running:
     """A command that goes on until it is told to stop."""
 
     def __init__(self, folder: Path, *arguments: object, environ: dict[str, str] | None = None) -> None:
+        self._unread = b""
         self._stderr = folder / f"stderr-{len(list(folder.glob('stderr-*')))}"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
@@ -39,11 +40,19 @@ class Running:
     def line(self) -> str:
         """The next line on stdout."""
         assert self.process.stdout is not None
-        readable, _, _ = select.select([self.process.stdout], [], [], WITHIN_S)
-        assert readable, f"nothing on stdout; stderr: {self.stderr}"
-        line = self.process.stdout.readline().decode()
-        assert line, f"stdout ended; stderr: {self.stderr}"
-        return line.rstrip("\n")
+        while b"\n" not in self._unread:
+            readable, _, _ = select.select([self.process.stdout], [], [], WITHIN_S)
+            assert readable, f"nothing on stdout; stderr: {self.stderr}"
+            read = os.read(self.process.stdout.fileno(), 65536)
+            assert read, f"stdout ended; stderr: {self.stderr}"
+            self._unread += read
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
+
+    def rest(self) -> str:
+        """What stdout holds until its end."""
+        assert self.process.stdout is not None
+        return (self._unread + self.process.stdout.read()).decode()
 
     def ready(self) -> dict[str, Any]:
         """What `klamm serve --json` says when everything is there."""
