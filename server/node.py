@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -190,8 +191,6 @@ class Node:
     async def _broker_id(self) -> int:
         if self.config.broker_id >= 0:
             return self.config.broker_id
-        if not self.config.get("broker.id.generation.enable"):
-            raise StartFailed("broker.id is not set and broker.id.generation.enable is false")
         return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
 
     def _bind(self) -> None:
@@ -200,7 +199,8 @@ class Node:
             try:
                 listening = bind(one.host or "", one.port, config.get("socket.listen.backlog.size"))
             except OSError as error:
-                raise StartFailed(f"cannot listen on {one}: {error.strerror or error}") from error
+                reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+                raise StartFailed(f"cannot listen on {one}: {reason}") from error
             self.listeners.append(
                 Listener(
                     one.name,

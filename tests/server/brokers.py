@@ -1,0 +1,67 @@
+"""Brokers inside the test's own event loop, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from klamm.broker.config import BrokerConfig
+from klamm.protocol import messages
+from klamm.server.node import Node
+from klamm.server.outgoing import ask
+from klamm.tests.cluster.waits import eventually
+
+
+def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> Node:
+    """A broker that is not started. Property names have underscores for dots."""
+    settings = {
+        "broker.id": str(broker_id),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "10000",
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "20",
+    }
+    settings.update({name.replace("_", "."): str(value) for name, value in properties.items()})
+    return Node(BrokerConfig(settings), patient=patient)
+
+
+async def request(broker: Node, api_key: int, version: int, message: Any) -> Any:
+    endpoint = broker.advertised[0]
+    return await ask(endpoint.host, endpoint.port, api_key, version, "test", message, 30)
+
+
+async def knows(broker: Node, *ids: int) -> None:
+    """Wait until this broker's metadata cache has a controller and exactly these brokers."""
+
+    def look() -> bool:
+        return broker.metadata.controller_id in ids and set(broker.metadata.brokers) == set(ids)
+
+    await eventually(look, f"broker {broker.id} knows brokers {ids}")
+
+
+async def create_topic(controller: Node, name: str, assignments: dict[int, list[int]]) -> None:
+    types = messages.CreateTopicsRequest
+    rows = [types.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in assignments.items()]
+    topic = types.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=[])
+    response = await request(controller, 19, 7, types(topics=[topic], timeout_ms=30_000))
+    assert [row.error_code for row in response.topics] == [0]
+
+
+async def expire(broker: Node) -> None:
+    """End a broker's ZooKeeper session, as the server would after its time-out."""
+    connection = broker.zk._connection
+    assert connection is not None
+    client_id = connection._client.client_id
+
+    def close_session() -> None:
+        servers = broker.config.get("zookeeper.connect").partition("/")[0]
+        twin = KazooClient(servers, client_id=client_id, timeout=6)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    await asyncio.to_thread(close_session)

@@ -1,0 +1,278 @@
+"""One broker's life on a real ZooKeeper: start, what makes it fail, sessions that end, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from klamm.broker.config import ConfigError
+from klamm.protocol import messages
+from klamm.server.listener import bind
+from klamm.server.node import Node, StartFailed
+from klamm.server.outgoing import ask
+from klamm.tests.cluster.waits import eventually
+from klamm.tests.server import brokers
+from klamm.tests.server.brokers import create_topic, expire, knows, request
+from klamm.zk.admin import AdminZk
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.session import ZkSession
+
+Make = Callable[..., Node]
+METADATA = messages.MetadataRequest(topics=None)
+
+
+@pytest.fixture
+async def make(zookeeper: str, chroot: str) -> AsyncIterator[Make]:
+    """`make(1, **properties)`: a broker, stopped at the end."""
+    made: list[Node] = []
+
+    def one(broker_id: int, **properties: object) -> Node:
+        made.append(brokers.node(str(properties.pop("zookeeper", zookeeper + chroot)), broker_id, **properties))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield one
+    for broker in reversed(made):
+        await broker.stop()
+
+
+@pytest.fixture
+async def zk(zookeeper: str, chroot: str) -> AsyncIterator[ZkSession]:
+    """The test's own view of ZooKeeper."""
+    session = ZkSession(zookeeper + chroot, 6000)
+    await session.start(10_000)
+    yield session
+    await session.stop()
+
+
+async def test_started_broker_is_registered_and_controller(make: Make, zk: ZkSession) -> None:
+    broker = make(5, broker_rack="r1")
+    await broker.start()
+    node = await zk.get("/brokers/ids/5")
+    assert node is not None
+    assert node.data is not None
+    assert node.czxid == broker.broker_epoch
+    content = json.loads(node.data)
+    port = broker.listeners[0].port
+    assert content["endpoints"] == [f"PLAINTEXT://127.0.0.1:{port}"]
+    assert (content["host"], content["port"], content["rack"], content["version"]) == ("127.0.0.1", port, "r1", 5)
+    await knows(broker, 5)
+    assert broker.controller.is_active
+    answer = await request(broker, 3, 12, METADATA)
+    assert [(b.node_id, b.host, b.port, b.rack) for b in answer.brokers] == [(5, "127.0.0.1", port, "r1")]
+    assert (answer.controller_id, answer.cluster_id) == (5, broker.cluster_id)
+    versions = await request(broker, 18, 3, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+    assert versions.finalized_features_epoch == 0
+
+
+async def test_stopped_broker_is_gone(make: Make, zk: ZkSession) -> None:
+    broker = make(5)
+    await broker.start()
+    port = broker.listeners[0].port
+    await knows(broker, 5)
+    await broker.stop()
+    await broker.stop()
+    assert await zk.children("/brokers/ids") == []
+    assert await zk.get("/controller") is None
+    with pytest.raises(OSError):
+        await ask("127.0.0.1", port, 3, 12, "test", METADATA, 5)
+
+
+async def test_taken_port(make: Make, zk: ZkSession) -> None:
+    taken = bind("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    with pytest.raises(StartFailed, match=f"^cannot listen on PLAINTEXT://127.0.0.1:{port}: .*in use$"):
+        await make(5, listeners=f"PLAINTEXT://127.0.0.1:{port}").start()
+    taken.close()
+    assert await zk.children("/brokers/ids") == []
+
+
+async def test_id_in_use(make: Make, zk: ZkSession) -> None:
+    first, second = make(5), make(5)
+    await first.start()
+    with pytest.raises(StartFailed, match=r"^broker id 5 is already registered in session 0x[0-9a-f]+$"):
+        await second.start()
+    with pytest.raises(OSError):
+        await ask("127.0.0.1", second.listeners[0].port, 3, 12, "test", METADATA, 5)
+    await knows(first, 5)
+
+
+async def test_address_in_use(make: Make) -> None:
+    first = make(5)
+    await first.start()
+    second = make(6, advertised_listeners=f"PLAINTEXT://127.0.0.1:{first.listeners[0].port}")
+    with pytest.raises(StartFailed, match=r"^broker 6 cannot advertise .*: broker 5 is registered with it$"):
+        await second.start()
+
+
+async def test_no_zookeeper(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            caplog.at_level(logging.WARNING, "klamm.server"),
+            pytest.raises(StartFailed, match=f"^no ZooKeeper answers at {address} within 1500 ms$"),
+        ):
+            await make(5, zookeeper=address, zookeeper_connection_timeout_ms=1500).start()
+    assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.node"] == [
+        f"no answer from ZooKeeper at {address}; trying for up to 1.5 s"
+    ]
+
+
+async def test_id_from_zookeeper(make: Make, zk: ZkSession) -> None:
+    first, second = make(-1), make(-1, reserved_broker_max_id=5000)
+    await first.start()
+    await second.start()
+    assert (first.id, second.id) == (1001, 5002)
+    assert sorted(await zk.children("/brokers/ids")) == ["1001", "5002"]
+    await knows(first, 1001, 5002)
+
+
+def test_protocols_that_are_not_served(make: Make) -> None:
+    with pytest.raises(ConfigError, match="does not serve SSL"):
+        make(5, listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0")
+
+
+async def test_properties_without_meaning_are_named_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    broker = make(5, num_io_threads=8, no_such_thing="x")
+    with caplog.at_level(logging.INFO, "klamm.server"):
+        await broker.start()
+    told = [r.getMessage() for r in caplog.records if "propert" in r.getMessage()]
+    assert any("num.io.threads" in line for line in told)
+    assert "property no.such.thing is unknown" in told
+    assert sum("num.io.threads" in line for line in told) == 1
+
+
+async def test_several_listeners(make: Make) -> None:
+    broker = make(
+        5,
+        listeners="CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0,CONTROL://127.0.0.1:0",
+        listener_security_protocol_map="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROL:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+        control_plane_listener_name="CONTROL",
+    )
+    await broker.start()
+    await knows(broker, 5)
+    ports = {one.name: one.port for one in broker.listeners}
+    for name in ("CLIENTS", "BROKERS"):
+        answer = await ask("127.0.0.1", ports[name], 3, 12, "test", METADATA, 10)
+        assert [b.port for b in answer.brokers] == [ports[name]]
+    (control,) = [one for one in broker.listeners if one.name == "CONTROL"]
+    assert len(control.connections) == 1
+
+
+async def test_leaving_moves_leadership_first(make: Make) -> None:
+    first, second = make(1), make(2)
+    await first.start()
+    await knows(first, 1)
+    await second.start()
+    await knows(first, 1, 2)
+    await knows(second, 1, 2)
+    await create_topic(first, "t", {0: [2, 1]})
+    partition = first.metadata.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch) == (2, 0)
+    await second.stop()
+    await knows(first, 1)
+    partition = first.metadata.partition("t", 0)
+    assert partition is not None
+    # one epoch for the new leader with the leaving broker out of the ISR, none for its death
+    assert (partition.leader, list(partition.isr), partition.leader_epoch) == (1, [1], 1)
+
+
+async def test_controlled_shutdown_may_be_off(make: Make) -> None:
+    first, second = make(1), make(2, controlled_shutdown_enable="false")
+    await first.start()
+    await second.start()
+    await knows(first, 1, 2)
+    await create_topic(first if first.controller.is_active else second, "t", {0: [2, 1]})
+    await second.stop()
+    await knows(first, 1)
+    await eventually(lambda: first.metadata.leader("t", 0) == 1, "the other one leads")
+
+
+async def test_session_ends_and_a_new_one_begins(make: Make, zk: ZkSession) -> None:
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    await create_topic(broker, "t", {0: [5]})
+    epoch, term, session = broker.broker_epoch, broker.controller.epoch, broker.zk.session_id
+    await expire(broker)
+    await eventually(lambda: broker.broker_epoch > epoch and broker.controller.epoch == term + 1, "registered and elected anew")
+    assert broker.zk.session_id != session
+    node = await zk.exists("/brokers/ids/5")
+    assert node is not None
+    assert (node.czxid, node.ephemeral_owner) == (broker.broker_epoch, broker.zk.session_id)
+    # the new term tells this broker about itself under its new epoch, and the partition goes on
+    await eventually(lambda: broker.metadata.leader("t", 0) == 5, "the partition is led")
+    await create_topic(broker, "u", {0: [5]})
+    await AdminZk(zk).write_config("brokers", "5", {"max.connections.per.ip": "77"})
+    await eventually(lambda: broker.limits.max_per_ip == 77, "config changes are followed in the new session")
+
+
+async def test_session_of_a_follower_ends(make: Make) -> None:
+    first, second = make(1), make(2)
+    await first.start()
+    await knows(first, 1)
+    await second.start()
+    await knows(second, 1, 2)
+    epoch = second.broker_epoch
+    await expire(second)
+    await eventually(lambda: second.broker_epoch > epoch, "registered anew")
+    await knows(first, 1, 2)
+    assert first.controller.is_active
+    assert not second.controller.is_active
+    assert (await request(second, 3, 12, METADATA)).controller_id == 1
+
+
+async def test_id_taken_while_the_session_was_gone(make: Make, zk: ZkSession, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = make(1), make(2)
+    await first.start()
+    await knows(first, 1)
+    await second.start()
+    await knows(second, 1, 2)
+    free = asyncio.Event()
+    await zk.exists("/brokers/ids/2", lambda *_: free.set())
+    await expire(second)
+    await free.wait()
+    await zk.create("/brokers/ids/2", b"{}", ephemeral=True)
+    await eventually(lambda: "broker 2 is not registered: broker id 2 is already registered" in caplog.text, "the broker tried")
+    assert (await request(second, 3, 12, METADATA)).controller_id == 1  # it goes on answering
+
+
+async def test_zookeeper_goes_away_and_comes_back(make: Make) -> None:
+    server = EmbeddedZooKeeper()
+    address = await asyncio.to_thread(server.start)
+    try:
+        broker = make(5, zookeeper=address, zookeeper_session_timeout_ms=3000)
+        await broker.start()
+        await knows(broker, 5)
+        await create_topic(broker, "t", {0: [5]})
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        await eventually(lambda: not broker.zk.is_connected, "the loss is noticed")
+        answer = await request(broker, 3, 12, METADATA)
+        assert ([b.node_id for b in answer.brokers], [t.name for t in answer.topics]) == ([5], ["t"])
+        os.kill(server.pid, signal.SIGCONT)
+        await eventually(lambda: broker.zk.is_connected and broker.controller.is_active, "all is back")
+        await create_topic(broker, "u", {0: [5]})
+        await broker.stop()
+    finally:
+        server.stop()
+
+
+async def test_dynamic_configs_take_effect(make: Make, zk: ZkSession) -> None:
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    admin = AdminZk(zk)
+    await admin.write_config("brokers", "<default>", {"max.connections": "10", "unclean.leader.election.enable": "true"})
+    await eventually(lambda: broker.limits.max_connections == 10, "the default entity's")
+    assert broker.options.unclean_leader_election_enable
+    await admin.write_config("brokers", "5", {"max.connections": "20"})
+    await eventually(lambda: broker.limits.max_connections == 20, "the broker's own are stronger")
