@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from klamm.broker import config_rules
 from klamm.broker.config_definition import synonyms
-from klamm.broker.config_dynamic import check_entry, usable
+from klamm.broker.config_dynamic import check_entry, check_listener_configs, usable
 from klamm.broker.config_listeners import Listener, Listeners, listeners_of
 from klamm.broker.config_table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, key_of
 from klamm.broker.config_types import ConfigError
@@ -69,7 +69,7 @@ class BrokerConfig:
         before = self._values
         properties = self.overlaid(self.dynamic_default, self.dynamic_own)
         try:
-            check_change(self, _typed(properties, self._switches))
+            self._check_change(properties)
         except ConfigError as error:
             return DynamicChange(frozenset(), (*problems, f"dynamic configs are not taken: {error}"))
         self._take(properties)
@@ -81,7 +81,14 @@ class BrokerConfig:
         for name, text in properties.items():
             check_entry(name, text, per_broker)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
-        check_change(self, _typed(self.overlaid(default, own), self._switches))
+        self._check_change(self.overlaid(default, own))
+
+    def _check_change(self, properties: Mapping[str, str]) -> None:
+        """May this broker, running, go over to these properties? Raises ConfigError."""
+        proposed = _typed(properties, self._switches)
+        listeners = check_values(proposed, properties)
+        config_rules.check_dynamic(self._values, proposed)
+        check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
 
     def overlaid(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
         """The file's properties under these dynamic ones; a name takes the weaker sources' synonyms of it away."""
@@ -156,17 +163,6 @@ def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Li
     """The rules between configs; what the listeners came to. Raises ConfigError."""
     config_rules.check(values)
     return listeners_of(values, properties)
-
-
-def check_change(config: BrokerConfig, proposed: Mapping[str, Any]) -> None:
-    """May a running broker go over to these values? Raises ConfigError."""
-    after = check_values(proposed, config.effective)
-    config_rules.check_dynamic(config.values, proposed)
-    protocols = {listener.name: listener.security_protocol for listener in after.listeners}
-    for listener in config.listeners:
-        if protocols.get(listener.name, listener.security_protocol) != listener.security_protocol:
-            key = "listener.security.protocol.map"
-            raise ConfigError(key, proposed[key], f"listener {listener.name} cannot change its protocol while it is open")
 
 
 def _typed(properties: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, Any]:

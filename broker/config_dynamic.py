@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from klamm.broker import config_rules
 from klamm.broker.config_definition import PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.broker.config_listeners import Listeners
 from klamm.broker.config_table_broker import BROKER, QUOTAS, key_of
 from klamm.broker.config_types import ConfigError
 
@@ -31,6 +33,8 @@ _PER_LISTENER = frozenset(
 )
 # Of all listener configs only these may stand in the default entity.
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+# A change of one of these makes a broker look at its listeners again.
+_OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
 
 def check_entry(name: str, text: str, per_broker: bool) -> None:
@@ -48,6 +52,36 @@ def check_entry(name: str, text: str, per_broker: bool) -> None:
         return
     if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
         raise ConfigError(name, text, "can be set for a single broker only")
+
+
+def check_listener_configs(
+    static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: Listeners, new: Listeners
+) -> None:
+    """May open listeners go over from one set of properties to the other? Raises ConfigError.
+
+    Apart from its stores and limits a listener keeps the configs of its own that the file gave it as long as it is open, and its
+    protocol. As in Kafka that is looked at only when a config of listeners in general changes.
+    """
+    protocols = {listener.name: listener.security_protocol for listener in new.listeners}
+    looks = any(before.get(name) != after.get(name) for name in _OF_LISTENERS)
+    for listener in old.listeners:
+        if listener.name not in protocols:
+            continue
+        prefix = f"listener.name.{listener.name.lower()}."
+        for limit in _CLUSTER_WIDE_OF_LISTENERS:
+            if before.get(prefix + limit) != after.get(prefix + limit):
+                of_all = BROKER[limit]
+                current, proposed = (of_all.parse(p.get(prefix + limit) or p.get(limit) or str(of_all.default)) for p in (before, after))
+                config_rules.check_limit(limit, current, proposed)
+        if not looks:
+            continue
+        for name in sorted({name for name in (*static, *after) if name.startswith(prefix)}):
+            free = name.removeprefix(prefix) in _PER_LISTENER | _CLUSTER_WIDE_OF_LISTENERS
+            if not free and static.get(name) != after.get(name):
+                raise ConfigError(name, after.get(name), f"listener {listener.name} cannot change it while it is open")
+        if protocols[listener.name] != listener.security_protocol:
+            key = "listener.security.protocol.map"
+            raise ConfigError(key, after.get(key), f"listener {listener.name} cannot change its protocol while it is open")
 
 
 def usable(stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], list[str]]:

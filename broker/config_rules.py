@@ -182,17 +182,23 @@ _POOLS = (
 
 def check_dynamic(current: Values, proposed: Values) -> None:
     """Raises ConfigError when a running broker with the `current` values cannot take the `proposed` ones."""
-    for pool in _POOLS:
-        threads, wanted = current[pool], proposed[pool]
-        if wanted != threads and not threads // 2 <= wanted <= threads * 2:
-            raise ConfigError(pool, wanted, f"must be at least half and at most double the present {threads}")
-    for limit in ("max.connections", "max.connection.creation.rate"):
-        if proposed[limit] != current[limit] and proposed[limit] <= 0:
-            raise ConfigError(limit, proposed[limit], "must be above 0")
+    for name in (*_POOLS, "max.connections", "max.connection.creation.rate"):
+        check_limit(name, current[name], proposed[name])
     if any(current[name] != proposed[name] for name in proposed if name.startswith("log.")):
         check_local_retention(proposed["log.local.retention.ms"], "log.local.retention.ms", retention_ms(proposed), "log.retention.ms")
         local, total = "log.local.retention.bytes", "log.retention.bytes"
         check_local_retention(proposed[local], local, proposed[total], total)
+
+
+def check_limit(name: str, current: int, proposed: int) -> None:
+    """A pool of threads at most doubles or halves at a time, a limit of connections lets one in. Raises ConfigError."""
+    if proposed == current:
+        return
+    if name not in _POOLS:
+        if proposed <= 0:
+            raise ConfigError(name, proposed, "must be above 0")
+    elif not current // 2 <= proposed <= current * 2:
+        raise ConfigError(name, proposed, f"must be at least half and at most double the present {current}")
 
 
 def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:

@@ -41,19 +41,24 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines that hold an entry, continuations joined, comments and blank lines gone."""
-    joined = ""
-    for line in _LINE_END.split(text):
+    lines = _LINE_END.split(text)
+    if not lines[-1]:
+        lines.pop()
+    joined, is_open = "", False
+    for line in lines:
         line = line.lstrip(_BLANKS)
         if not joined and line[:1] in ("", "#", "!"):
+            is_open = False
             continue
         joined += line
-        if _ends_in_open_backslash(line):
+        is_open = _ends_in_open_backslash(line)
+        if is_open:
             joined = joined[:-1]
-            continue
-        yield joined
-        joined = ""
-    if joined:
-        yield joined
+        else:
+            yield joined
+            joined = ""
+    if is_open:
+        yield joined  # a backslash has nothing to join at the end of the text
 
 
 def _ends_in_open_backslash(line: str) -> bool:

@@ -7,6 +7,7 @@ new session. Nothing stored can stop a broker: what it cannot read or take is lo
 
 Listeners are told of each change: (kind, name, properties, changed). For this broker's configs, `changed` names those that have a new
 value in `BrokerConfig` now; for other entities it is all that are set. `controller_events` says what a controller has to hear of it.
+Source: layout 3.8, 3.10.
 """
 
 from __future__ import annotations
@@ -19,18 +20,17 @@ from typing import Any
 from klamm.broker.config import BrokerConfig
 from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.controller.values import StoreLost
-from klamm.zk.layout import Unreadable, decode_config, decode_config_change
-from klamm.zk.paths import CONFIG_CHANGE_PREFIX, CONFIG_CHANGES, DEFAULT_ENTITY, config_path, last_part
-from klamm.zk.requests import Node, ZkError
-from klamm.zk.session import ZkSession
+from klamm.zk.admin import AdminZk
+from klamm.zk.layout import Unreadable
+from klamm.zk.paths import DEFAULT_ENTITY
+from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)
 
-EXPIRES_AFTER_MS = 15 * 60 * 1000
 UNCLEAN = "unclean.leader.election.enable"
-_PREFIX = last_part(CONFIG_CHANGE_PREFIX)
 
 Listener = Callable[[str, str, Mapping[str, str], frozenset[str]], None]
+Entity = tuple[str, str]
 
 
 class DynamicConfigs:
@@ -40,19 +40,18 @@ class DynamicConfigs:
         self,
         config: BrokerConfig,
         broker_id: int,
-        session: ZkSession,
+        admin_zk: AdminZk,
         spawn: Callable[[Any], Any],
-        now_ms: Callable[[], float] = lambda: time.time() * 1000,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._config = config
         self._own = str(broker_id)
-        self._session = session
+        self._admin_zk = admin_zk
         self._spawn = spawn
         self._now_ms = now_ms
         self._listeners: list[Listener] = []
         self._executed = -1
-        self._created_ms: dict[str, int] = {}
-        self._stored: dict[str, dict[str, str]] = {DEFAULT_ENTITY: {}, self._own: {}}
+        self._stored: dict[str, Mapping[str, str]] = {DEFAULT_ENTITY: {}, self._own: {}}
         self._looking = False
         self._look_again = False
 
@@ -65,9 +64,8 @@ class DynamicConfigs:
         self._looking = True
         try:
             await self._execute()
-            names = (DEFAULT_ENTITY, self._own)
-            for name, node in zip(names, await self._session.read_each([config_path("brokers", name) for name in names]), strict=True):
-                self._take("brokers", name, node)
+            for name in (DEFAULT_ENTITY, self._own):
+                self._take(("brokers", name), await self._read(("brokers", name)))
         finally:
             self._looking = False
         if self._look_again:
@@ -92,37 +90,41 @@ class DynamicConfigs:
         self._spawn(self.look())
 
     async def _execute(self) -> None:
-        names = await self._session.children(CONFIG_CHANGES, self._changed)
-        numbered = sorted((number, name) for name in names if (number := _sequence(name)) is not None)
-        self._created_ms = {name: self._created_ms[name] for _, name in numbered if name in self._created_ms}
-        unread = [name for number, name in numbered if number > self._executed or name not in self._created_ms]
-        notifications = dict(zip(unread, await self._session.read_each([f"{CONFIG_CHANGES}/{name}" for name in unread]), strict=True))
-        self._created_ms |= {name: node.ctime_ms for name, node in notifications.items() if isinstance(node, Node)}
-        changes = [(number, _entity(name, notifications[name])) for number, name in numbered if number > self._executed]
-        entities = list(dict.fromkeys(entity for _, entity in changes if entity is not None))
-        nodes = dict(zip(entities, await self._session.read_each([config_path(*entity) for entity in entities]), strict=True))
-        for number, entity in changes:
+        changes = await self._admin_zk.config_changes(self._executed, self._changed)
+        entities = [(number, _entity(path)) for number, path in changes]
+        stored = await self._read_all([entity for _, entity in entities if entity is not None])
+        for number, entity in entities:
             if entity is not None:
-                self._take(*entity, nodes[entity])
+                self._take(entity, stored[entity])
             self._executed = number
-        await self._purge()
+        if changes:
+            await self._admin_zk.purge_config_changes(self._now_ms())
 
-    async def _purge(self) -> None:
-        oldest = self._now_ms() - EXPIRES_AFTER_MS
-        for name in [name for name, created_ms in self._created_ms.items() if created_ms < oldest]:
-            await self._session.delete(f"{CONFIG_CHANGES}/{name}")
-            del self._created_ms[name]
+    async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
+        """What the nodes of entities hold, None where that cannot be told: all at once, or one by one when some are bad."""
+        stored: dict[Entity, Mapping[str, str] | None] = {}
+        for kind in {kind for kind, _ in entities}:
+            names = list(dict.fromkeys(name for of, name in entities if of == kind))
+            try:
+                found = await self._admin_zk.read_configs(kind, names)
+            except Unreadable:
+                for name in names:
+                    stored[kind, name] = await self._read((kind, name))
+            else:
+                stored.update({(kind, name): config or {} for name, config in zip(names, found, strict=True)})
+        return stored
 
-    def _take(self, kind: str, name: str, node: Node | ZkError | None) -> None:
-        """An entity's node was read: remember it if it is about this broker, and tell the listeners."""
-        if kind == "brokers" and name not in self._stored:
-            return
+    async def _read(self, entity: Entity) -> Mapping[str, str] | None:
         try:
-            if isinstance(node, ZkError):
-                raise node
-            properties = {} if node is None else decode_config(node.data)
-        except (Unreadable, ZkError) as error:
-            log.warning("configs of %s/%s are not taken: %s", kind, name, error)
+            return await self._admin_zk.read_config(*entity) or {}
+        except Unreadable as error:
+            log.warning("configs of %s/%s are not taken: %s", *entity, error)
+            return None
+
+    def _take(self, entity: Entity, properties: Mapping[str, str] | None) -> None:
+        """An entity's node was read: put it in force if it is about this broker, and tell the listeners."""
+        kind, name = entity
+        if properties is None or (kind == "brokers" and name not in self._stored):
             return
         changed = frozenset(properties)
         if kind == "brokers":
@@ -131,9 +133,12 @@ class DynamicConfigs:
             changed = change.changed
             for problem in change.problems:
                 log.warning("configs of %s/%s: %s", kind, name, problem)
-        log.info("configs of %s/%s are %s", kind, name, ", ".join(sorted(properties)) or "unset")
+        log.info("configs of %s/%s: %s", kind, name, ", ".join(sorted(properties)) or "none")
         for listener in self._listeners:
-            listener(kind, name, properties, changed)
+            try:
+                listener(kind, name, properties, changed)
+            except Exception:  # a listener's fault is loud, but must not keep this broker from later changes
+                log.exception("fault in a listener for the configs of %s/%s", kind, name)
 
 
 def controller_events(
@@ -146,25 +151,12 @@ def controller_events(
         yield TopicUncleanLeaderElectionEnabled(name)
 
 
-def _sequence(name: str) -> int | None:
-    """Number of a notification, None for a node that is none."""
-    digits = name.removeprefix(_PREFIX)
-    return int(digits) if name.startswith(_PREFIX) and digits.isdecimal() else None
-
-
-def _entity(name: str, notification: Node | ZkError | None) -> tuple[str, str] | None:
-    """Kind and name of the entity a notification is about; None for one that is gone or says nothing."""
-    if not isinstance(notification, Node):
-        return None
-    try:
-        path = decode_config_change(notification.data)
-    except Unreadable as error:
-        log.warning("config change %s is skipped: %s", name, error)
-        return None
+def _entity(path: str | None) -> Entity | None:
+    """Kind and name of the entity a notification is about; None for one that says nothing."""
     if path is None:
         return None
-    kind, slash, entity = path.partition("/")
-    if slash and entity:
-        return kind, entity
-    log.warning("config change %s is skipped: it is about %r", name, path)
+    kind, slash, name = path.partition("/")
+    if slash and name:
+        return kind, name
+    log.warning("a config change about %r is skipped", path)
     return None
