@@ -1,7 +1,8 @@
 """Fenced writes of partition states (layout 3.5): conditional ones, and creations with the parents they need.
 
-Nearly always the whole multi succeeds, so entries are only made for one that failed. A repeated write may find its own first try in
-place: a state with our bytes and the version after the expected one counts as written. A creation carries its topic's `partitions`
+Nearly always the whole multi succeeds, so entries are only made for one that failed: the bad one is taken out, and when that was not
+enough, one read finds all that would fail. A repeated write may find its own first try in place: a state with our bytes and the version
+after the expected one counts as written. A creation carries its topic's `partitions`
 node, when it is the topic's first in the list, and the partition's own node. Those that exist already are found with one read when the
 first of them gets in the way; those that are missing, because the multi that was to make them was held up, are put in.
 """
@@ -87,8 +88,11 @@ class StateWriter:
             return [Outcome.OK] * len(writes)
         except MultiFailed as failure:
             entries = [_Update(write, (operation,)) for write, operation in zip(writes, operations, strict=True)]
-            await self._settle(entries, entries[failure.index], 0, failure)
-            await self._fence.write([entry for entry in entries if entry.outcome is None], self._settle)
+            if failure.repeated:
+                await self._settle_all(entries, entries[failure.index], 0, failure)
+            else:
+                entries[failure.index].outcome = outcome_of(failure.code)
+            await self._fence.write([entry for entry in entries if entry.outcome is None], self._settle_all)
             return [Outcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
 
     async def create(self, writes: Sequence[StateWrite]) -> list[Outcome]:
@@ -99,15 +103,22 @@ class StateWriter:
             topics.add(write.topic)
         return await self._fence.write(entries, self._settle_creation)
 
-    async def _settle(self, sent: Sequence[_Update], entry: _Update, _: int, failure: MultiFailed) -> None:
-        if failure.repeated:
-            await self._find_written(sent)
+    async def _settle_all(self, sent: Sequence[_Update], entry: _Update, _: int, failure: MultiFailed) -> None:
+        """Where one entry is bad there may be many: one read settles all whose nodes are not what the writes expect."""
+        found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in sent])
+        for update, node in zip(sent, found, strict=True):
+            if node is None:
+                update.outcome = Outcome.NO_NODE
+            elif failure.repeated and _is_ours(update, node):
+                update.outcome = Outcome.OK
+            elif node[1] != update.write.expected:
+                update.outcome = Outcome.BAD_VERSION
         if entry.outcome is None:
             entry.outcome = outcome_of(failure.code)
 
     async def _settle_creation(self, sent: Sequence[_Creation], entry: _Creation, operation: int, failure: MultiFailed) -> None:
         if failure.repeated:
-            await self._find_written(sent)
+            await self._find_created(sent)
             if entry.outcome is not None:
                 return
         if failure.code == NODE_EXISTS and entry.is_parent(operation):
@@ -119,12 +130,16 @@ class StateWriter:
         elif failure.code != NO_NODE or not entry.put_parents_in():
             entry.outcome = outcome_of(failure.code)
 
-    async def _find_written(self, entries: Sequence[_Update]) -> None:
-        """Settle the states that an earlier try has written."""
+    async def _find_created(self, entries: Sequence[_Creation]) -> None:
+        """Settle the states that an earlier try has created."""
         found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in entries])
         for entry, node in zip(entries, found, strict=True):
-            if node == (encode_state(entry.write.state), entry.write.expected + 1):
+            if node is not None and _is_ours(entry, node):
                 entry.outcome = Outcome.OK
+
+
+def _is_ours(update: _Update, node: tuple[bytes | None, int]) -> bool:
+    return node == (encode_state(update.write.state), update.write.expected + 1)
 
 
 def _size(write: StateWrite) -> int:

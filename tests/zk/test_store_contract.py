@@ -1,0 +1,399 @@
+"""The contract of the controller's store (controller/store.py), in every world that has one."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.controller import events
+from klamm.controller.values import (
+    Assignment,
+    ControllerEpoch,
+    ControllerMoved,
+    LeaderAndIsr,
+    Outcome,
+    StateWrite,
+    StoredTopic,
+    TopicPartition,
+    TopicWrite,
+)
+from klamm.tests.zk.labs import Lab, Seat
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+STATE = LeaderAndIsr(1, 0, (1, 2), controller_epoch=1)
+
+
+@pytest.fixture
+async def office(lab: Lab) -> Seat:
+    """A seat whose store is elected with epoch 1, in a world with topic `t` of three partitions."""
+    await lab.create_topic("t", {0: (1, 2), 1: (1, 2), 2: (1, 2)}, TOPIC_ID)
+    seat = await lab.seat()
+    await seat.store.register_controller(1, NOW_MS)
+    await lab.events(seat)
+    return seat
+
+
+def creation(topic: str, index: int, state: LeaderAndIsr = STATE) -> StateWrite:
+    return StateWrite(topic, index, state, -1)
+
+
+# election and fence
+
+
+async def test_first_controller_has_epoch_one(lab: Lab) -> None:
+    seat = await lab.seat()
+    assert await seat.store.controller_id() == -1
+    assert await seat.store.register_controller(1, NOW_MS) == ControllerEpoch(1, 1)
+    assert await seat.store.controller_id() == 1
+
+
+async def test_only_one_is_elected(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    await first.store.register_controller(1, NOW_MS)
+    with pytest.raises(ControllerMoved):
+        await second.store.register_controller(2, NOW_MS)
+    assert await second.store.controller_id() == 1
+
+
+async def test_epochs_rise_with_every_election(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    await first.store.register_controller(1, NOW_MS)
+    await first.store.delete_controller()
+    assert await second.store.controller_id() == -1
+    assert await second.store.register_controller(2, NOW_MS) == ControllerEpoch(2, 2)
+    with pytest.raises(ControllerMoved):
+        await first.store.delete_controller()
+    assert await first.store.controller_id() == 2
+
+
+async def test_deleting_a_missing_controller_is_fine(lab: Lab) -> None:
+    seat = await lab.seat()
+    await seat.store.register_controller(1, NOW_MS)
+    await seat.store.delete_controller()
+    await seat.store.delete_controller()
+
+
+async def test_office_ends_with_the_process(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    await first.store.register_controller(1, NOW_MS)
+    await second.store.watch_controller()
+    await lab.leave(first)
+    assert await lab.events(second) == [events.Reelect()]
+    assert await second.store.controller_id() == -1
+
+
+async def test_writes_need_an_election(lab: Lab, office: Seat) -> None:
+    other = await lab.seat()
+    with pytest.raises(ControllerMoved):
+        await other.store.create_states([creation("t", 0)])
+    office.store.reset_fence()
+    with pytest.raises(ControllerMoved):
+        await office.store.create_states([creation("t", 0)])
+    assert await office.store.read_states([TopicPartition("t", 0)]) == [None]
+
+
+async def test_writes_of_a_former_controller_do_nothing(lab: Lab, office: Seat) -> None:
+    await office.store.create_states([creation("t", 0)])
+    await lab.ask_deletion("t")
+    other = await lab.seat()
+    await office.store.delete_controller()
+    await other.store.register_controller(2, NOW_MS)
+    for attempt in (
+        office.store.write_states([StateWrite("t", 0, STATE._replace(leader=2), 0)]),
+        office.store.create_states([creation("t", 1)]),
+        office.store.write_topics([TopicWrite("t", None, {})]),
+        office.store.remove_deletions(["t"]),
+        office.store.delete_topics([("t", [0, 1, 2])]),
+    ):
+        with pytest.raises(ControllerMoved):
+            await attempt
+    assert await other.store.read_states([TopicPartition("t", 0), TopicPartition("t", 1)]) == [STATE, None]
+    assert await other.store.deletions() == ["t"]
+    assert (await other.store.read_topics(["t"]))[0] is not None
+
+
+async def test_leftover_of_an_earlier_life_is_ended(lab: Lab) -> None:
+    earlier, seat = await lab.seat(), await lab.seat()
+    assert not await seat.store.end_stale_session(1)
+    await earlier.store.register_controller(1, NOW_MS)
+    assert not await earlier.store.end_stale_session(1)
+    assert not await seat.store.end_stale_session(2)
+    assert await seat.store.end_stale_session(1)
+    assert await seat.store.controller_id() == -1
+
+
+async def test_controller_is_watched_once(lab: Lab) -> None:
+    seat, other = await lab.seat(), await lab.seat()
+    await seat.store.watch_controller()
+    await other.store.register_controller(2, NOW_MS)
+    assert await lab.events(seat) == [events.ControllerChange()]
+    await other.store.delete_controller()
+    assert await lab.events(seat) == []
+    assert await seat.store.controller_id() == -1
+    await other.store.register_controller(2, NOW_MS)
+    assert await lab.events(seat) == [events.ControllerChange()]
+    assert await seat.store.controller_id() == 2
+    await other.store.delete_controller()
+    assert await lab.events(seat) == [events.Reelect()]
+
+
+# brokers
+
+
+async def test_brokers_come_and_go(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.start_broker(1)
+    found = await seat.store.brokers()
+    assert list(found) == [1]
+    assert found[1].id == 1
+    assert found[1].endpoints[0].listener == "PLAINTEXT"
+    await lab.start_broker(0)
+    await lab.stop_broker(1)
+    assert await lab.events(seat) == [events.BrokerChange()]
+    assert list(await seat.store.brokers()) == [0]
+
+
+async def test_a_bounced_broker_has_a_larger_epoch(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.start_broker(1)
+    before = (await seat.store.brokers())[1].epoch
+    await lab.stop_broker(1)
+    await lab.start_broker(1)
+    assert (await seat.store.brokers())[1].epoch > before
+
+
+async def test_changes_of_a_broker_are_told(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.start_broker(0)
+    await lab.start_broker(1)
+    await seat.store.watch_brokers([0])
+    await lab.move_broker(0, 9999)
+    await lab.move_broker(1, 9998)
+    assert await lab.events(seat) == [events.BrokerModifications(0)]
+    broker = await seat.store.broker(0)
+    assert broker is not None
+    assert broker.endpoints[0].port == 9999
+    await lab.move_broker(0, 9997)
+    assert await lab.events(seat) == [events.BrokerModifications(0)]
+    assert await seat.store.broker(7) is None
+
+
+# topics
+
+
+async def test_topics_come(lab: Lab) -> None:
+    seat = await lab.seat()
+    assert await seat.store.topics() == []
+    await lab.create_topic("a", {0: (0,)}, None)
+    await lab.create_topic("b", {0: (0,)}, TOPIC_ID)
+    assert await lab.events(seat) == [events.TopicChange()]
+    assert sorted(await seat.store.topics()) == ["a", "b"]
+
+
+async def test_topics_are_read_in_the_order_asked(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.create_topic("a", {0: (0, 1), 1: (1, 0)}, TOPIC_ID)
+    await lab.create_topic("b", {0: (3,)}, None)
+    assert await seat.store.read_topics(["b", "missing", "a"]) == [
+        StoredTopic(None, {0: Assignment((3,))}),
+        None,
+        StoredTopic(TOPIC_ID, {0: Assignment((0, 1)), 1: Assignment((1, 0))}),
+    ]
+    assert await seat.store.read_topics([]) == []
+
+
+async def test_growth_is_told_once_to_who_read_the_topic(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.create_topic("a", {0: (0,)}, None)
+    await lab.create_topic("b", {0: (0,)}, None)
+    await seat.store.read_topics(["a"])
+    await lab.grow_topic("b", {1: (0,)})
+    await lab.grow_topic("a", {1: (0,)})
+    await lab.grow_topic("a", {2: (0,)})
+    assert await lab.events(seat) == [events.PartitionModifications("a")]
+
+
+async def test_topics_are_written(lab: Lab, office: Seat) -> None:
+    moving = {0: Assignment((3, 1, 2), (3,), (1,)), 1: Assignment((1, 2))}
+    assert await office.store.write_topics([TopicWrite("t", TOPIC_ID, moving), TopicWrite("missing", None, {})]) == [
+        Outcome.OK,
+        Outcome.NO_NODE,
+    ]
+    assert await office.store.read_topics(["t", "missing"]) == [StoredTopic(TOPIC_ID, moving), None]
+
+
+async def test_own_write_of_a_topic_is_told_too(lab: Lab, office: Seat) -> None:
+    await office.store.read_topics(["t"])
+    await office.store.write_topics([TopicWrite("t", TOPIC_ID, {})])
+    assert await lab.events(office) == [events.PartitionModifications("t")]
+
+
+# partition states
+
+
+async def test_created_states_begin_with_partition_epoch_zero(office: Seat) -> None:
+    other = LeaderAndIsr(2, 0, (2,), controller_epoch=1)
+    assert await office.store.create_states([creation("t", 0), creation("t", 2, other)]) == [Outcome.OK, Outcome.OK]
+    keys = [TopicPartition("t", index) for index in (2, 1, 0)]
+    assert await office.store.read_states(keys) == [other, None, STATE]
+
+
+async def test_each_creation_succeeds_or_fails_alone(lab: Lab, office: Seat) -> None:
+    await lab.create_topic("u", {0: (1,), 1: (1,)}, None)
+    await office.store.create_states([creation("t", 1)])
+    wanted = [creation("t", 0), creation("t", 1), creation("missing", 0), creation("u", 1), creation("t", 2), creation("u", 0)]
+    assert await office.store.create_states(wanted) == [
+        Outcome.OK,
+        Outcome.NODE_EXISTS,
+        Outcome.NO_NODE,
+        Outcome.OK,
+        Outcome.OK,
+        Outcome.OK,
+    ]
+    assert await office.store.create_states([creation("u", 1), creation("u", 0)]) == [Outcome.NODE_EXISTS] * 2
+
+
+async def test_a_write_raises_the_partition_epoch_by_one(office: Seat) -> None:
+    await office.store.create_states([creation("t", 0)])
+    for epoch in range(3):
+        state = LeaderAndIsr(-1, epoch + 1, (2,), 1, controller_epoch=1)
+        assert await office.store.write_states([StateWrite("t", 0, state, epoch)]) == [Outcome.OK]
+        assert await office.store.read_states([TopicPartition("t", 0)]) == [state._replace(partition_epoch=epoch + 1)]
+
+
+async def test_each_write_succeeds_or_fails_alone(lab: Lab, office: Seat) -> None:
+    await office.store.create_states([creation("t", 0), creation("t", 1), creation("t", 2)])
+    await lab.overwrite_state(TopicPartition("t", 1), STATE._replace(leader=2))
+    new = STATE._replace(leader_epoch=1)
+    writes = [
+        StateWrite("t", 7, new, 0),
+        StateWrite("t", 0, new, 0),
+        StateWrite("t", 1, new, 0),
+        StateWrite("t", 2, new, 0),
+        StateWrite("missing", 0, new, 0),
+    ]
+    assert await office.store.write_states(writes) == [
+        Outcome.NO_NODE,
+        Outcome.OK,
+        Outcome.BAD_VERSION,
+        Outcome.OK,
+        Outcome.NO_NODE,
+    ]
+    states = await office.store.read_states([TopicPartition("t", index) for index in range(3)])
+    assert states == [
+        new._replace(partition_epoch=1),
+        STATE._replace(leader=2, partition_epoch=1),
+        new._replace(partition_epoch=1),
+    ]
+
+
+async def test_nothing_asked_is_nothing_done(office: Seat) -> None:
+    assert await office.store.read_states([]) == []
+    assert await office.store.write_states([]) == []
+    assert await office.store.create_states([]) == []
+    assert await office.store.write_topics([]) == []
+    await office.store.delete_topics([])
+    await office.store.remove_deletions([])
+
+
+async def test_long_lists(lab: Lab, office: Seat) -> None:
+    """Longer than a multi, with bad entries here and there: outcomes stay in order."""
+    count = 2500
+    await lab.create_topic("long", dict.fromkeys(range(count), (1, 2)), None)
+    assert await office.store.create_states([creation("long", index) for index in range(0, count, 2)]) == [Outcome.OK] * (count // 2)
+    outcomes = await office.store.create_states([creation("long", index) for index in range(count)])
+    assert outcomes == [Outcome.OK if index % 2 else Outcome.NODE_EXISTS for index in range(count)]
+    new = STATE._replace(leader_epoch=1)
+    outcomes = await office.store.write_states([StateWrite("long", index, new, 3 if index % 700 == 5 else 0) for index in range(count)])
+    assert outcomes == [Outcome.BAD_VERSION if index % 700 == 5 else Outcome.OK for index in range(count)]
+    states = await office.store.read_states([TopicPartition("long", index) for index in range(count)])
+    assert states == [STATE if index % 700 == 5 else new._replace(partition_epoch=1) for index in range(count)]
+    await office.store.delete_topics([("long", range(count))])
+    assert await office.store.read_topics(["long"]) == [None]
+
+
+# admin nodes
+
+
+async def test_deletion_requests(lab: Lab, office: Seat) -> None:
+    assert await office.store.deletions() == []
+    await lab.ask_deletion("t")
+    assert await lab.events(office) == [events.TopicDeletion()]
+    await lab.ask_deletion("unknown")
+    assert sorted(await office.store.deletions()) == ["t", "unknown"]
+    await office.store.remove_deletions(["unknown", "never-asked"])
+    assert await office.store.deletions() == ["t"]
+
+
+async def test_deleted_topics_leave_nothing(lab: Lab, office: Seat) -> None:
+    await lab.create_topic("u", {0: (1,)}, None)
+    await lab.set_config("t", {"retention.ms": "1"})
+    await lab.ask_deletion("t")
+    await lab.ask_deletion("u")
+    # Partition 2 of `t` never got a state, `u` has no config: both are fine.
+    await office.store.create_states([creation("t", 0), creation("t", 1), creation("u", 0)])
+    await office.store.delete_topics([("t", [0, 1, 2]), ("u", [0]), ("missing", [0])])
+    assert await office.store.topics() == []
+    assert await office.store.deletions() == []
+    assert await office.store.topic_configs(["t", "u"]) == [{}, {}]
+    assert await office.store.read_states([TopicPartition("t", 0), TopicPartition("u", 0)]) == [None, None]
+
+
+async def test_preferred_election_node(lab: Lab, office: Seat) -> None:
+    partitions = [TopicPartition("t", 1), TopicPartition("t", 0)]
+    assert await office.store.preferred_election() is None
+    await lab.ask_preferred(partitions)
+    assert await lab.events(office) == [events.PreferredReplicaElection()]
+    assert await office.store.preferred_election() == partitions
+    await office.store.delete_preferred_election()
+    assert await office.store.preferred_election() is None
+    await lab.ask_preferred([])
+    assert await office.store.preferred_election() == []
+    await office.store.delete_preferred_election()
+    await office.store.delete_preferred_election()
+
+
+# notifications, configs, producer ids
+
+
+async def test_isr_change_notifications(lab: Lab, office: Seat) -> None:
+    assert await office.store.isr_notifications() == ([], [])
+    a, b, c = (TopicPartition("t", index) for index in range(3))
+    await lab.notify_isr_change([a, b])
+    assert await lab.events(office) == [events.IsrChangeNotification()]
+    await lab.notify_isr_change([b, c])
+    names, partitions = await office.store.isr_notifications()
+    assert len(names) == 2
+    assert partitions == [a, b, c]
+    await office.store.delete_isr_notifications(names[:1])
+    assert await office.store.isr_notifications() == (names[1:], [b, c])
+    await office.store.delete_isr_notifications(names)
+    assert await office.store.isr_notifications() == ([], [])
+
+
+async def test_log_dir_notifications(lab: Lab, office: Seat) -> None:
+    assert await office.store.log_dir_notifications() == ([], [])
+    await lab.notify_log_dir(0)
+    assert await lab.events(office) == [events.LogDirEventNotification()]
+    names, broker_ids = await office.store.log_dir_notifications()
+    assert len(names) == 1
+    assert broker_ids == [0]
+    await office.store.delete_log_dir_notifications(names)
+    assert await office.store.log_dir_notifications() == ([], [])
+
+
+async def test_topic_configs(lab: Lab, office: Seat) -> None:
+    await lab.set_config("t", {"retention.ms": "1", "unclean.leader.election.enable": "true"})
+    await lab.spoil_config("spoilt")
+    assert await office.store.topic_configs(["missing", "spoilt", "t"]) == [
+        {},
+        None,
+        {"retention.ms": "1", "unclean.leader.election.enable": "true"},
+    ]
+
+
+async def test_producer_ids_are_given_out_once(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    assert await first.store.allocate_producer_ids(0) == (0, 1000)
+    assert await second.store.allocate_producer_ids(1) == (1000, 1000)
+    assert await first.store.allocate_producer_ids(0) == (2000, 1000)
