@@ -94,13 +94,14 @@ def _mark_ineligible(term: Term, names: Iterable[str], why: str) -> None:
 async def resume(term: Term) -> None:
     """Take every queued topic a step further."""
     cluster = term.cluster
+    leftovers: list[str] = []
     complete: list[Topic] = []
     retry: list[Topic] = []
     begin: list[Topic] = []
-    for name in list(cluster.to_delete):
+    for name in cluster.to_delete:
         topic = cluster.topics.get(name)
         if topic is None:
-            cluster.to_delete.pop(name, None)
+            leftovers.append(name)
             continue
         seen = {p.replica_states.get(r, ReplicaState.NON_EXISTENT) for p in topic.partitions.values() for r in p.assignment.replicas}
         if seen <= {_SUCCESSFUL}:
@@ -112,6 +113,10 @@ async def resume(term: Term) -> None:
             retry.append(topic)
         if name not in cluster.ineligible:
             begin.append(topic)
+    if leftovers:  # an earlier controller got no further than the tree; the request must not outlive it and hit a later topic
+        await term.store.delete_topics([(name, ()) for name in leftovers])
+        for name in leftovers:
+            cluster.remove_topic(name)
     if complete:
         await _complete(term, complete)
     if retry:
