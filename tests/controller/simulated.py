@@ -1,8 +1,8 @@
-"""A simulated ZooKeeper and simulated brokers, for controllers run thousands of times with faults drawn from one seed.
+"""A simulated ZooKeeper, for controllers run thousands of times with faults drawn from one seed.
 
 `World` holds what ZooKeeper would; any number of `SimulatedStore`s (one per controller process) read and write it, with fencing,
-conditional writes and one-shot watches. `SimulatedBrokers` are the channels: they decode every request, apply the rules a broker
-applies (controller 15, as far as epochs go) and remember what they were told. `Faults` says how often what goes wrong.
+conditional writes and one-shot watches. `Faults` says how often what goes wrong. The world's journal holds every write and every
+request to a broker in the order they happened (the brokers stand in `simulated_brokers`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.controller import events
 from klamm.controller.values import (
@@ -28,7 +28,26 @@ from klamm.controller.values import (
     TopicPartition,
     TopicWrite,
 )
-from klamm.protocol import messages
+
+
+class Wrote(NamedTuple):
+    """A partition's state was written."""
+
+    key: TopicPartition
+    state: LeaderAndIsr
+
+
+class WroteTopic(NamedTuple):
+    """A topic node was replaced by the controller."""
+
+    topic: str
+    stored: StoredTopic
+
+
+class Removed(NamedTuple):
+    """A node was removed by the controller."""
+
+    path: str
 
 
 @dataclass
@@ -57,8 +76,16 @@ class World:
     topics: dict[str, StoredTopic] = field(default_factory=dict)
     states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    unreadable_configs: set[str] = field(default_factory=set)
     deletions: dict[str, None] = field(default_factory=dict)
     preferred: list[TopicPartition] | None = None
+    isr_notifications: dict[str, list[TopicPartition]] = field(default_factory=dict)
+    log_dir_notifications: dict[str, int] = field(default_factory=dict)
+    notified: int = 0
+    offline_dirs: set[tuple[int, TopicPartition]] = field(default_factory=set)
+    """Replicas whose log directory has failed: their brokers say so when they are asked."""
+    undeletable: set[tuple[int, TopicPartition]] = field(default_factory=set)
+    """Replicas whose brokers cannot delete them."""
     controller: tuple[int, object] | None = None
     epoch: int = 0
     epoch_version: int = 0
@@ -67,6 +94,8 @@ class World:
     stores: list[SimulatedStore] = field(default_factory=list)
     history: list[tuple[TopicPartition, LeaderAndIsr]] = field(default_factory=list)
     """Every state ever written, in order."""
+    journal: list[Any] = field(default_factory=list)
+    """Every write of a controller and every request it sent, in order."""
 
     def fire(self, path: str, event: Any) -> None:
         for store in self.stores:
@@ -84,10 +113,20 @@ class World:
 
     def stop_broker(self, broker_id: int) -> None:
         del self.brokers[broker_id]
+        self.offline_dirs = {(b, k) for b, k in self.offline_dirs if b != broker_id}
         self.fire("/brokers/ids", events.BrokerChange())
 
-    def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], rng: random.Random) -> None:
-        self.topics[name] = StoredTopic(rng.randbytes(16), {p: Assignment(r) for p, r in assignments.items()})
+    def bounce_broker(self, broker_id: int) -> None:
+        """Gone and back before anybody looks."""
+        self.stop_broker(broker_id)
+        self.start_broker(broker_id)
+
+    def change_broker(self, broker: Broker) -> None:
+        self.brokers[broker.id] = broker
+        self.fire(f"/brokers/ids/{broker.id}", events.BrokerModifications(broker.id))
+
+    def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], topic_id: bytes | None) -> None:
+        self.topics[name] = StoredTopic(topic_id, {p: Assignment(r) for p, r in assignments.items()})
         self.fire("/brokers/topics", events.TopicChange())
 
     def grow_topic(self, name: str, assignments: dict[int, tuple[int, ...]]) -> None:
@@ -105,9 +144,20 @@ class World:
             self.preferred = partitions
             self.fire("/admin/preferred_replica_election", events.PreferredReplicaElection())
 
+    def notify_isr_change(self, partitions: list[TopicPartition]) -> None:
+        self.notified += 1
+        self.isr_notifications[f"isr_change_{self.notified:010}"] = partitions
+        self.fire("/isr_change_notification", events.IsrChangeNotification())
+
+    def notify_log_dir(self, broker_id: int) -> None:
+        self.notified += 1
+        self.log_dir_notifications[f"log_dir_event_{self.notified:010}"] = broker_id
+        self.fire("/log_dir_event_notification", events.LogDirEventNotification())
+
     def write(self, key: TopicPartition, state: LeaderAndIsr) -> None:
         self.states[key] = state
         self.history.append((key, state))
+        self.journal.append(Wrote(key, state))
 
     def drop_controller(self) -> None:
         if self.controller is not None:
@@ -134,7 +184,9 @@ class SimulatedStore:
         self.armed: set[str] = set()
         self.fence: int | None = None
         self.dead = False
+        self.expired = False
         self.crash: Callable[[], None] = lambda: None
+        self.on_expiry: Callable[[], None] = lambda: None
         world.stores.append(self)
 
     def disconnect(self) -> None:
@@ -144,14 +196,29 @@ class SimulatedStore:
         if self.world.controller is not None and self.world.controller[1] is self.session:
             self.world.drop_controller()
 
+    def expire(self) -> None:
+        """The session is gone: watches, `/controller` and every request until there is a new one."""
+        self.expired = True
+        self.armed.clear()
+        self.on_expiry()
+        if self.world.controller is not None and self.world.controller[1] is self.session:
+            self.world.drop_controller()
+
+    def renew(self) -> None:
+        """A new session begins."""
+        self.session = object()
+        self.expired = False
+
     async def _turn(self, writes: bool = False) -> None:
         await asyncio.sleep(0)
         if self.dead:
             raise StoreLost("this process is dead")
+        if not self.expired and self.rng.random() < self.faults.lost_session:
+            self.expire()
+        if self.expired:
+            raise StoreLost("the session has expired")
         if not writes:
             return
-        if self.rng.random() < self.faults.lost_session:
-            raise StoreLost("session lost")
         if self.rng.random() < self.faults.lost_epoch:
             self.world.steal(77)
         if self.rng.random() < self.faults.crash_before_write:
@@ -239,7 +306,8 @@ class SimulatedStore:
         out = []
         for w in writes:
             if w.topic in self.world.topics:
-                self.world.topics[w.topic] = StoredTopic(w.topic_id, dict(w.assignments))
+                stored = self.world.topics[w.topic] = StoredTopic(w.topic_id, dict(w.assignments))
+                self.world.journal.append(WroteTopic(w.topic, stored))
                 self.world.fire(f"/brokers/topics/{w.topic}", events.PartitionModifications(w.topic))
                 out.append(Outcome.OK)
             else:
@@ -248,16 +316,24 @@ class SimulatedStore:
         return out
 
     async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
-        await self._turn(writes=True)
+        w = self.world
         for name, partitions in topics:
+            await self._turn(writes=True)
             for p in partitions:
-                self.world.states.pop(TopicPartition(name, p), None)
-            self.world.topics.pop(name, None)
-            self.world.configs.pop(name, None)
-            self.world.deletions.pop(name, None)
-        self.world.fire("/brokers/topics", events.TopicChange())
-        self.world.fire("/admin/delete_topics", events.TopicDeletion())
-        self._after_write()
+                w.states.pop(TopicPartition(name, p), None)
+            w.topics.pop(name, None)
+            w.journal.append(Removed(f"/brokers/topics/{name}"))
+            w.fire("/brokers/topics", events.TopicChange())
+            self._after_write()
+            await self._turn(writes=True)
+            w.configs.pop(name, None)
+            w.journal.append(Removed(f"/config/topics/{name}"))
+            self._after_write()
+            await self._turn(writes=True)
+            w.deletions.pop(name, None)
+            w.journal.append(Removed(f"/admin/delete_topics/{name}"))
+            w.fire("/admin/delete_topics", events.TopicDeletion())
+            self._after_write()
 
     # --- states ---
 
@@ -310,6 +386,9 @@ class SimulatedStore:
         await self._turn(writes=True)
         for t in topics:
             self.world.deletions.pop(t, None)
+            self.world.journal.append(Removed(f"/admin/delete_topics/{t}"))
+            self.world.fire("/admin/delete_topics", events.TopicDeletion())
+            self._after_write()
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         await self._turn()
@@ -319,6 +398,8 @@ class SimulatedStore:
     async def delete_preferred_election(self) -> None:
         await self._turn(writes=True)
         self.world.preferred = None
+        self.world.journal.append(Removed("/admin/preferred_replica_election"))
+        self._after_write()
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
         await self._turn()
@@ -329,122 +410,36 @@ class SimulatedStore:
 
     async def isr_notifications(self) -> tuple[list[str], list[TopicPartition]]:
         await self._turn()
-        return [], []
+        self.armed.add("/isr_change_notification")
+        found = self.world.isr_notifications
+        return sorted(found), list(dict.fromkeys(k for name in sorted(found) for k in found[name]))
 
     async def delete_isr_notifications(self, names: Iterable[str]) -> None:
-        await self._turn(writes=True)
+        await self._remove(self.world.isr_notifications, "/isr_change_notification", names, events.IsrChangeNotification())
 
     async def log_dir_notifications(self) -> tuple[list[str], list[int]]:
         await self._turn()
-        return [], []
+        self.armed.add("/log_dir_event_notification")
+        found = self.world.log_dir_notifications
+        return sorted(found), [found[name] for name in sorted(found)]
 
     async def delete_log_dir_notifications(self, names: Iterable[str]) -> None:
+        await self._remove(self.world.log_dir_notifications, "/log_dir_event_notification", names, events.LogDirEventNotification())
+
+    async def _remove(self, nodes: dict[str, Any], parent: str, names: Iterable[str], event: Any) -> None:
         await self._turn(writes=True)
+        for name in names:
+            if nodes.pop(name, None) is not None:
+                self.world.journal.append(Removed(f"{parent}/{name}"))
+                self.world.fire(parent, event)
+        self._after_write()
 
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
         await self._turn()
-        return [self.world.configs.get(t, {}) for t in topics]
+        return [None if t in self.world.unreadable_configs else self.world.configs.get(t, {}) for t in topics]
 
     async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
         await self._turn()
         first = self.world.producer_ids
         self.world.producer_ids += 1000
         return first, 1000
-
-
-@dataclass
-class Told:
-    """What one broker process knows."""
-
-    epoch: int
-    controller_epoch: int = 0
-    metadata: dict[TopicPartition, Any] = field(default_factory=dict)
-    roles: dict[TopicPartition, Any] = field(default_factory=dict)
-    live: set[int] = field(default_factory=set)
-
-
-class SimulatedBrokers:
-    """Channels of one controller process to the brokers of a World; answers come on a later turn of the loop."""
-
-    def __init__(self, world: World, told: dict[int, Told], log: list[tuple[int, str, Any]]) -> None:
-        self.world = world
-        self.told = told
-        self.log = log
-        self.open: set[int] = set()
-        self.dead = False
-
-    def add_broker(self, broker_id: int, host: str, port: int) -> None:
-        self.open.add(broker_id)
-
-    def remove_broker(self, broker_id: int) -> None:
-        self.open.discard(broker_id)
-
-    def close(self) -> None:
-        self.open.clear()
-
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
-        if broker_id in self.open:
-            asyncio.get_running_loop().call_soon(self._deliver, broker_id, api_key, version, body, on_response)
-
-    def _deliver(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
-        broker = self.world.brokers.get(broker_id)
-        if self.dead or broker is None or broker_id not in self.open:
-            return
-        told = self.told.get(broker_id)
-        if told is None or told.epoch != broker.epoch:
-            told = self.told[broker_id] = Told(broker.epoch)
-        name = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}[api_key]
-        request, _ = messages.decode(f"{name}Request", version, body)
-        self.log.append((broker_id, name, request))
-        if request.broker_epoch < told.epoch or request.controller_epoch < told.controller_epoch:
-            return  # answered with an error the controller ignores
-        told.controller_epoch = request.controller_epoch
-        response = getattr(self, "_" + name)(told, request)
-        if on_response is not None:
-            asyncio.get_running_loop().call_soon(self._answer, broker_id, on_response, response)
-
-    def _answer(self, broker_id: int, on_response: Callable[[Any], None], response: Any) -> None:
-        if not self.dead and broker_id in self.open:
-            on_response(response)
-
-    @staticmethod
-    def _LeaderAndIsr(told: Told, request: Any) -> Any:
-        response = messages.LeaderAndIsrResponse
-        for t in request.topic_states:
-            for p in t.partition_states:
-                key = TopicPartition(t.topic_name, p.partition_index)
-                before = told.roles.get(key)
-                if before is None or p.leader_epoch > before.leader_epoch:
-                    told.roles[key] = p
-        return response(
-            topics=[
-                response.LeaderAndIsrTopicError(
-                    topic_id=t.topic_id,
-                    partition_errors=[response.LeaderAndIsrPartitionError(partition_index=p.partition_index) for p in t.partition_states],
-                )
-                for t in request.topic_states
-            ]
-        )
-
-    @staticmethod
-    def _UpdateMetadata(told: Told, request: Any) -> Any:
-        told.live = {b.id for b in request.live_brokers}
-        for t in request.topic_states:
-            for p in t.partition_states:
-                key = TopicPartition(t.topic_name, p.partition_index)
-                if p.leader == -2:
-                    told.metadata.pop(key, None)
-                else:
-                    told.metadata[key] = p
-        return messages.UpdateMetadataResponse()
-
-    @staticmethod
-    def _StopReplica(told: Told, request: Any) -> Any:
-        response = messages.StopReplicaResponse
-        rows = []
-        for t in request.topic_states:
-            for p in t.partition_states:
-                if p.delete_partition:
-                    told.roles.pop(TopicPartition(t.topic_name, p.partition_index), None)
-                rows.append(response.StopReplicaPartitionError(topic_name=t.topic_name, partition_index=p.partition_index))
-        return response(partition_errors=rows)

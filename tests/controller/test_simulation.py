@@ -1,36 +1,43 @@
 """Decide, commit, replay under faults, from one seed: lost versions, lost epochs, lost sessions, crashes between any two writes.
 
 After every story the faults stop and the cluster settles; then what ZooKeeper holds, what the controller knows and what every
-live broker was told must agree, and the history of writes must be lawful.
+live broker was told must agree, the history of writes must be lawful, and nothing may have been told that was not written before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from klamm.controller import events
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import LeaderAndIsr, TopicPartition
+from klamm.controller.values import Election, LeaderAndIsr, TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
-from klamm.tests.controller.simulated import Crashed, Faults, SimulatedBrokers, SimulatedStore, Told, World
+from klamm.tests.controller.simulated import Crashed, Faults, SimulatedStore, World, Wrote
+from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+
+UNCLEAN = "unclean.leader.election.enable"
 
 
 class Process:
-    """A broker process with a controller in it; it may crash at any write."""
+    """A broker process with a controller in it; it may crash at any write, and lose its session at any request."""
 
     def __init__(self, story: Story, broker_id: int) -> None:
         self.story = story
         self.id = broker_id
         self.options = ControllerOptions(auto_leader_rebalance_enable=False)
         self.crashed = False
+        self.callers: set[asyncio.Future[Any]] = set()
         self.store = SimulatedStore(story.world, self._event, story.faults, story.rng)
         self.store.crash = self._crash
-        self.channels = SimulatedBrokers(story.world, story.told, story.log)
+        self.store.on_expiry = self._expired
+        self.channels = SimulatedBrokers(story.world, story.told)
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, now_ms=lambda: 0,
             new_topic_id=lambda: story.rng.randbytes(16),
@@ -43,8 +50,29 @@ class Process:
     async def _register(self) -> None:
         """The simulated broker stays registered."""
 
+    def ask(self, work: Awaitable[Any]) -> None:
+        """Somebody waits for this controller's answer. It may be a refusal, but there must be one unless the process crashes."""
+        task = asyncio.ensure_future(work)
+        self.callers.add(task)
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Future[Any]) -> None:
+        self.callers.discard(task)
+        if not task.cancelled() and not isinstance(task.exception(), ApiError | None):
+            raise AssertionError("an answer that is no answer") from task.exception()
+
+    def _expired(self) -> None:
+        self.ask(self._new_session())
+
+    async def _new_session(self) -> None:
+        await self.controller.expire()
+        self.store.renew()
+        self.controller.new_session()
+
     def _crash(self) -> None:
         self.crashed = True
+        for caller in self.callers:
+            caller.cancel()
         self.channels.dead = True
         self.store.disconnect()
 
@@ -62,19 +90,24 @@ class Story:
         self.faults = faults
         self.world = World()
         self.told: dict[int, Told] = {}
-        self.log: list[tuple[int, str, Any]] = []
         self.processes: list[Process] = []
         self.next_topic = 0
+        self.actions: list[Callable[[], Any]] = [
+            self.start, self.stop, self.bounce, self.create, self.grow, self.delete, self.prefer, self.propose_isr, self.write_isr,
+            self.drop_controller, self.allow_unclean, self.leave, self.lose_log_dir, self.elect, self.rebalance, self.nothing,
+        ]  # fmt: skip
 
     async def settle(self) -> None:
         """Until nothing moves: no writes and no frames over many turns of the loop."""
         quiet = 0
         while quiet < 60:
-            before = (len(self.world.history), len(self.log), self.world.epoch, len(self.world.topics), self.world.controller)
+            before = self._marks()
             await asyncio.sleep(0)
             await self._revive()
-            after = (len(self.world.history), len(self.log), self.world.epoch, len(self.world.topics), self.world.controller)
-            quiet = quiet + 1 if before == after else 0
+            quiet = quiet + 1 if before == self._marks() else 0
+
+    def _marks(self) -> tuple[Any, ...]:
+        return len(self.world.journal), self.world.epoch, len(self.world.topics), self.world.controller
 
     async def _revive(self) -> None:
         for p in [p for p in self.processes if p.crashed]:
@@ -85,43 +118,115 @@ class Story:
             self.world.drop_controller()
 
     async def step(self) -> None:
-        w, rng = self.world, self.rng
-        action = rng.choice(["start", "stop", "bounce", "create", "grow", "delete", "prefer", "isr", "expire", "unclean", "wait"])
-        ids = sorted(w.brokers)
-        topics = sorted(t for t in w.topics if t not in w.deletions)
-        if action == "start" and len(ids) < 4:
-            w.start_broker(rng.choice([b for b in range(1, 6) if b not in ids]))
-        elif action == "stop" and len(ids) > 1:
-            w.stop_broker(rng.choice(ids))
-        elif action == "bounce" and ids:
-            b = rng.choice(ids)
-            del w.brokers[b]
-            w.start_broker(b)
-        elif action == "create":
-            self.next_topic += 1
-            count = rng.randint(1, 4)
-            replicas = {p: tuple(rng.sample(range(1, 6), rng.randint(1, 3))) for p in range(count)}
-            w.create_topic(f"t{self.next_topic}", replicas, rng)
-        elif action == "grow" and topics:
-            t = rng.choice(topics)
-            w.grow_topic(t, {len(w.topics[t].assignments): tuple(rng.sample(range(1, 6), 2))})
-        elif action == "delete" and topics and rng.random() < 0.4:
-            w.delete_topic(rng.choice(topics))
-        elif action == "prefer" and w.states:
-            w.ask_preferred(rng.sample(sorted(w.states), min(3, len(w.states))))
-        elif action == "isr" and w.states:
-            await self._propose_isr()
-        elif action == "expire" and rng.random() < 0.3:
-            w.drop_controller()
-        elif action == "unclean" and topics and rng.random() < 0.3:
-            w.configs[rng.choice(topics)] = {"unclean.leader.election.enable": "true"}
-        for _ in range(rng.randint(0, 12)):
+        self.rng.choice(self.actions)()
+        for _ in range(self.rng.randint(0, 12)):
             await asyncio.sleep(0)
         await self._revive()
 
-    async def _propose_isr(self) -> None:
+    # --- what happens ---
+
+    def start(self) -> None:
+        w = self.world
+        if len(w.brokers) < 4:
+            w.start_broker(self.rng.choice([b for b in range(1, 6) if b not in w.brokers]))
+
+    def stop(self) -> None:
+        w = self.world
+        if len(w.brokers) > 1:
+            w.stop_broker(self.rng.choice(sorted(w.brokers)))
+
+    def bounce(self) -> None:
+        if self.world.brokers:
+            self.world.bounce_broker(self.rng.choice(sorted(self.world.brokers)))
+
+    def create(self) -> None:
+        w, rng = self.world, self.rng
+        name = f"t{self.next_topic}"
+        if name in w.topics or rng.random() < 0.7:
+            self.next_topic += 1
+            name = f"t{self.next_topic}"
+        if name in w.topics or name in w.deletions:
+            return
+        replicas = {p: tuple(rng.sample(range(1, 6), rng.randint(1, 3))) for p in range(rng.randint(1, 4))}
+        w.create_topic(name, replicas, None if rng.random() < 0.2 else rng.randbytes(16))
+
+    def grow(self) -> None:
+        w, rng = self.world, self.rng
+        if w.topics:  # also one that is being deleted: that is taken back
+            t = rng.choice(sorted(w.topics))
+            w.grow_topic(t, {len(w.topics[t].assignments): tuple(rng.sample(range(1, 6), 2))})
+
+    def delete(self) -> None:
+        w, rng = self.world, self.rng
+        topics = sorted(t for t in w.topics if t not in w.deletions)
+        if topics and rng.random() < 0.4:
+            w.delete_topic(rng.choice(topics))
+
+    def prefer(self) -> None:
+        w = self.world
+        if w.states:
+            w.ask_preferred(self.rng.sample(sorted(w.states), min(3, len(w.states))))
+
+    def elect(self) -> None:
+        w, rng = self.world, self.rng
+        if w.states:
+            keys = rng.sample(sorted(w.states), min(3, len(w.states)))
+            election = Election.UNCLEAN if rng.random() < 0.3 else Election.PREFERRED
+            for p in self.processes:
+                p.ask(p.controller.elect_leaders(keys, election))
+
+    def rebalance(self) -> None:
+        for p in self.processes:
+            p.controller.put(events.AutoPreferredReplicaLeaderElection())
+
+    def drop_controller(self) -> None:
+        if self.rng.random() < 0.3:
+            self.world.drop_controller()
+
+    def allow_unclean(self) -> None:
+        w, rng = self.world, self.rng
+        topics = sorted(t for t in w.topics if t not in w.deletions)
+        if topics and rng.random() < 0.3:
+            t = rng.choice(topics)
+            w.configs[t] = {UNCLEAN: "true"}
+            for p in self.processes:
+                p.controller.put(events.TopicUncleanLeaderElectionEnabled(t))
+
+    def leave(self) -> None:
+        """A broker asks whoever is the controller to let it go; sometimes it goes then."""
+        w, rng = self.world, self.rng
+        if len(w.brokers) > 1:
+            b = rng.choice(sorted(w.brokers))
+            for p in self.processes:
+                p.ask(p.controller.controlled_shutdown(b, w.brokers[b].epoch))
+
+    def lose_log_dir(self) -> None:
+        w, rng = self.world, self.rng
+        if w.brokers and w.states and rng.random() < 0.5:
+            b = rng.choice(sorted(w.brokers))
+            w.offline_dirs.update((b, k) for k in w.states if rng.random() < 0.3)
+            w.notify_log_dir(b)
+
+    def write_isr(self) -> None:
+        """A leader of an older protocol writes its ISR itself and tells the controller by a notification."""
+        w, rng = self.world, self.rng
+        if not w.states:
+            return
+        key = rng.choice(sorted(w.states))
+        state = w.states[key]
+        if state.leader not in w.brokers or key.topic in w.deletions or state.recovery:
+            return
+        replicas = w.topics[key.topic].assignments[key.partition].replicas
+        others = [r for r in replicas if r != state.leader and r in w.brokers and (r, key) not in w.offline_dirs]
+        isr = (state.leader, *(r for r in others if rng.random() < 0.7))
+        w.write(key, state._replace(isr=isr, partition_epoch=state.partition_epoch + 1))
+        w.notify_isr_change([key])
+
+    def propose_isr(self) -> None:
         """A leader asks for a new ISR, from what it was told or from something older."""
         w, rng = self.world, self.rng
+        if not w.states:
+            return
         key = rng.choice(sorted(w.states))
         state = w.states[key]
         broker = w.brokers.get(state.leader)
@@ -129,7 +234,8 @@ class Story:
         if broker is None or topic is None or topic.topic_id is None:
             return
         replicas = topic.assignments[key.partition].replicas
-        isr = [state.leader, *(r for r in replicas if r != state.leader and rng.random() < 0.7)]
+        others = [r for r in replicas if r != state.leader and (r, key) not in w.offline_dirs]
+        isr = [state.leader, *(r for r in others if rng.random() < 0.7)]
         request = messages.AlterPartitionRequest
         data = request.PartitionData(
             partition_index=key.partition, leader_epoch=state.leader_epoch - rng.choice([0, 0, 0, 1]), new_isr=isr,
@@ -138,11 +244,11 @@ class Story:
         body = request(
             broker_id=broker.id, broker_epoch=broker.epoch, topics=[request.TopicData(topic_id=topic.topic_id, partitions=[data])]
         )  # fmt: skip
-        asked = [asyncio.ensure_future(p.controller.alter_partition(body, 2)) for p in self.processes]
-        for _ in range(20):
-            await asyncio.sleep(0)
-        for a in asked:
-            a.add_done_callback(lambda f: f.cancelled() or f.exception())
+        for p in self.processes:
+            p.ask(p.controller.alter_partition(body, 2))
+
+    def nothing(self) -> None:
+        """Time passes."""
 
     async def tell(self, steps: int, controllers: int) -> None:
         for b in (1, 2, 3):
@@ -156,51 +262,66 @@ class Story:
     # --- what must hold ---
 
     def check(self) -> None:
+        assert not any(p.callers for p in self.processes), "somebody still waits for an answer"
         active = [p.controller for p in self.processes if p.controller.is_active and p.controller.term is not None]
         assert len(active) == 1, "exactly one controller"
         term = active[0].term
         assert term is not None
         self._check_history()
+        self._check_frames()
         w, cluster = self.world, term.cluster
         assert set(cluster.brokers) == set(w.brokers)
-        assert {t for t in cluster.topics} == set(w.topics)
+        assert set(cluster.topics) == set(w.topics)
+        assert set(cluster.to_delete) == set(w.deletions) <= set(w.topics)
+        assert w.preferred is None and not w.isr_notifications and not w.log_dir_notifications
+        known = {(b, p.key) for b, held in cluster.offline_dirs.items() for p in held}
+        hosted = {(r, TopicPartition(t, i)) for t, stored in w.topics.items() for i, a in stored.assignments.items() for r in a.replicas}
+        assert known == {(b, k) for b, k in w.offline_dirs & hosted if k in w.states and k.topic not in w.deletions} | (
+            {(b, k) for b, k in known if k.topic in w.deletions} & w.offline_dirs
+        ), "failed log directories"
         for t, stored in w.topics.items():
+            assert stored.topic_id is not None
             for i, assignment in stored.assignments.items():
                 key = TopicPartition(t, i)
                 p = cluster.partition(key)
                 assert p is not None, key
+                assert p.assignment == assignment, key
                 state = w.states.get(key)
                 if state is not None and p.info is not None:
                     assert p.info._replace(controller_epoch=0) == state._replace(controller_epoch=0), key
                 else:
                     assert state is None and p.info is None, key
                 if t not in w.deletions:
-                    self._check_partition(key, assignment.replicas, state)
+                    self._check_partition(key, assignment.replicas, state, cluster.shutting_down)
         for t in w.deletions:
-            dead = [r for a in w.topics[t].assignments.values() for r in a.replicas if r not in w.brokers]
-            assert dead, f"the deletion of {t} waits for nobody"
+            replicas = [(r, TopicPartition(t, i)) for i, a in w.topics[t].assignments.items() for r in a.replicas]
+            assert any(r not in cluster.alive or (r, k) in w.offline_dirs for r, k in replicas), f"the deletion of {t} waits for nobody"
+        for b in w.brokers:
+            assert {k.topic for k in self.told[b].metadata} <= set(w.topics), f"broker {b} knows what is gone"
 
-    def _check_partition(self, key: TopicPartition, replicas: tuple[int, ...], state: LeaderAndIsr | None) -> None:
-        alive = [r for r in replicas if r in self.world.brokers]
+    def _check_partition(self, key: TopicPartition, replicas: tuple[int, ...], state: LeaderAndIsr | None, leaving: set[int]) -> None:
+        w = self.world
+        present = [r for r in replicas if r in w.brokers and (r, key) not in w.offline_dirs]
+        online = [r for r in present if r not in leaving]
         if state is None:
-            assert not alive, f"{key} has a live replica and no state"
+            assert not online, f"{key} has a live replica and no state"
             return
         assert state.isr and set(state.isr) <= set(replicas)
-        in_sync = [r for r in state.isr if r in alive]
-        unclean = self.world.configs.get(key.topic, {}).get("unclean.leader.election.enable") == "true"
-        if in_sync or (unclean and alive and state.leader != -1):
-            assert state.leader in alive, f"{key}: {in_sync} could lead, {state.leader} does"
-            assert all(r in alive for r in state.isr), f"{key}: dead members in {state.isr}"
+        in_sync = [r for r in state.isr if r in online]
+        unclean = w.configs.get(key.topic, {}).get(UNCLEAN) == "true"
+        if in_sync or (unclean and online and state.leader != -1):
+            assert state.leader in present, f"{key}: {in_sync} could lead, {state.leader} does"
+            assert all(r in present for r in state.isr), f"{key}: dead members in {state.isr}"
         elif not unclean:
-            assert state.leader == -1, f"{key}: {state.leader} leads without being in sync"
-        for b in self.world.brokers:
+            assert state.leader == -1 or (state.leader in present and state.leader in state.isr), f"{key}: {state.leader} leads out of sync"
+        for b in w.brokers:
             told = self.told[b].metadata.get(key)
             assert told is not None, f"broker {b} does not know {key}"
             assert (told.leader, told.leader_epoch, tuple(told.isr), told.zk_version) == (
                 state.leader, state.leader_epoch, state.isr, state.partition_epoch
             ), f"broker {b} about {key}"  # fmt: skip
-            assert self.told[b].live == set(self.world.brokers)
-        for b in alive:
+            assert self.told[b].live == set(w.brokers)
+        for b in online:  # one that leaves was stopped as a follower, and is not told of its own departure
             role = self.told[b].roles.get(key)
             assert role is not None and role.leader == state.leader and role.leader_epoch == state.leader_epoch, f"role of {b} in {key}"
 
@@ -216,6 +337,8 @@ class Story:
                     assert state.leader == before.leader
                 if state.leader >= 0 and state.leader not in before.isr:
                     assert state.recovery == 1 and state.isr == (state.leader,), f"unclean election of {key} without its mark"
+                if before.recovery and not state.recovery:
+                    assert state.leader_epoch == before.leader_epoch, f"{key}: only its leader ends the recovery"
             if state.recovery:
                 assert len(state.isr) == 1
             if state.partition_epoch == 0:
@@ -223,17 +346,49 @@ class Story:
             assert leaders.setdefault((key, state.leader_epoch), state.leader) == state.leader
             last[key] = state
 
+    def _check_frames(self) -> None:
+        """Nothing is told before it is written, and no broker hears of a partition's past from the same controller."""
+        written: set[tuple[TopicPartition, int, int, tuple[int, ...], int]] = set()
+        latest: dict[tuple[int, int, int, TopicPartition], int] = {}
+        for entry in self.world.journal:
+            if isinstance(entry, Wrote):
+                key, state = entry
+                written.add((key, state.leader, state.leader_epoch, state.isr, state.partition_epoch))
+                if state.partition_epoch == 0:
+                    latest = {k: v for k, v in latest.items() if k[3] != key}
+            if not isinstance(entry, Frame) or entry.api_key == 5:
+                continue
+            request = entry.request
+            for t in request.topic_states:
+                for p in t.partition_states:
+                    key = TopicPartition(t.topic_name, p.partition_index)
+                    if p.leader == -2:
+                        assert (p.leader_epoch, p.zk_version) == (0, 0)
+                        continue
+                    version = p.partition_epoch if entry.api_key == 4 else p.zk_version
+                    assert (key, p.leader, p.leader_epoch, tuple(p.isr), version) in written, f"{key} was told before it was written"
+                    sender = (request.controller_epoch, entry.broker, entry.api_key, key)
+                    assert latest.get(sender, -1) <= version, f"broker {entry.broker} hears of the past of {key}"
+                    latest[sender] = version
+
 
 async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1) -> None:
     story = Story(seed, faults)
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, context: None if isinstance(context.get("exception"), Crashed) else loop.default_exception_handler(context))
+    bad: list[Any] = []
+
+    def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Crashed):
+            bad.append(context)
+
+    loop.set_exception_handler(unhandled)
     try:
         await story.tell(steps, controllers)
         story.check()
     finally:
         for p in story.processes:
             await p.end()
+    assert not bad
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -256,10 +411,16 @@ async def test_lost_epochs(seed: int) -> None:
     await run(seed, Faults(lost_epoch=0.05), controllers=2)
 
 
+@pytest.mark.parametrize("seed", range(40))
+async def test_lost_sessions(seed: int) -> None:
+    await run(seed, Faults(lost_session=0.03), controllers=2)
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_everything_at_once(seed: int) -> None:
     await run(
-        seed, Faults(lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03), steps=80, controllers=3
+        seed, Faults(lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03, lost_session=0.02),
+        steps=80, controllers=3,
     )  # fmt: skip
 
 
@@ -272,8 +433,9 @@ async def test_not_active_answers() -> None:
             await asyncio.sleep(0)
         assert not process.controller.is_active
         for asked in (
-            process.controller.elect_leaders([], messages and 0),  # type: ignore[arg-type]
+            process.controller.elect_leaders([], Election.PREFERRED),
             process.controller.allocate_producer_ids(1, 1),
+            process.controller.alter_partition(messages.AlterPartitionRequest(), 3),
         ):
             with pytest.raises(ApiError) as e:
                 await asked

@@ -1,0 +1,149 @@
+"""Simulated brokers, as the controller's channels see them: they decode every request, apply the rules a broker applies (controller 15,
+as far as epochs go), answer, and remember what they were told.
+
+Requests stand in the world's journal from the moment they are sent; a broker takes them in, and its answers come back, on later turns
+of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from klamm.controller.values import TopicPartition
+from klamm.protocol import messages
+from klamm.tests.controller.simulated import World
+
+NAMES = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
+
+STALE_CONTROLLER_EPOCH, STORAGE_ERROR = 11, 56
+
+
+class Frame(NamedTuple):
+    """A request as it was sent."""
+
+    broker: int
+    api_key: int
+    version: int
+    body: bytes
+
+    @property
+    def request(self) -> Any:
+        return messages.decode(f"{NAMES[self.api_key]}Request", self.version, self.body)[0]
+
+
+@dataclass
+class Told:
+    """What one broker process knows."""
+
+    epoch: int
+    controller_epoch: int = 0
+    metadata: dict[TopicPartition, Any] = field(default_factory=dict)
+    roles: dict[TopicPartition, Any] = field(default_factory=dict)
+    live: set[int] = field(default_factory=set)
+
+
+class SimulatedBrokers:
+    """Channels of one controller process to the brokers of a World."""
+
+    def __init__(self, world: World, told: dict[int, Told]) -> None:
+        self.world = world
+        self.told = told
+        self.open: set[int] = set()
+        self.dead = False
+        self.silent: set[int] = set()
+        """Brokers that take requests in but whose answers are held back."""
+        self.held: list[Callable[[], None]] = []
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None:
+        self.open.add(broker_id)
+
+    def remove_broker(self, broker_id: int) -> None:
+        self.open.discard(broker_id)
+
+    def close(self) -> None:
+        self.open.clear()
+
+    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
+        if broker_id in self.open:
+            frame = Frame(broker_id, api_key, version, body)
+            self.world.journal.append(frame)
+            asyncio.get_running_loop().call_soon(self._deliver, frame, on_response)
+
+    def release(self) -> None:
+        """Answers that were held back arrive, and no more are."""
+        self.silent.clear()
+        held, self.held = self.held, []
+        for answer in held:
+            answer()
+
+    def _deliver(self, frame: Frame, on_response: Callable[[Any], None] | None) -> None:
+        broker = self.world.brokers.get(frame.broker)
+        if self.dead or broker is None or frame.broker not in self.open:
+            return
+        told = self.told.get(frame.broker)
+        if told is None or told.epoch != broker.epoch:
+            told = self.told[frame.broker] = Told(broker.epoch)
+        request = frame.request
+        if request.broker_epoch < told.epoch or request.controller_epoch < told.controller_epoch:
+            return  # answered with an error the controller ignores
+        told.controller_epoch = request.controller_epoch
+        response = getattr(self, NAMES[frame.api_key])(frame.broker, told, request)
+        if on_response is None:
+            return
+
+        def answer() -> None:
+            if not self.dead and frame.broker in self.open:
+                on_response(response)
+
+        if frame.broker in self.silent:
+            self.held.append(answer)
+        else:
+            asyncio.get_running_loop().call_soon(answer)
+
+    def LeaderAndIsr(self, broker_id: int, told: Told, request: Any) -> Any:
+        response = messages.LeaderAndIsrResponse
+        topics = []
+        for t in request.topic_states:
+            rows = []
+            for p in t.partition_states:
+                key = TopicPartition(t.topic_name, p.partition_index)
+                before = told.roles.get(key)
+                error = 0
+                if (broker_id, key) in self.world.offline_dirs:
+                    error = STORAGE_ERROR
+                elif before is None or p.leader_epoch > before.leader_epoch:
+                    told.roles[key] = p
+                else:
+                    error = STALE_CONTROLLER_EPOCH
+                rows.append(response.LeaderAndIsrPartitionError(partition_index=p.partition_index, error_code=error))
+            topics.append(response.LeaderAndIsrTopicError(topic_id=t.topic_id, partition_errors=rows))
+        return response(topics=topics)
+
+    def UpdateMetadata(self, broker_id: int, told: Told, request: Any) -> Any:
+        told.live = {b.id for b in request.live_brokers}
+        for t in request.topic_states:
+            for p in t.partition_states:
+                key = TopicPartition(t.topic_name, p.partition_index)
+                if p.leader == -2:
+                    told.metadata.pop(key, None)
+                else:
+                    told.metadata[key] = p
+        return messages.UpdateMetadataResponse()
+
+    def StopReplica(self, broker_id: int, told: Told, request: Any) -> Any:
+        response = messages.StopReplicaResponse
+        rows = []
+        for t in request.topic_states:
+            for p in t.partition_states:
+                key = TopicPartition(t.topic_name, p.partition_index)
+                error = 0
+                if p.delete_partition:
+                    if (broker_id, key) in self.world.undeletable | self.world.offline_dirs:
+                        error = STORAGE_ERROR
+                    else:
+                        told.roles.pop(key, None)
+                rows.append(response.StopReplicaPartitionError(key.topic, key.partition, error))
+        return response(partition_errors=rows)
