@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from klamm.cli.parameters import KEY_VALUE, TOPIC, SeededTopic
 
 if TYPE_CHECKING:
     from klamm.server.cluster import LocalCluster
+
+OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "listeners", "node.id", "zookeeper.connect"})
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
 @click.command(short_help="Run a cluster: brokers in one process and a ZooKeeper.")
@@ -69,8 +73,7 @@ def command(
     klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
     """
     log_to_stderr(log_level)
-    if port + brokers - 1 > 65535:
-        raise click.BadParameter(f"{port} leaves no ports for {brokers} brokers")
+    _check(brokers, host, port, dict(configs))
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
@@ -86,6 +89,16 @@ def command(
         topics=[SeedTopic(*topic) for topic in topics],
     )
     run(lambda: live(Served(cluster, embedded), signals, lambda: click.echo(_as_json(cluster) if as_json else _as_lines(cluster))))
+
+
+def _check(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:
+    """What no option can say by itself."""
+    if port + brokers - 1 > 65535:
+        raise click.BadParameter(f"{port} leaves no ports for {brokers} brokers", param_hint="--port")
+    if host in EVERY_ADDRESS:
+        raise click.BadParameter("clients are told this address; name one that they can reach", param_hint=f"--host {host}")
+    for name in OWN_PROPERTIES & config.keys():
+        raise click.BadParameter("differs from broker to broker and is settled by the other options", param_hint=f"--config {name}")
 
 
 class EarlyZooKeeper:

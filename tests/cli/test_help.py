@@ -55,6 +55,8 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
         (("serve", "--brokers", "0"), "0 is not in the range 1<=x<=100"),
         (("serve", "--port", "65534"), "65534 leaves no ports for 3 brokers"),
         (("serve", "--port", "many"), "'many' is not a valid integer"),
+        (("serve", "--host", "0.0.0.0"), "--host 0.0.0.0: clients are told this address"),
+        (("serve", "--config", "broker.id=4"), "--config broker.id: differs from broker to broker"),
         (("serve", "--topic", "orders:x"), "'orders:x' is not NAME:PARTITIONS:RF"),
         (("serve", "--topic", "orders:1:0"), "'orders:1:0' is not NAME:PARTITIONS:RF"),
         (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
