@@ -32,7 +32,7 @@ class Proposal(NamedTuple):
     partition_epoch: int
 
 
-def judge(info: LeaderAndIsr | None, ask: Proposal, replicas: Ints, alive: frozenset[int], version: int) -> ErrorCode | None:
+def judge(info: LeaderAndIsr | None, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
     """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due."""
     if info is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -48,8 +48,8 @@ def judge(info: LeaderAndIsr | None, ask: Proposal, replicas: Ints, alive: froze
         return ErrorCode.INVALID_UPDATE_VERSION
     if ask.recovery == RECOVERING and (len(ask.isr) > 1 or info.recovery == RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    if ask.leader not in ask.isr or len(set(ask.isr)) != len(ask.isr) or not set(ask.isr) <= set(replicas):
-        return ErrorCode.INVALID_REQUEST  # stock writes such lists as they stand; no rule of its own allows them
+    if not ask.isr:
+        return ErrorCode.INVALID_REQUEST  # stock would write it; any other list is written as it stands, as there
     for member in ask.isr:
         if member not in alive:
             return ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -163,8 +163,7 @@ async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: 
         isr = intern_ints(tuple([m.broker_id for m in item.new_isr_with_epochs] if with_epochs else item.new_isr))
         recovery = item.leader_recovery_state if version >= 1 else RECOVERED
         ask = Proposal(leader, item.leader_epoch, isr, recovery, item.partition_epoch)
-        replicas = () if p is None else p.assignment.replicas
-        verdict = judge(info, ask, replicas, cluster.alive, version)
+        verdict = judge(info, ask, cluster.alive, version)
         if p is not None and info is not None:
             joined.named[p] = None
         if verdict is None and p is not None and info is not None:

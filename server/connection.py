@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 WRITE_BYTES = 256 << 10
 """Answers are handed to the transport at the latest when they are this long together."""
 
+JOINED_REQUESTS = 64
+"""So many requests that may be joined are under way at a time."""
+
 BUFFERED_BYTES = 1 << 20
 """A client that lets more than this wait for it is not served until it reads."""
 
@@ -171,7 +174,9 @@ class ClientConnection(asyncio.Protocol):
                     out.append(answer)
                     size += len(answer)
                 elif answer is not None:
-                    self._task = self._loop.create_task(self._await(answer))
+                    run = [answer, *self._joined(payload, payloads[served : served + JOINED_REQUESTS])]
+                    served += len(run) - 1
+                    self._task = self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run)))
                     self._listener.begun(self._task)
                     break
             if size >= WRITE_BYTES:
@@ -188,6 +193,22 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(self._broken)
         else:
             self._resume()
+
+    def _joined(self, first: bytes, payloads: Sequence[bytes]) -> list[Coroutine[Any, Any, bytes | None]]:
+        """Begin the requests that may be under way together with the first one."""
+        dispatcher = self._listener.dispatcher
+        run: list[Coroutine[Any, Any, bytes | None]] = []
+        for payload in payloads:
+            if not dispatcher.may_join(first, payload):
+                break
+            try:
+                following = dispatcher.begin(self.peer, payload)
+            except (RemoteProtocolError, CloseConnection):
+                break  # it is met again when those before it are answered
+            if not asyncio.iscoroutine(following):
+                raise AssertionError("a request that may be joined is one that waits")
+            run.append(following)
+        return run
 
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
         """Wait for one answer, then go on with what came meanwhile."""
@@ -229,3 +250,10 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         log.warning("closing connection from %s to %s: %s", self.name, self._listener.name, reason)
         self.close()
+
+
+async def _in_order(run: list[Coroutine[Any, Any, bytes | None]]) -> bytes | None:
+    """Begin requests in their order; their answers together, in the same order."""
+    tasks = [asyncio.get_running_loop().create_task(request) for request in run]
+    answers = [await task for task in tasks]
+    return b"".join(answer for answer in answers if answer is not None)

@@ -59,10 +59,15 @@ _KEY_AND_VERSION = Struct(">hh")
 
 
 class Handler(NamedTuple):
-    """`handle(ctx, request)` returns a response, its encoded body, or None for no answer; or a coroutine of one of these."""
+    """`handle(ctx, request)` returns a response, its encoded body, or None for no answer; or a coroutine of one of these.
+
+    `joined`: requests that follow one another on a connection may be begun before the first is answered; what they do happens in
+    their order all the same (they go through the controller's queue), and so do the answers leave.
+    """
 
     handle: Callable[[Context, Any], Any]
     cached: bool = False
+    joined: bool = False
 
 
 HANDLERS: dict[int, Handler] = {
@@ -79,7 +84,7 @@ HANDLERS: dict[int, Handler] = {
     37: Handler(create_partitions.handle),
     43: Handler(elect_leaders.handle),
     44: Handler(incremental_alter_configs.handle),
-    56: Handler(alter_partition.handle),
+    56: Handler(alter_partition.handle, joined=True),
     60: Handler(describe_cluster.handle, cached=True),
     67: Handler(allocate_producer_ids.handle),
 }
@@ -134,10 +139,15 @@ class Dispatcher:
         self._node = node
         self._handlers = handlers
         self.offered = tuple(messages.APIS[key] for key in sorted(handlers))
+        self._joined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.joined)
 
     def freshen(self, answers: Answers) -> None:
         """To be called before kept answers are used, and again after every request that was not answered from them."""
         answers.hold_for(self._node.metadata.generation)
+
+    def may_join(self, first: bytes, payload: bytes) -> bool:
+        """Whether a request may be begun while `first`, which came before it, still waits for its answer."""
+        return payload[:2] == first[:2] and payload[:2] in self._joined
 
     def begin(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """One request's answer as a frame, None when it gets none, or a coroutine that returns either."""
