@@ -70,9 +70,13 @@ class ConnectionLimits:
 def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
     """A listening socket; an empty host means every interface, port 0 a free one. Raises OSError when it cannot be had."""
     if host == "" and socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
-    family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    return socket.create_server((host, port), family=family, backlog=backlog)
+        listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    else:
+        family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=backlog)
+    # accepted sockets inherit it: a peer that vanished is noticed sometime
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return listening
 
 
 class Listener:

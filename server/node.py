@@ -76,7 +76,7 @@ class Node:
         refuse_unserved(config.get("listeners"), config.listeners)
         self.config = config
         self.id = config.broker_id
-        self.authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
+        self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
         self.topic_policy = topic_policy
         self.mutation_quota = mutation_quota
         self.patient = patient
@@ -117,7 +117,8 @@ class Node:
         """Leave the cluster in order. Also after a start that failed; a second call does nothing."""
         if self._stopped:
             return
-        if self._registered and self.config.get("controlled.shutdown.enable"):
+        # without ZooKeeper nothing can be moved; only a patient broker waits for it to come back
+        if self._registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
             await leave(self, self.patient)
         await self._close()
 
@@ -133,7 +134,7 @@ class Node:
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(step.feature_node_version if step.has_feature_versioning else None))
         self.controller = Controller(self.id, self.store, self._channels, self.options, self._register)
-        self._dynamic_configs = DynamicConfigs(config, self.id, self.zk, self._spawn)
+        self._dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._spawn)
         self._dynamic_configs.listen(self._configs_changed)
         self.started = True
         await self._dynamic_configs.start()
@@ -225,7 +226,16 @@ class Node:
         self._registered = True
         log.info("broker %d is registered with epoch %d", self.id, self.broker_epoch)
 
-    # --- configuration
+    # --- what may change while it runs
+
+    @property
+    def authorizer(self) -> Authorizer:
+        return self._authorizer
+
+    @authorizer.setter
+    def authorizer(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self.forget_answers()
 
     def config_changed(self) -> None:
         """Take what the configuration says now into the connection limits and the controller's options."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import socket
 from typing import Any
 
 import pytest
@@ -343,3 +345,26 @@ async def test_same_port_cannot_be_bound_twice() -> None:
     with pytest.raises(OSError):
         bind("127.0.0.1", first.getsockname()[1])
     first.close()
+
+
+def loopbacks() -> dict[str, str]:
+    """What to bind, and where to connect to then."""
+    found = {"": "127.0.0.1", "127.0.0.1": "127.0.0.1", "localhost": "localhost"}
+    with socket.socket(socket.AF_INET6) as probe:
+        if probe.connect_ex(("::1", 1)) == errno.ECONNREFUSED:
+            found["::1"] = "::1"
+    return found
+
+
+@pytest.mark.parametrize("host", loopbacks())
+async def test_hosts_that_can_be_bound(host: str) -> None:
+    node = wire.serving_node(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind(host, 0), node.dispatcher, ConnectionLimits())
+    await listener.serve()
+    reader, writer = await asyncio.open_connection(loopbacks()[host], listener.port)
+    writer.write(ask_versions(1))
+    assert await wire.Peer(reader, writer).correlation_ids(1) == [1]
+    (connection,) = listener.connections
+    assert connection.peer.host in ("127.0.0.1", "::1")
+    writer.close()
+    await listener.close()

@@ -14,6 +14,7 @@ import pytest
 
 from klamm.broker.config import ConfigError
 from klamm.protocol import messages
+from klamm.server.context import AllowAll, Operation, Principal, Resource
 from klamm.server.listener import bind
 from klamm.server.node import Node, StartFailed
 from klamm.server.outgoing import ask
@@ -276,3 +277,23 @@ async def test_dynamic_configs_take_effect(make: Make, zk: ZkSession) -> None:
     assert broker.options.unclean_leader_election_enable
     await admin.write_config("brokers", "5", {"max.connections": "20"})
     await eventually(lambda: broker.limits.max_connections == 20, "the broker's own are stronger")
+
+
+class DenyDescribe:
+    """Nobody may see topics."""
+
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        return operation is not Operation.DESCRIBE
+
+
+async def test_authorizer_put_in_later_counts_at_once(make: Make) -> None:
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    await create_topic(broker, "t", {0: [5]})
+    assert len((await request(broker, 3, 12, METADATA)).topics) == 1
+    broker.authorizer = DenyDescribe()
+    assert (await request(broker, 3, 12, METADATA)).topics == []
+    assert (await request(broker, 3, 12, METADATA)).topics == []
+    broker.authorizer = AllowAll()
+    assert len((await request(broker, 3, 12, METADATA)).topics) == 1
