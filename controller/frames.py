@@ -69,12 +69,13 @@ def _lisr_tail(adding: Ints, removing: Ints, is_new: bool, recovery: int) -> byt
     return _compact(adding) + _compact(removing) + bytes((is_new, recovery, 0))
 
 
-def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool) -> Any:
+def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) -> Any:
     a = p.assignment
+    recovery = info.recovery if version >= 6 else 0  # an older protocol does not tell of the mark; it stays in ZooKeeper
     return messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         topic_name=p.topic.name, partition_index=p.index, controller_epoch=info.controller_epoch, leader=info.leader,
         leader_epoch=info.leader_epoch, isr=info.isr, partition_epoch=info.partition_epoch, replicas=a.replicas,
-        adding_replicas=a.adding, removing_replicas=a.removing, is_new=is_new, leader_recovery_state=info.recovery,
+        adding_replicas=a.adding, removing_replicas=a.removing, is_new=is_new, leader_recovery_state=recovery,
     )  # fmt: skip
 
 
@@ -144,7 +145,7 @@ class Encoder:
                 if info is None:
                     continue
                 if not kept:
-                    entries.append(_lisr_state(p, info, is_new))
+                    entries.append(_lisr_state(p, info, is_new, version))
                     continue
                 wire = p.wire
                 if wire is None:
@@ -167,7 +168,7 @@ class Encoder:
             body = request(topic_states=[_topic_struct(_head(t), e) for t, e in by_topic.items() if e], **common)
         else:
             topic_state = request.LeaderAndIsrTopicState
-            states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items()]
+            states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
             body = request(topic_states=states, **common)
         return bytes(messages.encode(body, version))
 
@@ -210,7 +211,7 @@ class Encoder:
         if kept:
             return [_topic_struct(_head(t), e) for t, e in by_topic.items() if e]
         topic_state = messages.UpdateMetadataRequest.UpdateMetadataTopicState
-        return [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items()]
+        return [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
 
     @staticmethod
     def _metadata_state(cluster: Cluster, p: Partition, info: LeaderAndIsr, kept: bool) -> Any:
