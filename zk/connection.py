@@ -73,6 +73,17 @@ class _Handler(SequentialThreadingHandler):
     def stop(self) -> None:
         self._running = False
 
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> threading.Thread:
+        thread = threading.Thread(target=self._run, args=(func, *args), kwargs=kwargs, name="zookeeper", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        try:
+            func(*args, **kwargs)
+        except Exception as problem:  # noqa: BLE001 an answer can provoke anything; the session is told and opens a new connection
+            log.error("The connection to ZooKeeper ended over something unexpected: %r", problem)
+
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
 
@@ -176,6 +187,11 @@ class Connection:
         except TimeoutError:
             log.warning("ZooKeeper did not confirm the end of session 0x%x in time", self._client._session_id or 0)
         self._fail_all(SessionExpired)
+
+    def abandon(self) -> None:
+        """Give back what a connection holds whose thread has ended."""
+        self._closing = True
+        threading.Thread(target=self._close, args=(self._loop.create_future(),), name="zookeeper-close", daemon=True).start()
 
     def _close(self, done: asyncio.Future[None]) -> None:
         try:

@@ -71,8 +71,8 @@ def config_path(kind: str, name: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """Name of a user or client as a node name (layout 1.6)."""
-    return name if name == DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
+    """Name of a user or client as a node name (layout 1.6). The default entity is DEFAULT_ENTITY as it stands."""
+    return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:

@@ -262,9 +262,8 @@ class MultiReadChildren(MultiRead):
 class SetWatches:
     """Arm data watches on many paths without reading them, as the Java client does after a reconnect.
 
-    The server fires at once for what is newer than a given transaction id; with the largest one, nothing is. A missing node is
-    answered with a deletion event, which finds no watcher because they are entered when the answer comes, in kazoo's thread, before
-    any event that follows it.
+    The server fires at once for what is newer than a given transaction id; with the largest one, only for nodes that do not exist, as
+    deletions. The watchers are entered into kazoo's table as the request goes out, in kazoo's thread, so no event can come too early.
     """
 
     type = None
@@ -281,16 +280,16 @@ class SetWatches:
 
     def serialize(self) -> bytes:
         parts = [_int(_SET_WATCHES), struct.pack(">qi", 2**63 - 1, len(self._watchers))]
-        for path in self._watchers:
+        table = self._table()
+        for path, watcher in self._watchers.items():
+            table[path].add(watcher)
             name = path.encode()
             parts.append(_int(len(name)) + name)
         parts.append(struct.pack(">ii", 0, 0))
         return _join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
-        table = self._table()
-        for path, watcher in self._watchers.items():
-            table[path].add(watcher)
+        """The answer is empty."""
 
 
 def _node(data: bytes | None, buffer: bytes, offset: int) -> Node:

@@ -129,20 +129,20 @@ class ZkSession:
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
         """Data and Stat, None when there is no node (which arms nothing)."""
         try:
-            data, stat = await self.call(GetData(self.chroot + path, self._watch(path, watch)))
+            data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
         except NoNode:
             return None
         return _to_node(data, stat)
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Node | None:
         """Stat without data. Arms also where there is no node."""
-        stat = await self.call(Exists(self.chroot + path, self._watch(path, watch)))
+        stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
         return None if stat is None else _to_node(None, stat)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
         """Names of the children in order, none when there is no node (which arms nothing)."""
         try:
-            return sorted(await self.call(GetChildren(self.chroot + path, self._watch(path, watch))))
+            return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
         except NoNode:
             return []
 
@@ -178,7 +178,7 @@ class ZkSession:
     async def multi(self, operations: Sequence[bytes], results: bool = False) -> list[Any]:
         """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Node or None of each."""
         answer: list[Any] | None = await self.call(Multi(operations, results))
-        return [] if answer is None else answer
+        return [result[len(self.chroot) :] if isinstance(result, str) else result for result in answer or ()]
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Nodes in the order asked, None where there is none. Raises the first other error."""
@@ -201,11 +201,11 @@ class ZkSession:
         return await self._read(MultiReadChildren, paths)
 
     async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
-        """Arm a data watch on each path that exists, without reading it."""
+        """Arm a data watch on each path without reading it; where there is no node it fires at once as DELETED."""
         await self.call_all(self._arm(paths, watch))
 
     async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:
-        """Arm a data watch on each path that exists, then read (data, version) as `read_versions`."""
+        """Arm as `arm_data_watches`, then read (data, version) as `read_versions`."""
         while True:
             connections = self.connections
             found = await self._read(MultiReadVersions, paths, self._arm(paths, watch))
@@ -275,6 +275,9 @@ class ZkSession:
             except NodeExists:
                 continue
 
+    def _full(self, path: str) -> str:
+        return self.chroot if path == "/" and self.chroot else self.chroot + path
+
     def _watch(self, path: str, callback: WatchCallback | None) -> Watch | None:
         return None if callback is None else Watch(callback, path, self._connected_or_last())
 
@@ -285,6 +288,8 @@ class ZkSession:
 
     def _open(self) -> None:
         if not self._stopped:
+            if self._connection is not None:
+                self._connection.abandon()
             self._connection = Connection(self._servers, self._session_timeout_ms, self._linked, self._fired)
             self._connection.open()
 

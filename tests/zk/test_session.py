@@ -1,0 +1,378 @@
+"""One session with a real ZooKeeper: requests, watches, lost connections, expiry, and servers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+from klamm.controller.values import StoreLost
+from klamm.tests.zk.flaky import Road
+from klamm.zk.connection import Change
+from klamm.zk.requests import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, ZkError
+from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable, batches
+
+SESSION_MS = 10_000
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for what must come; the limit only ends a test that has failed."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 conditions of all kinds are waited for
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def road(zookeeper: str) -> AsyncIterator[Road]:
+    """The way to ZooKeeper."""
+    one = await Road(zookeeper).open()
+    yield one
+    await one.remove()
+
+
+@pytest.fixture
+def changes() -> list[SessionChange]:
+    """What the session of the test reports."""
+    return []
+
+
+@pytest.fixture
+async def session(road: Road, chroot: str, changes: list[SessionChange]) -> AsyncIterator[ZkSession]:
+    """A started session."""
+    one = ZkSession(f"127.0.0.1:{road.port}{chroot}", SESSION_MS, changes.append)
+    await one.start(SESSION_MS)
+    yield one
+    await one.stop()
+
+
+async def expire(session: ZkSession, address: str) -> None:
+    """End a session from outside, as ZooKeeper does when it hears nothing for too long."""
+    assert session._connection is not None
+    client = session._connection._client
+    thief = KazooClient(address, client_id=(client._session_id, client._session_passwd), timeout=SESSION_MS / 1000)
+    await asyncio.to_thread(thief.start)
+    await asyncio.to_thread(thief.stop)
+    thief.close()
+
+
+# requests
+
+
+async def test_nodes_are_made_read_changed_and_deleted(session: ZkSession) -> None:
+    assert await session.create("/a/b", None, makepath=True) == "/a/b"
+    assert await session.create("/a/s_", b"1", sequence=True) == "/a/s_0000000001"
+    assert await session.children("/a") == ["b", "s_0000000001"]
+    node = await session.get("/a/b")
+    assert node is not None
+    assert (node.data, node.version, node.ephemeral_owner) == (None, 0, 0)
+    assert (await session.set("/a/b", b"", 0)).version == 1
+    node = await session.get("/a/b")
+    assert node is not None
+    assert (node.data, node.version) == (b"", 1)
+    with pytest.raises(BadVersion):
+        await session.set("/a/b", b"x", 0)
+    with pytest.raises(NodeExists):
+        await session.create("/a/b", None)
+    with pytest.raises(NoNode):
+        await session.create("/x/y", None)
+    with pytest.raises(NoNode):
+        await session.set("/x", b"")
+    with pytest.raises(NotEmpty):
+        await session.delete("/a")
+    assert await session.delete("/a/b")
+    assert not await session.delete("/a/b")
+    assert await session.get("/a/b") is None
+    assert await session.exists("/a/b") is None
+    assert await session.children("/a/b") == []
+    await session.create("/e", b"", ephemeral=True)
+    node = await session.exists("/e")
+    assert node is not None
+    assert node.ephemeral_owner == session.session_id
+
+
+async def test_a_multi_is_all_or_nothing(session: ZkSession) -> None:
+    ops = session.ops
+    results = await session.multi([ops.create("/a", b"1"), ops.check("/a", 0), ops.set_data("/a", b"2", 0), ops.create("/b", None)], True)
+    assert results[0] == "/a"
+    assert results[3] == "/b"
+    assert results[1] is None
+    assert results[2].version == 1
+    with pytest.raises(MultiFailed) as failed:
+        await session.multi([ops.delete("/b"), ops.set_data("/a", b"3", 7), ops.delete("/a")])
+    assert failed.value.index == 1
+    assert isinstance(failed.value.cause(), BadVersion)
+    assert not failed.value.repeated
+    assert await session.children("/") == ["a", "b"]
+    node = await session.get("/b")
+    assert node is not None
+    assert node.data is None
+
+
+@pytest.mark.parametrize("modern", [True, False], ids=["multi-read", "single reads"])
+async def test_many_reads(session: ZkSession, modern: bool) -> None:
+    """A server before 3.6 knows no multiRead; the answers are the same."""
+    session._has_multi_read = modern
+    await session.create("/a/b", b"1", makepath=True)
+    await session.create("/c", b"")
+    nodes = await session.read_many(["/c", "/missing", "/a"])
+    assert [node if node is None else node.data for node in nodes] == [b"", None, None]
+    assert await session.read_versions(["/c", "/missing", "/a/b", "/a"]) == [(b"", 0), None, (b"1", 0), (None, 0)]
+    assert await session.children_of(["/a", "/missing", "/c"]) == [["b"], None, []]
+    assert await session.read_many([]) == []
+    fired: list[str] = []
+    assert await session.watch_and_read(["/a/b", "/missing"], lambda _, path: fired.append(path)) == [(b"1", 0), None]
+    await session.set("/a/b", b"2")
+    await session.exists("/")
+    assert fired[-1] == "/a/b"
+
+
+async def test_many_requests_at_once_are_answered_in_order(session: ZkSession) -> None:
+    names = [f"/n{index}" for index in range(700)]
+    assert await asyncio.gather(*(session.create(name, name.encode()) for name in names)) == names
+    nodes = await session.read_many(names)
+    assert [node.data for node in nodes if node is not None] == [name.encode() for name in names]
+
+
+async def test_a_request_that_is_too_large_is_not_sent(session: ZkSession, changes: list[SessionChange]) -> None:
+    await session.create("/a", b"")
+    with pytest.raises(TooLarge):
+        await session.set("/a", bytes(1_100_000))
+    with pytest.raises(TooLarge):
+        await session.multi([session.ops.set_data("/a", bytes(700_000), -1)] * 2)
+    await session.set("/a", bytes(1_000_000))
+    assert changes == []
+
+
+def test_batches_fit_into_a_request() -> None:
+    assert batches([], len) == []
+    assert batches(["a"] * 5, len, count=2) == [["a", "a"], ["a", "a"], ["a"]]
+    parts = batches(["x" * 500_000, "y" * 500_000, "z" * 2_000_000, "a", "b"], len)
+    assert ["".join(sorted({item[0] for item in part})) for part in parts] == ["x", "y", "z", "ab"]
+
+
+# watches
+
+
+async def test_watches_report_once(session: ZkSession) -> None:
+    seen: list[tuple[Change, str]] = []
+
+    def watch(change: Change, path: str) -> None:
+        seen.append((change, path))
+
+    await session.exists("/a", watch)
+    await session.exists("/a", watch)
+    await session.get("/a", watch)
+    await session.create("/a", b"")
+    await session.set("/a", b"1")
+    await session.get("/a", watch)
+    await session.set("/a", b"2")
+    await session.children("/a", watch)
+    await session.create("/a/b", b"")
+    await session.create("/a/c", b"")
+    await session.exists("/a/b", watch)
+    await session.delete("/a/b")
+    assert seen == [(Change.CREATED, "/a"), (Change.CHANGED, "/a"), (Change.CHILD, "/a"), (Change.DELETED, "/a/b")]
+
+
+async def test_armed_without_reading(session: ZkSession) -> None:
+    seen: list[tuple[Change, str]] = []
+
+    def watch(change: Change, path: str) -> None:
+        seen.append((change, path))
+
+    await session.create("/a", b"")
+    await session.create("/b", b"")
+    await session.arm_data_watches(["/a", "/missing", "/b"], watch)
+    await session.arm_data_watches(["/a"], watch)
+    await session.create("/missing", b"")
+    await session.set("/a", b"1")
+    await session.set("/a", b"2")
+    await session.delete("/b")
+    await session.exists("/")
+    assert seen == [(Change.DELETED, "/missing"), (Change.CHANGED, "/a"), (Change.DELETED, "/b")]
+
+
+async def test_watches_lost_with_the_connection_are_told_when_it_is_back(
+    session: ZkSession, road: Road, changes: list[SessionChange]
+) -> None:
+    seen: list[tuple[Change, str]] = []
+
+    def watch(change: Change, path: str) -> None:
+        seen.append((change, path))
+
+    await session.create("/a", b"")
+    await session.exists("/a", watch)
+    await session.children("/a", watch)
+    await session.exists("/missing", watch)
+    road.close()
+    await eventually(lambda: changes == [SessionChange.SUSPENDED])
+    assert seen == []
+    road.reopen()
+    await eventually(lambda: not session.is_connected or len(changes) == 2)
+    await session.exists("/")
+    assert changes == [SessionChange.SUSPENDED, SessionChange.RECONNECTED]
+    assert sorted(seen, key=str) == [(Change.MISSED, "/a"), (Change.MISSED, "/a"), (Change.MISSED, "/missing")]
+    await session.set("/a", b"1")
+    await session.exists("/")
+    assert len(seen) == 3
+
+
+# lost connections and sessions
+
+
+async def test_requests_wait_for_the_connection(session: ZkSession, road: Road, changes: list[SessionChange]) -> None:
+    before = session.session_id
+    await session.create("/a", b"1")
+    road.close()
+    await eventually(lambda: not session.is_connected)
+    asked = [asyncio.ensure_future(session.get("/a")) for _ in range(100)]
+    await asyncio.sleep(0.01)
+    assert not any(future.done() for future in asked)
+    road.reopen()
+    for node in await asyncio.gather(*asked):
+        assert node is not None
+    assert changes == [SessionChange.SUSPENDED, SessionChange.RECONNECTED]
+    assert session.session_id == before
+
+
+async def test_a_lost_answer_is_told_by_the_error_of_the_second_try(session: ZkSession, road: Road) -> None:
+    road.lose_answers()
+    with pytest.raises(NodeExists) as failed:
+        await session.create("/a", b"1")
+    assert failed.value.repeated
+    road.lose_answers()
+    with pytest.raises(MultiFailed) as refused:
+        await session.multi([session.ops.set_data("/a", b"2", 0)])
+    assert refused.value.repeated
+    assert (await session.set("/a", b"3", 1)).version == 2
+
+
+async def test_pipelined_requests_survive_cuts(session: ZkSession, road: Road) -> None:
+    await session.create("/a", b"")
+
+    async def cut() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+            road.cut()
+
+    cutting = asyncio.ensure_future(cut())
+    count = 0
+    while not cutting.done():
+        await asyncio.gather(*(session.set("/a", b"x") for _ in range(100)))
+        count += 100
+    node = await session.get("/a")
+    assert node is not None
+    assert node.version >= count
+    await cutting
+
+
+async def test_expiry(session: ZkSession, road: Road, zookeeper: str, changes: list[SessionChange]) -> None:
+    seen: list[tuple[Change, str]] = []
+    before, generation = session.session_id, session.generation
+    await session.create("/e", b"", ephemeral=True)
+    await session.exists("/e", lambda change, path: seen.append((change, path)))
+    road.close()
+    await eventually(lambda: not session.is_connected)
+    waiting = asyncio.ensure_future(session.get("/e"))
+    await expire(session, zookeeper)
+    road.reopen()
+    with pytest.raises(StoreLost):
+        await waiting
+    await eventually(lambda: len(changes) == 3)
+    assert changes == [SessionChange.SUSPENDED, SessionChange.EXPIRED, SessionChange.NEW_SESSION]
+    assert session.session_id not in (0, before)
+    assert session.generation == generation + 1
+    assert await session.get("/e") is None
+    assert seen == []
+    with pytest.raises(StoreLost):
+        await session.reconnected(generation)
+
+
+async def test_requests_made_between_two_sessions_wait_for_the_new_one(
+    session: ZkSession, road: Road, zookeeper: str, changes: list[SessionChange]
+) -> None:
+    await expire(session, zookeeper)
+    road.cut()
+    await eventually(lambda: SessionChange.EXPIRED in changes)
+    await session.create("/e", b"", ephemeral=True)
+    node = await session.exists("/e")
+    assert node is not None
+    assert node.ephemeral_owner == session.session_id
+    assert changes[-1] is SessionChange.NEW_SESSION
+
+
+async def test_a_server_that_talks_nonsense_costs_the_session_only(session: ZkSession, road: Road, changes: list[SessionChange]) -> None:
+    """kazoo's thread dies over it; a new connection is opened."""
+    await session.create("/a", b"")
+    road.talk_nonsense()
+    await eventually(lambda: SessionChange.NEW_SESSION in changes)
+    assert changes == [SessionChange.EXPIRED, SessionChange.NEW_SESSION]
+    assert await session.get("/a") is not None
+
+
+async def test_stopping_ends_the_session(session: ZkSession, zookeeper: str, chroot: str) -> None:
+    other = ZkSession(zookeeper + chroot, SESSION_MS)
+    await other.start(SESSION_MS)
+    await other.create("/e", b"", ephemeral=True)
+    assert await session.exists("/e") is not None
+    await other.stop()
+    await other.stop()
+    assert await session.exists("/e") is None
+    with pytest.raises(StoreLost):
+        await other.get("/e")
+
+
+async def test_stopping_does_not_wait_for_a_server_that_is_away(session: ZkSession, road: Road) -> None:
+    road.close()
+    await eventually(lambda: not session.is_connected)
+    waiting = asyncio.ensure_future(session.get("/"))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    await session.stop()
+    assert time.monotonic() - began < 5
+    with pytest.raises(StoreLost):
+        await waiting
+
+
+# start
+
+
+async def test_the_chroot_is_made_with_null_data(zookeeper: str, chroot: str) -> None:
+    session = ZkSession(f"{zookeeper}{chroot}/x//y/", SESSION_MS)
+    await session.start(SESSION_MS)
+    await session.create("/a", b"")
+    await session.stop()
+    outside = ZkSession(zookeeper, SESSION_MS)
+    await outside.start(SESSION_MS)
+    nodes = await outside.read_many([chroot, f"{chroot}/x", f"{chroot}/x/y", f"{chroot}/x/y/a"])
+    assert [node if node is None else node.data for node in nodes] == [None, None, None, b""]
+    assert None not in nodes
+    await outside.stop()
+
+
+async def test_no_server(chroot: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        session = ZkSession(address + chroot, SESSION_MS)
+        with pytest.raises(ZkUnavailable, match=f"no ZooKeeper answers at {address} within 300 ms"):
+            await session.start(300)
+
+
+async def test_bad_address() -> None:
+    for hosts in ("", ":2181", "host:many"):
+        with pytest.raises(ZkUnavailable, match="bad ZooKeeper address"):
+            await ZkSession(hosts, SESSION_MS).start(1000)
+
+
+async def test_a_session_that_was_not_started_says_so() -> None:
+    with pytest.raises(RuntimeError, match="not started"):
+        await ZkSession("127.0.0.1:1", SESSION_MS).get("/")
+
+
+def test_errors_have_codes() -> None:
+    assert "-101" in str(ZkError(-101))
