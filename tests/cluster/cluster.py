@@ -93,7 +93,8 @@ class Cluster:
 
     async def welcomed(self, fake: FakeBroker) -> None:
         """Wait until the fake got an UpdateMetadata with its present epoch, and the controller's own broker lists it."""
-        await eventually(lambda: any(f.body.broker_epoch == fake.epoch for f in fake.since(0, UMR)), f"UpdateMetadata to {fake.id}")
+        # versions below 5 carry no broker epoch
+        await eventually(lambda: any(f.body.broker_epoch in (fake.epoch, -1) for f in fake.since(0, UMR)), f"UpdateMetadata to {fake.id}")
         if self.tree.controller() in self.brokers:
 
             async def listed() -> bool:

@@ -1,8 +1,13 @@
-"""A `klamm broker` process: started from a properties file of its own, stopped, killed, frozen and thawed."""
+"""A `klamm broker` process: started from a properties file of its own, stopped, killed, frozen and thawed.
+
+The environment variable BROKER_COMMAND puts another broker in its place, a stock Kafka say, to see whether a test asks the right thing:
+the command to which the name of the properties file is appended.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -12,7 +17,7 @@ from pathlib import Path
 
 from klamm.tests.cluster.tree import Tree
 
-KLAMM = str(Path(sys.executable).parent / "klamm")
+COMMAND = shlex.split(os.environ.get("BROKER_COMMAND", f"{Path(sys.executable).parent / 'klamm'} broker"))
 SESSION_TIMEOUT_MS = 6000
 START_S = 30.0
 BASE = {
@@ -37,16 +42,16 @@ class KlammBroker:
     def __init__(self, tree: Tree, folder: Path, broker_id: int, **properties: object) -> None:
         self.tree, self.id, self.folder = tree, broker_id, folder / f"broker-{broker_id}"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
         self.settings: dict[str, object] = {
             "broker.id": broker_id,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
             "zookeeper.connect": tree.hosts,
             "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
             "log.dirs": self.folder / "data",
             **BASE,
         }
         self.settings.update({name.replace("_", "."): value for name, value in properties.items()})
+        self.port = int(str(self.settings["listeners"]).split(",")[0].rsplit(":", 1)[1])
         self.log = self.folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -55,9 +60,7 @@ class KlammBroker:
         file = self.folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in self.settings.items()))
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [KLAMM, "broker", str(file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            self.process = subprocess.Popen([*COMMAND, str(file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         return self
 
     def start(self) -> KlammBroker:

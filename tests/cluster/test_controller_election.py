@@ -74,21 +74,21 @@ async def test_what_a_new_controller_tells_everybody(cluster: Cluster) -> None:
 
 async def test_partition_led_by_a_broker_that_died_meanwhile_is_written_twice(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
-    topic = await cluster.create([[a, b, c], [a]])
+    topic, lone = await cluster.create([[a, b, c]]), await cluster.create([[a]])
     cluster.tree.steal_controller()
     await a.die()
     cluster.tree.delete("/controller")
     epoch = cluster.tree.controller_epoch() + 1
     state = await cluster.becomes(topic, leader=b.id)
     assert state == (b.id, [b.id, c.id], 2, 2, epoch, 0)
-    assert await cluster.becomes(topic, 1, leader=-1) == (-1, [a.id], 1, 1, epoch, 0)
+    assert await cluster.becomes(lone, leader=-1) == (-1, [a.id], 1, 1, epoch, 0)
     told = await c.told(LISR, topic, leader=b.id)
     assert told.leader_epoch == 2
     first = next(s for s in c.states(LISR, topic) if s.leader_epoch == 1)
     assert (first.leader, first.isr) == (-1, [b.id, c.id])
     # without a member of the ISR alive: leader -1 and one leader epoch more at each fail-over
     await cluster.restart_controller()
-    assert (await cluster.becomes(topic, 1, le=2))[:4] == (-1, [a.id], 2, 2)
+    assert (await cluster.becomes(lone, le=2))[:4] == (-1, [a.id], 2, 2)
     assert cluster.state(topic).le == 2
 
 
@@ -109,18 +109,19 @@ async def test_deposed_controller_writes_nothing(cluster: Cluster) -> None:
     assert (after.leader, after.le, after.ce) == (a.id, before.le + 1, cluster.tree.controller_epoch())
 
 
-async def test_failed_epoch_check_stops_writes_until_the_controller_node_changes(cluster: Cluster) -> None:
-    a, b = await cluster.fakes(2)
-    topic = await cluster.create([[a, b]])
-    before = cluster.state(topic)
-    stolen = cluster.tree.controller_epoch() + 10
-    cluster.tree.put("/controller_epoch", str(stolen))
-    top, answer = await cluster.alter_partition(topic, a, [a])
+async def test_failed_epoch_check_stops_writes_until_the_controller_node_changes(empty: Cluster) -> None:
+    await empty.start(0)
+    a, b = await empty.fakes(2)
+    topic = await empty.create([[a, b]])
+    before = empty.state(topic)
+    stolen = empty.tree.controller_epoch() + 10
+    empty.tree.put("/controller_epoch", str(stolen))
+    top, answer = await empty.alter_partition(topic, a, [a])
     assert (top, answer) == (41, None)
     await a.die()
-    cluster.tree.delete("/controller")
-    assert (await cluster.becomes(topic, leader=b.id)).ce == stolen + 1
-    assert cluster.state(topic).le > before.le
+    empty.tree.delete("/controller")
+    assert (await empty.becomes(topic, leader=b.id)).ce == stolen + 1
+    assert empty.state(topic).le > before.le
 
 
 async def test_notifications_and_requests_left_by_a_dead_controller(cluster: Cluster) -> None:
