@@ -35,11 +35,11 @@ def log_levels() -> dict[str, str]:
 
 def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> None:
     """Set or delete (fall back to the parent's) levels: all, or none when one will not do. Raises ApiError."""
-    wanted = [(_logger(name), _level(name, operation, word)) for name, operation, word in changes]
+    wanted = [(name, _level(name, operation, word)) for name, operation, word in changes]
     if validate_only:
         return
-    for logger, level in wanted:
-        logger.setLevel(level)
+    for name, level in wanted:
+        _logger(name).setLevel(level)
 
 
 def _logger(name: str) -> logging.Logger:

@@ -1,0 +1,159 @@
+"""Following /config/changes: in order, once each, by every broker, whatever is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
+from klamm.server.dynamic_configs import DynamicConfigs, controller_events
+from klamm.tests.configs.conftest import BROKER, SET, TOPIC
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+async def change(node, path, data):
+    """What a foreign tool does: the node, then the notification."""
+    if await node.zk.exists(f"/config/{path}") is None:
+        await node.zk.create(f"/config/{path}", data)
+    else:
+        await node.zk.set(f"/config/{path}", data)
+    await announce(node, b'{"version":2,"entity_path":"%s"}' % path.encode())
+
+
+async def announce(node, data):
+    await node.zk.create("/config/changes/config_change_", data, sequence=True)
+
+
+async def test_every_broker_hears_of_everything(brokers):
+    first, second = await brokers(0), await brokers(1)
+    await first.create_topic("t")
+    await first.increment((TOPIC, "t", [("retention.ms", SET, "5")]), (BROKER, "", [("min.insync.replicas", SET, "2")]))
+    await first.increment((BROKER, "0", [("min.insync.replicas", SET, "3")]))
+    await second.eventually(lambda: len(second.heard) == 4)
+    topic = ("topics", "t", {"retention.ms": "5"}, frozenset({"retention.ms"}))
+    default = ("brokers", "<default>", {"min.insync.replicas": "2"}, frozenset({"min.insync.replicas"}))
+    assert second.heard[2:] == [topic, default]
+    await first.eventually(lambda: len(first.heard) == 5)
+    assert first.heard[2:4] == [topic, default]
+    assert first.heard[4] == ("brokers", "0", {"min.insync.replicas": "3"}, frozenset({"min.insync.replicas"}))
+    assert (first.config.get("min.insync.replicas"), second.config.get("min.insync.replicas")) == (3, 2)
+
+
+async def test_what_is_there_at_start_counts(brokers):
+    first = await brokers(0)
+    await first.increment((BROKER, "", [("min.insync.replicas", SET, "2"), ("log.cleaner.backoff.ms", SET, "7")]))
+    await first.admin_zk.write_config("brokers", "1", {"min.insync.replicas": "4"})
+    await first.zk.delete("/config/changes/config_change_0000000000")
+    await first.zk.delete("/config/changes/config_change_0000000001")
+    second = await brokers(1)
+    assert (second.config.get("min.insync.replicas"), second.config.get("log.cleaner.backoff.ms")) == (4, 7)
+    assert [(kind, name) for kind, name, _, _ in second.heard] == [("brokers", "<default>"), ("brokers", "1")]
+
+
+async def test_the_node_counts_not_the_notification(brokers):
+    node = await brokers(0)
+    await change(node, "topics/t", b'{"version":1,"config":{"a":"1"}}')
+    await node.eventually(lambda: len(node.heard) == 3)
+    assert node.heard[2] == ("topics", "t", {"a": "1"}, frozenset({"a"}))
+    await announce(node, b'{"version":2,"entity_path":"topics/never"}')
+    await node.eventually(lambda: len(node.heard) == 4)
+    assert node.heard[3] == ("topics", "never", {}, frozenset())
+
+
+async def test_old_and_deep_notifications(brokers):
+    node = await brokers(0)
+    await announce(node, b'{"version":1,"entity_type":"topics","entity_name":"t"}')
+    await announce(node, b'{"version":2,"entity_path":"users/u/clients/c"}')
+    await node.eventually(lambda: len(node.heard) == 4)
+    assert [(kind, name) for kind, name, _, _ in node.heard[2:]] == [("topics", "t"), ("users", "u/clients/c")]
+
+
+async def test_bad_notifications_count_as_executed(brokers):
+    node = await brokers(0)
+    for bad in (b"no json", b"{}", b'{"version":9}', b'{"version":2,"entity_path":"topics"}', b'{"version":2,"entity_path":7}'):
+        await announce(node, bad)
+    await change(node, "topics/bad", b'{"version":1,"config":{"a":1}}')
+    await change(node, "topics/t", b'{"version":1,"config":{}}')
+    await node.eventually(lambda: len(node.heard) == 3)
+    assert node.heard[2][1] == "t"
+
+
+async def test_bad_values_do_not_stop_the_others(brokers):
+    node = await brokers(0)
+    await change(node, "brokers/0", b'{"version":1,"config":{"log.retention.bytes":"x","min.insync.replicas":"2"}}')
+    await node.eventually(lambda: node.config.get("min.insync.replicas") == 2)
+    await change(node, "brokers/0", b'{"version":1,"config":{"log.retention.ms":"0","min.insync.replicas":"3"}}')
+    await change(node, "brokers/<default>", b'{"version":1,"config":{"a":"b"}}')
+    await node.eventually(lambda: len(node.heard) == 5)
+    assert node.config.get("min.insync.replicas") == 2
+    await change(node, "brokers/0", b'{"version":1,"config":{"min.insync.replicas":"3"}}')
+    await node.eventually(lambda: node.config.get("min.insync.replicas") == 3)
+
+
+async def test_a_faulty_listener_is_not_in_the_way_of_others(brokers, caplog):
+    node = await brokers(0)
+
+    def fail(*change):
+        raise RuntimeError("nobody caught me")
+
+    heard = []
+    node.dynamic.listen(fail)
+    node.dynamic.listen(lambda *change: heard.append(change))
+    await change(node, "topics/t", b'{"version":1,"config":{}}')
+    await change(node, "topics/u", b'{"version":1,"config":{}}')
+    await node.eventually(lambda: len(heard) == 2)
+    assert "nobody caught me" in caplog.text
+
+
+async def test_old_notifications_go(brokers):
+    node = await brokers(0)
+    later = 0
+
+    def now_ms():
+        return later
+
+    tasks: list[Any] = []
+    dynamic = DynamicConfigs(node.config, 0, node.admin_zk, tasks.append, now_ms)
+    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
+    later = (await node.zk.get("/config/changes/config_change_0000000000")).ctime_ms + 15 * 60 * 1000
+    await dynamic.look()
+    assert len(await node.announced()) == 1
+    later += 60_000
+    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
+    await dynamic.look()
+    assert await node.announced() == []
+    for task in tasks:
+        task.close()
+
+
+async def test_looking_twice_executes_once(brokers):
+    node = await brokers(0)
+    await change(node, "topics/t", b'{"version":1,"config":{}}')
+    await node.eventually(lambda: len(node.heard) == 3)
+    await node.dynamic.look()
+    await node.dynamic.look()
+    assert len(node.heard) == 3
+
+
+async def test_a_session_that_is_over(brokers, caplog):
+    node = await brokers(0)
+    await node.zk.stop()
+    await node.dynamic.look()
+    assert "not followed for now" in caplog.text
+
+
+async def test_what_the_controller_hears(brokers):
+    node = await brokers(0)
+    config = node.config
+
+    def events(kind, name, properties, changed):
+        return list(controller_events(config, kind, name, properties, frozenset(changed)))
+
+    assert events("topics", "t", {UNCLEAN: "TRUE"}, {UNCLEAN}) == [TopicUncleanLeaderElectionEnabled("t")]
+    assert events("topics", "t", {UNCLEAN: "false"}, {UNCLEAN}) == []
+    assert events("topics", "t", {}, ()) == []
+    assert events("brokers", "0", {}, {UNCLEAN}) == []
+    config.apply_dynamic({UNCLEAN: "true"}, {})
+    assert events("brokers", "<default>", {UNCLEAN: "true"}, {UNCLEAN}) == [UncleanLeaderElectionEnabled()]
+    assert events("brokers", "<default>", {UNCLEAN: "true"}, ()) == []
+    assert events("users", "u", {UNCLEAN: "true"}, {UNCLEAN}) == []
