@@ -84,6 +84,7 @@ async def test_frozen_controller_is_replaced_and_finds_its_place(empty: Cluster)
     await empty.start(1)
     a, b = await empty.fakes(2)
     topic = await empty.create([[a, b], [0, 1]])
+    await empty.settled(a, b)
     old = empty.tree.broker_epoch(0)
     empty.brokers[0].freeze()
     try:
