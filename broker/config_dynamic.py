@@ -59,8 +59,9 @@ def check_listener_configs(
 ) -> None:
     """May open listeners go over from one set of properties to the other? Raises ConfigError.
 
-    Apart from its stores and limits a listener keeps the configs of its own that the file gave it as long as it is open, and its
-    protocol. As in Kafka that is looked at only when a config of listeners in general changes.
+    A config of its own has to fit whatever it is behind the prefix. Apart from its stores and limits a listener keeps the configs of its
+    own that the file gave it as long as it is open, and its protocol; as in Kafka that is looked at only when a config of listeners
+    in general changes.
     """
     protocols = {listener.name: listener.security_protocol for listener in new.listeners}
     looks = any(before.get(name) != after.get(name) for name in _OF_LISTENERS)
@@ -73,6 +74,11 @@ def check_listener_configs(
                 of_all = BROKER[limit]
                 current, proposed = (of_all.parse(p.get(prefix + limit) or p.get(limit) or str(of_all.default)) for p in (before, after))
                 config_rules.check_limit(limit, current, proposed)
+        for name, text in after.items():
+            base = name.removeprefix(prefix)
+            known = BROKER.get(base) or BROKER.get(base.partition(".")[2])
+            if base != name and known is not None:
+                known.parse(text)
         if not looks:
             continue
         for name in sorted({name for name in (*static, *after) if name.startswith(prefix)}):

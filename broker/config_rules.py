@@ -197,8 +197,8 @@ def check_limit(name: str, current: int, proposed: int) -> None:
     if name not in _POOLS:
         if proposed <= 0:
             raise ConfigError(name, proposed, "must be above 0")
-    elif not current // 2 <= proposed <= current * 2:
-        raise ConfigError(name, proposed, f"must be at least half and at most double the present {current}")
+    elif not max(1, current // 2) <= proposed <= current * 2:
+        raise ConfigError(name, proposed, f"must be at least 1, at least half and at most double the present {current}")
 
 
 def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:
