@@ -132,7 +132,8 @@ async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> l
             answer.topics.append((asked, rows))
             topic = cluster.topics.get(asked.topic_name) if version < 2 else cluster.topics_by_id.get(asked.topic_id)
             await _topic(term, joined, request.broker_id, version, topic, asked, rows)
-    await joined.flush()
+    if any(a.error is ErrorCode.NONE for a in answers):  # of requests refused as a whole nobody is told
+        await joined.flush()
     return [a.response() for a in answers]
 
 
