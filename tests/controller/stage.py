@@ -213,16 +213,16 @@ def frame_line(frame: Frame) -> str:
             name = f"{t.topic_name}-{p.partition_index}"
             match frame.api_key:
                 case 4:
-                    text = f"{name} {p.leader} e{p.leader_epoch} {p.isr} v{p.partition_epoch}"
-                    text += f" +{p.adding_replicas}" if p.adding_replicas else ""
-                    text += f" -{p.removing_replicas}" if p.removing_replicas else ""
+                    text = f"{name} {p.leader} e{p.leader_epoch} {list(p.isr)} v{p.partition_epoch}"
+                    text += f" +{list(p.adding_replicas)}" if p.adding_replicas else ""
+                    text += f" -{list(p.removing_replicas)}" if p.removing_replicas else ""
                     text += " new" if p.is_new else ""
                     text += " recovering" if p.leader_recovery_state else ""
                 case 5:
                     text = f"{name} e{p.leader_epoch}" + (" delete" if p.delete_partition else "")
                 case _:
-                    text = f"{name} {p.leader} e{p.leader_epoch} {p.isr} v{p.zk_version}"
-                    text += f" off{p.offline_replicas}" if p.offline_replicas else ""
+                    text = f"{name} {p.leader} e{p.leader_epoch} {list(p.isr)} v{p.zk_version}"
+                    text += f" off{list(p.offline_replicas)}" if p.offline_replicas else ""
             rows.append(text)
     kind = {4: "LISR", 5: "SR", 6: "UMR"}[frame.api_key]
     return f"{kind} {frame.broker}:" + "".join(f" {r}" for r in sorted(rows))
