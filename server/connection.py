@@ -6,8 +6,8 @@ are kept, the socket is not read any more, and the rest goes on when that answer
 not read its answers: once the transport's buffer is over its limit, nothing more is read or handled. So a connection holds at most
 one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
 
-A request that was seen before, with an answer that is still good, is answered from bytes (`Answers`): its correlation id is put
-between two pieces of the kept frame.
+Requests that were seen before, with answers that are still good, are answered from bytes (`Answers`) while nothing else is under
+way: the correlation id is put between two pieces of the kept frame.
 
 Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
 one are answered first.
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength, FrameReader
 from klamm.server.context import CloseConnection
-from klamm.server.dispatch import MAX_CACHED_REQUEST_BYTES, Peer
+from klamm.server.dispatch import Peer
 
 if TYPE_CHECKING:
     from klamm.server.listener import Listener
@@ -44,14 +44,19 @@ class ClientConnection(asyncio.Protocol):
     """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
 
     __slots__ = (
+        "_answers",
         "_broken",
         "_closing",
         "_held",
         "_listener",
         "_loop",
+        "_metadata",
+        "_quick",
         "_reader",
         "_reading",
+        "_send",
         "_task",
+        "_time",
         "_transport",
         "_waiting",
         "_writable",
@@ -63,6 +68,9 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener
         self._loop = loop
+        self._time = loop.time
+        self._answers = listener.answers
+        self._metadata = listener.dispatcher.node.metadata
         self._reader = FrameReader(listener.max_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
@@ -71,6 +79,7 @@ class ClientConnection(asyncio.Protocol):
         self._writable = True
         self._closing = False
         self._held = False
+        self._quick = True
         self._broken: str | None = None
         self.last_used = loop.time()
         self.name = "?"
@@ -80,26 +89,32 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._send = self._transport.write
         self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
         host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
         self.name = f"{host}:{address[1]}"
-        self.peer = Peer(self._listener.name, host, self._listener.answers)
+        self.peer = Peer(self._listener.name, host, self._answers)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the answer
         self._closing = True
+        self._quick = False
         self._transport = None
         self._waiting = []
         self._listener.lost(self)
 
     def data_received(self, data: bytes) -> None:
-        self.last_used = self._loop.time()
+        self.last_used = self._time()
+        if self._quick:
+            answered = self._answer_known(data)
+            if answered == len(data):
+                return
+            data = data[answered:]
         if self._closing:
             return
-        if len(data) <= MAX_CACHED_REQUEST_BYTES and self._answer_at_once(data):
-            return
+        self._quick = False
         try:
             payloads = self._reader.feed(data)
         except BadLength as error:
@@ -111,12 +126,12 @@ class ClientConnection(asyncio.Protocol):
             self._serve(payloads, [])
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self._quick = self._writable = False
         self._pause()
 
     def resume_writing(self) -> None:
         self._writable = True
-        self.last_used = self._loop.time()
+        self.last_used = self._time()
         if self._task is None:
             self._go_on([])
 
@@ -130,6 +145,7 @@ class ClientConnection(asyncio.Protocol):
     def hold(self) -> None:
         """Serve nothing until `admit`: this connection is one too many for now."""
         self._held = True
+        self._quick = False
         self._loop.call_soon(self._pause)  # uvloop begins to read after `connection_made`, whatever was said there
 
     def admit(self) -> None:
@@ -140,6 +156,7 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close once what is written has left."""
         self._closing = True
+        self._quick = False
         self._waiting = []
         if self._transport is not None:
             self._transport.close()
@@ -147,56 +164,60 @@ class ClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self._closing = True
+        self._quick = False
         self._waiting = []
         if self._transport is not None:
             self._transport.abort()
 
     # --- requests and answers
 
-    def _answer_at_once(self, data: bytes) -> bool:
-        """The shortest way for what is most frequent: one whole request, seen before, and nothing under way."""
-        if int.from_bytes(data[:4], "big") != len(data) - 4 or self._reader.buffered or self._task is not None:
-            return False
-        if not self._writable or self._held or self._transport is None:
-            return False
-        answers = self.peer.answers
-        self._listener.dispatcher.freshen(answers)
-        kept = answers.by_request.get(data[4:8] + data[12:])
-        if kept is None:
-            return False
-        self._transport.write(kept[0] + data[8:12] + kept[1])
-        return True
+    def _answer_known(self, data: bytes) -> int:
+        """Answer the requests at the start of `data` that were seen before, without looking into them; how many bytes they are."""
+        answers = self._answers
+        if answers.generation != self._metadata.generation:
+            return 0
+        by_frame = answers.by_frame
+        out: list[bytes] = []
+        position = size = 0
+        while (found := by_frame.get(data[position : position + 8])) is not None:
+            length, known = found
+            kept = known.get(data[position + 12 : position + length])
+            if kept is None:
+                break
+            head, tail = kept
+            out += (head, data[position + 8 : position + 12], tail)
+            position += length
+            size += len(tail)
+            if size >= WRITE_BYTES:
+                self._send(b"".join(out))
+                out = []
+                size = 0
+                if not self._writable:
+                    break
+        if out:
+            self._send(b"".join(out))
+        return position
 
     def _serve(self, payloads: Sequence[bytes], out: list[bytes]) -> None:
         """Answer frames in order, after the answers in `out`; those that have to wait stay in `_waiting`."""
         dispatcher = self._listener.dispatcher
-        dispatcher.freshen(self.peer.answers)
-        answers = self.peer.answers.by_request
         served = 0
         size = 0
         for payload in payloads:
             served += 1
-            if len(payload) <= MAX_CACHED_REQUEST_BYTES and (kept := answers.get(payload[:4] + payload[8:])) is not None:
-                head, tail = kept
-                out += (head, payload[4:8], tail)
-                size += len(tail)
-            else:
-                try:
-                    answer = dispatcher.begin(self.peer, payload)
-                    dispatcher.freshen(self.peer.answers)
-                except (RemoteProtocolError, CloseConnection) as error:
-                    self._write(out)
-                    self._refuse(str(error))
-                    return
-                if isinstance(answer, bytes):
-                    out.append(answer)
-                    size += len(answer)
-                elif answer is not None:
-                    run = [answer, *self._joined(payload, payloads[served : served + JOINED_REQUESTS])]
-                    served += len(run) - 1
-                    self._task = self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run)))
-                    self._listener.begun(self._task)
-                    break
+            try:
+                answer = dispatcher.begin(self.peer, payload)
+            except (RemoteProtocolError, CloseConnection) as error:
+                self._write(out)
+                self._refuse(str(error))
+                return
+            if isinstance(answer, bytes):
+                out.append(answer)
+                size += len(answer)
+            elif answer is not None:
+                self._task = self._loop.create_task(self._await(answer))
+                self._listener.begun(self._task)
+                break
             if size >= WRITE_BYTES:
                 self._write(out)
                 out = []
@@ -210,23 +231,8 @@ class ClientConnection(asyncio.Protocol):
         elif self._broken is not None:
             self._refuse(self._broken)
         else:
+            self._quick = not self._reader.buffered
             self._resume()
-
-    def _joined(self, first: bytes, payloads: Sequence[bytes]) -> list[Coroutine[Any, Any, bytes | None]]:
-        """Begin the requests that may be under way together with the first one."""
-        dispatcher = self._listener.dispatcher
-        run: list[Coroutine[Any, Any, bytes | None]] = []
-        for payload in payloads:
-            if not dispatcher.may_join(first, payload):
-                break
-            try:
-                following = dispatcher.begin(self.peer, payload)
-            except (RemoteProtocolError, CloseConnection):
-                break  # it is met again when those before it are answered
-            if not asyncio.iscoroutine(following):
-                raise AssertionError("a request that may be joined is one that waits")
-            run.append(following)
-        return run
 
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
         """Wait for one answer, then go on with what came meanwhile."""
@@ -238,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
             refusal = str(error)
         finally:
             self._task = None
-        self.last_used = self._loop.time()
+        self.last_used = self._time()
         if self._closing:
             return
         if refusal is not None:
@@ -263,7 +269,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._send(out[0] if len(out) == 1 else b"".join(out))
 
     def _refuse(self, reason: str) -> None:
         log.warning("closing connection from %s to %s: %s", self.name, self._listener.name, reason)

@@ -91,36 +91,41 @@ HANDLERS: dict[int, Handler] = {
 
 
 class Answers:
-    """Encoded answers by request bytes: (the frame's length field, what follows the correlation id). Bounded in number and size.
+    """Encoded answers by the bytes of their requests, in two steps, so that nothing of a request has to be understood to find one:
+    its first eight bytes (length, API key, version) lead to the length of the whole frame and a dict, what follows the correlation id
+    then to the answer's length field and to what follows the correlation id there.
 
-    They hold for one generation of the metadata cache.
+    They hold for one `generation` of the metadata cache and are bounded in number and size.
     """
 
-    __slots__ = ("_generation", "_size", "by_request")
+    __slots__ = ("_count", "_size", "by_frame", "generation")
 
     def __init__(self) -> None:
-        self.by_request: dict[bytes, tuple[bytes, bytes]] = {}
-        self._generation = 0
+        self.by_frame: dict[bytes, tuple[int, dict[bytes, tuple[bytes, bytes]]]] = {}
+        self.generation = 0
+        self._count = 0
         self._size = 0
 
     def hold_for(self, generation: int) -> None:
         """Drop what was made from another state of the metadata cache."""
-        if generation != self._generation:
+        if generation != self.generation:
             self.clear()
-            self._generation = generation
+            self.generation = generation
 
     def keep(self, payload: bytes, frame: bytes) -> None:
+        """Remember the answer `frame` to the request `payload`."""
         if len(payload) > MAX_CACHED_REQUEST_BYTES:
             return
-        self._size += len(frame) + len(payload)
-        if len(self.by_request) >= MAX_CACHED_ANSWERS or self._size > MAX_CACHED_ANSWER_BYTES:
+        if self._count >= MAX_CACHED_ANSWERS or self._size + len(frame) > MAX_CACHED_ANSWER_BYTES:
             self.clear()
-            self._size = len(frame) + len(payload)
-        self.by_request[payload[:4] + payload[8:]] = frame[:4], frame[8:]
+        self._count += 1
+        self._size += len(frame) + len(payload)
+        _, answers = self.by_frame.setdefault(len(payload).to_bytes(4, "big") + payload[:4], (4 + len(payload), {}))
+        answers[payload[8:]] = frame[:4], frame[8:]
 
     def clear(self) -> None:
-        self.by_request.clear()
-        self._size = 0
+        self.by_frame.clear()
+        self._count = self._size = 0
 
 
 class Peer(NamedTuple):
@@ -136,18 +141,10 @@ class Dispatcher:
     """Answers the requests of one node. `begin` raises RemoteProtocolError or CloseConnection when the connection has to be closed."""
 
     def __init__(self, node: Node, handlers: Mapping[int, Handler] = HANDLERS) -> None:
-        self._node = node
+        self.node = node
         self._handlers = handlers
         self.offered = tuple(messages.APIS[key] for key in sorted(handlers))
         self._joined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.joined)
-
-    def freshen(self, answers: Answers) -> None:
-        """To be called before kept answers are used, and again after every request that was not answered from them."""
-        answers.hold_for(self._node.metadata.generation)
-
-    def may_join(self, first: bytes, payload: bytes) -> bool:
-        """Whether a request may be begun while `first`, which came before it, still waits for its answer."""
-        return payload[:2] == first[:2] and payload[:2] in self._joined
 
     def begin(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """One request's answer as a frame, None when it gets none, or a coroutine that returns either."""
@@ -167,7 +164,7 @@ class Dispatcher:
             peer.answers.keep(payload, unsupported)
             return unsupported
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
-        ctx = Context(self._node, api_key, version, header.client_id, peer.principal, peer.listener, peer.host)
+        ctx = Context(self.node, api_key, version, header.client_id, peer.principal, peer.listener, peer.host)
         try:
             response = handler.handle(ctx, request)
             if inspect.iscoroutine(response):
@@ -178,6 +175,7 @@ class Dispatcher:
         except Exception as fault:  # noqa: BLE001 whatever a handler raises is our fault, not the client's, and is answered
             return _fault(ctx, header.correlation_id, request, fault)
         if handler.cached and ctx.cacheable and frame is not None:
+            peer.answers.hold_for(self.node.metadata.generation)
             peer.answers.keep(payload, frame)
         return frame
 

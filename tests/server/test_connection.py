@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import random
 import socket
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.framing import FrameReader
 from klamm.server.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Handler
@@ -70,6 +72,33 @@ class FakeTransport:
         pass
 
 
+class SlowTransport(FakeTransport):
+    """Holds what is written until `drain`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connection: ClientConnection | None = None
+        self.reading = True
+        self.drained = b""
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        if sum(map(len, self.writes)) > BUFFERED_BYTES and self.connection is not None:
+            self.connection.pause_writing()
+
+    def drain(self) -> None:
+        self.drained += b"".join(self.writes)
+        self.writes = []
+        assert self.connection is not None
+        self.connection.resume_writing()
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
 async def test_answers_of_one_read_leave_in_one_write() -> None:
     node = wire.serving_node(wire.HANDLERS)
     listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
@@ -80,6 +109,44 @@ async def test_answers_of_one_read_leave_in_one_write() -> None:
     connection.data_received(ask_metadata(16) + ask_metadata(17)[:9])
     connection.data_received(ask_metadata(17)[9:])
     assert len(transport.writes) == 3
+    await listener.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_answers_do_not_depend_on_how_the_bytes_arrive(seed: int) -> None:
+    """Known and new requests, mixed, cut anywhere."""
+    dice = random.Random(seed)
+    node = wire.serving_node(wire.HANDLERS | {3: Handler(wire.empty_metadata, cached=seed % 2 == 0)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    asks = (ask_versions, ask_metadata, lambda n: wire.request(18, 0, n, messages.ApiVersionsRequest(), "x" * dice.randrange(5)))
+    stream = b"".join(dice.choice(asks)(n) for n in range(200))
+    while stream:
+        size = dice.choice((1, 7, 8, 29, 58, 500, 2000))
+        connection.data_received(stream[:size])
+        stream = stream[size:]
+        if dice.random() < 0.1:
+            node.metadata.generation += 1
+    answers = FrameReader().feed(b"".join(transport.writes))
+    assert [int.from_bytes(answer[:4], "big") for answer in answers] == list(range(200))
+    await listener.close()
+
+
+async def test_known_requests_wait_for_a_slow_reader_too() -> None:
+    node = wire.serving_node({3: Handler(lambda ctx, request: b"x" * 50_000, cached=True)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    transport.connection = connection
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.data_received(ask_metadata(0))
+    connection.data_received(b"".join(map(ask_metadata, range(1, 500))))
+    assert sum(map(len, transport.writes)) < BUFFERED_BYTES + 2 * WRITE_BYTES
+    assert not transport.reading
+    while not transport.reading:
+        transport.drain()
+    transport.drain()
+    assert len(transport.drained) == 500 * 50_008
     await listener.close()
 
 
@@ -248,8 +315,10 @@ async def test_answers_are_kept_for_one_state_of_the_cache(serve: Serve, connect
 
     listener = await serve({3: Handler(handle, cached=True), 7: Handler(bump)})
     peer = await connect(listener.port)
-    peer.send(ask_metadata(1) + ask_metadata(2) + ask_shutdown(3) + ask_metadata(4) + ask_metadata(5))
-    answers = {n: await peer.answer() for n in (1, 2, 3, 4, 5)}
+    answers: dict[int, bytes | None] = {}
+    for first, ask in enumerate((ask_metadata, ask_metadata, ask_shutdown, ask_metadata, ask_metadata), 1):
+        peer.send(ask(first))
+        answers[first] = await peer.answer()
     assert calls == [1, 2]
     controllers = {n: messages.decode("MetadataResponse", 1, answers[n] or b"", 4)[0].controller_id for n in (1, 2, 4, 5)}
     assert controllers == {1: 1, 2: 1, 4: 2, 5: 2}
