@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -32,6 +33,9 @@ _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 # The first compiler only, the simplest collector, no shared performance counters: what a short-lived small server wants.
 _JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.admin.enableServer=false")
 _PORT_ATTEMPTS = 5
+_LOCK_PATIENCE_S = 5.0
+# An exception as Java prints it, its name and its text.
+_THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): ")
 
 
 class EmbeddedZooKeeper:
@@ -69,7 +73,9 @@ class EmbeddedZooKeeper:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> str:
-        """Start the server and return its address. Raises EmbeddedZooKeeperError."""
+        """Start the server, unless it is running, and return its address. Raises EmbeddedZooKeeperError."""
+        if self.running:
+            return self.address
         java, jars = find_java(), find_jars(self._jars)
         flags = [*_JVM_FLAGS, f"-Xmx{self._heap_mb}m"]
         cache = ClassCache(java, jars, flags, self._class_cache_dir)
@@ -118,7 +124,7 @@ class EmbeddedZooKeeper:
         port = _free_port()
         config = _write_config(folder, port)
         output = folder / "zookeeper.out"
-        process = OwnedProcess([*command, str(config)], output, trash, () if self._lock is None else (self._lock,))
+        process = OwnedProcess([*command, str(config)], output, trash, inherited=() if self._lock is None else (self._lock,))
         deadline = time.monotonic() + self._start_timeout_s
         try:
             while not _serves(port, folder):
@@ -151,8 +157,9 @@ class EmbeddedZooKeeper:
             finally:
                 process.stop()
             lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
-        telling = [line.strip() for line in lines if "Exception" in line or "Error" in line or "exiting abnormally" in line]
-        return "; ".join(dict.fromkeys(telling[:3]))
+        lines = [line.strip() for line in lines if line.strip()]
+        telling = [line for line in lines if _THROWN.match(line)] or [line for line in lines if "ERROR" in line] or lines
+        return "; ".join(dict.fromkeys(telling[:2]))
 
 
 def _class_path(jars: Sequence[Path]) -> str:
@@ -173,8 +180,14 @@ def _write_config(folder: Path, port: int, data_dir: Path | None = None) -> Path
         "4lw.commands.whitelist": "conf,srvr,mntr,ruok,envi",
     }
     file = folder / "zoo.cfg"
-    file.write_text("".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items()), encoding="utf-8")
+    file.write_text("".join(f"{key}={_escaped(str(value))}\n" for key, value in settings.items()), encoding="ascii")
     return file
+
+
+def _escaped(text: str) -> str:
+    """As Java reads properties: ASCII, everything else and the backslash by number."""
+    units = memoryview(text.encode("utf-16-le")).cast("H")
+    return "".join(chr(unit) if unit < 128 and unit != ord("\\") else f"\\u{unit:04x}" for unit in units)
 
 
 def _free_port() -> int:
@@ -203,14 +216,14 @@ def _serves(port: int, folder: Path) -> bool:
                 answer += part
     except OSError:
         return False
-    return f"dataDir={folder}{os.sep}version-2\n" in answer.decode(errors="replace")
+    return f"dataDir={folder}{os.sep}version-2\n".encode() in answer
 
 
 def _lock_folder(folder: Path) -> int:
     """Lock a data folder: two servers on one would destroy it. The JVM shares the descriptor, so the lock lasts as long as it does."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

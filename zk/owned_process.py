@@ -32,6 +32,9 @@ if [ -n "$trash" ]; then rm -rf "$trash"; fi
 exit "$code"
 """
 
+# File names are UTF-8 whatever the owner's locale, and messages English.
+_LOCALE = {"LC_ALL": "C.UTF-8"}
+
 
 class OwnedProcess:
     """A running child; `pid` is its own process id, not the shell's."""
@@ -46,6 +49,7 @@ class OwnedProcess:
             stderr=subprocess.DEVNULL,
             pass_fds=tuple(inherited),
             start_new_session=True,
+            env=os.environ | _LOCALE,
         )
         assert self._shell.stdout is not None
         self.pid = int(self._shell.stdout.readline())

@@ -1,0 +1,258 @@
+"""The embedded ZooKeeper: serving, keeping data, dying with its owner, and what it says when it cannot run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.zk import embedded
+from klamm.zk.class_cache import ClassCache
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.java import EmbeddedZooKeeperError, Java, find_java
+from klamm.zk.session import ZkSession
+
+SESSION_MS = 10_000
+NAME = "dätä \\ 1"
+OWNER = """
+import json, sys
+from klamm.zk.embedded import EmbeddedZooKeeper
+server = EmbeddedZooKeeper()
+address = server.start()
+print(json.dumps([address, server.pid, str(server._process._trash)]), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server that keeps its data; stopped at the end."""
+    one = EmbeddedZooKeeper(tmp_path / NAME)
+    yield one
+    one.stop()
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait for what must come; the limit only ends a test that has failed."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+async def test_it_serves_and_leaves_nothing() -> None:
+    server = EmbeddedZooKeeper()
+    assert not server.running
+    address = server.start()
+    assert server.start() == address
+    assert server.pid is not None
+    assert server._process is not None
+    pid, folder = server.pid, server._process._trash
+    assert folder is not None
+    assert folder.is_dir()
+    assert os.getsid(pid) != os.getsid(0), "a Ctrl-C in the terminal must not reach it"
+    session = ZkSession(address, 1000)
+    await session.start(SESSION_MS)
+    assert await session.create("/a", b"1") == "/a"
+    await session.stop()
+    server.stop()
+    assert not server.running
+    assert not exists(pid)
+    assert not folder.exists()
+    server.stop()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+async def test_data_survive(server: EmbeddedZooKeeper, killed: bool) -> None:
+    for round_ in range(3):
+        session = ZkSession(server.start(), SESSION_MS)
+        await session.start(SESSION_MS)
+        for earlier in range(round_):
+            node = await session.get(f"/round{earlier}")
+            assert node is not None
+            assert node.data == b"x"
+        await session.create(f"/round{round_}", b"x")
+        await session.stop()
+        if killed:
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)
+            eventually(lambda: not server.running)
+        server.stop()
+
+
+def test_two_servers_never_share_a_folder(server: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_LOCK_PATIENCE_S", 0.1)
+    server.start()
+    other = EmbeddedZooKeeper(tmp_path / NAME)
+    with pytest.raises(EmbeddedZooKeeperError, match="in use by another embedded ZooKeeper"):
+        other.start()
+    server.stop()
+    other.start()
+    other.stop()
+
+
+@pytest.mark.parametrize("end", ["kill -9", "return"])
+def test_it_dies_with_its_owner(end: str) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    assert owner.stdin is not None
+    try:
+        _, pid, folder = json.loads(owner.stdout.readline())
+        assert exists(pid)
+        assert Path(folder).is_dir()
+        if end == "kill -9":
+            owner.kill()
+        else:
+            owner.stdin.close()
+        owner.wait(20)
+        eventually(lambda: not exists(pid) and not Path(folder).exists())
+    finally:
+        owner.kill()
+        owner.stdin.close()
+        owner.stdout.close()
+        owner.wait()
+
+
+def test_it_inherits_no_sockets() -> None:
+    """A listener of the owner is gone when the owner closes it."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        listener.set_inheritable(True)
+        address = listener.getsockname()
+        server = EmbeddedZooKeeper()
+        server.start()
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+    finally:
+        server.stop()
+
+
+def test_another_port_is_taken_when_somebody_was_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as rival:
+        rival.bind(("127.0.0.1", 0))
+        rival.listen()
+        taken = rival.getsockname()[1]
+        free_port = embedded._free_port
+        asked: list[None] = []
+
+        def unlucky() -> int:
+            asked.append(None)
+            return taken if len(asked) == 1 else free_port()
+
+        monkeypatch.setattr(embedded, "_free_port", unlucky)
+        server = EmbeddedZooKeeper()
+        assert server.start() != f"127.0.0.1:{taken}"
+        assert len(asked) == 2
+        server.stop()
+
+
+def test_a_server_that_dies_at_its_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "log.1").write_bytes(b"no transactions")
+    server = EmbeddedZooKeeper(tmp_path)
+    with pytest.raises(EmbeddedZooKeeperError) as failed:
+        server.start()
+    assert "died at its start: java.io." in str(failed.value)
+    assert "\n" not in str(failed.value)
+    assert not server.running
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmbeddedZooKeeperError, match="cannot start"):
+        EmbeddedZooKeeper(tmp_path / "file" / "data").start()
+
+
+# the class cache
+
+
+def test_the_class_cache_is_built_once_in_the_background(tmp_path: Path) -> None:
+    first = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    first.start()
+    assert first.wait_class_cache(120)
+    first.stop()
+    assert find_java().major >= 13
+    (built,) = [file for file in tmp_path.iterdir() if file.suffix in (".aot", ".jsa")]
+    assert not list(tmp_path.glob("*.new"))
+    stamp = built.stat().st_mtime_ns
+    second = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    second.start()
+    assert second._builder is None
+    second.stop()
+    assert built.stat().st_mtime_ns == stamp
+
+
+def test_a_damaged_class_cache_does_no_harm(tmp_path: Path) -> None:
+    first = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    first.start()
+    first.wait_class_cache(120)
+    first.stop()
+    (built,) = [file for file in tmp_path.iterdir() if file.suffix in (".aot", ".jsa")]
+    built.chmod(0o600)
+    built.write_bytes(b"damaged")
+    second = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    second.start()
+    second.stop()
+
+
+@pytest.fixture
+def jar(tmp_path: Path) -> Path:
+    file = tmp_path / "zookeeper-3.9.jar"
+    file.write_bytes(b"1")
+    return file
+
+
+def test_class_cache_belongs_to_java_jars_and_flags(tmp_path: Path, jar: Path) -> None:
+    java = Java(Path("/java"), "one", 25)
+    original = ClassCache(java, [jar], ["-a"], tmp_path).file
+    assert ClassCache(java, [jar], ["-a"], tmp_path).file == original
+    assert ClassCache(java, [jar], ["-b"], tmp_path).file != original
+    assert ClassCache(java._replace(identity="two"), [jar], ["-a"], tmp_path).file != original
+    jar.write_bytes(b"22")
+    assert ClassCache(java, [jar], ["-a"], tmp_path).file != original
+
+
+@pytest.mark.parametrize(
+    ("major", "building", "using"),
+    [(25, "-XX:AOTCacheOutput=", "-XX:AOTCache="), (17, "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile=")],
+)
+def test_class_cache_flags(tmp_path: Path, jar: Path, major: int, building: str, using: str) -> None:
+    cache = ClassCache(Java(Path("/java"), "one", major), [jar], [], tmp_path / "sub")
+    assert cache.flags() == []
+    given: list[str] = []
+
+    def train(flags: list[str]) -> None:
+        given.extend(flags)
+        assert not cache.build(lambda _: pytest.fail("two builders at once"))
+        Path(flags[0].partition("=")[2]).write_bytes(b"classes")
+
+    assert cache.build(train)
+    assert given[0].startswith(building)
+    assert cache.flags() == [f"{using}{cache.file}"]
+    assert not cache.build(lambda _: pytest.fail("built already"))
+
+
+def test_class_cache_that_cannot_be_built(tmp_path: Path, jar: Path) -> None:
+    java = Java(Path("/java"), "one", 17)
+    assert not ClassCache(java, [jar], [], tmp_path).build(lambda _: None)
+    assert not ClassCache(java._replace(major=11), [jar], [], tmp_path).build(lambda _: pytest.fail("Java 11 has no such thing"))
+    (tmp_path / "file").write_text("")
+    assert not ClassCache(java, [jar], [], tmp_path / "file" / "folder").build(lambda _: pytest.fail("there is no folder"))
