@@ -58,8 +58,13 @@ lint: setup ## Style, types, import rules
 test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones (PYTEST="-k name" for some)
 	@$(BIN)/python -m pytest -q -m "not slow" $(PYTEST)
 
+.PHONY: reference
+reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with (Maven; 105 jars, once, into the user's cache folder)
+	@$(BIN)/python -m klamm.tests.reference.jars
+
 .PHONY: test-all
-test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests; fetches the real Kafka when it is missing
+	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@$(BIN)/python -m pytest -q $(PYTEST)
 
 .PHONY: bench
