@@ -301,8 +301,8 @@ def test_fields_of_the_newest_versions() -> None:
     [t] = lisr.topic_states
     assert (t.topic_name, t.topic_id) == ("t", b"\x05" * 16)
     [s] = t.partition_states
-    assert (s.partition_index, s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.partition_epoch) == (3, 5, 2, 4, [2], 6)
-    assert (s.replicas, s.adding_replicas, s.removing_replicas, s.is_new, s.leader_recovery_state) == ([2, 1, 8], [8], [2], True, 1)
+    assert (s.partition_index, s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.partition_epoch) == (3, 5, 2, 4, (2,), 6)
+    assert (s.replicas, s.adding_replicas, s.removing_replicas, s.is_new, s.leader_recovery_state) == ((2, 1, 8), (8,), (2,), True, 1)
     assert [(x.broker_id, x.host_name, x.port) for x in lisr.live_leaders] == [(2, "a", 1)], "one that leaves is still a live leader"
 
     body = one.update_metadata(cluster, cluster.brokers[2], one.metadata_topics(cluster, [p]), one.live_brokers(cluster, LISTENER))
@@ -314,8 +314,8 @@ def test_fields_of_the_newest_versions() -> None:
         (2, None, [(1, "a", LISTENER, 0)]),
     ]
     [[s]] = [t.partition_states for t in umr.topic_states]
-    assert (s.partition_index, s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.zk_version) == (3, 5, 2, 4, [2], 6)
-    assert (s.replicas, s.offline_replicas) == ([2, 1, 8], [2, 8])
+    assert (s.partition_index, s.controller_epoch, s.leader, s.leader_epoch, s.isr, s.zk_version) == (3, 5, 2, 4, (2,), 6)
+    assert (s.replicas, s.offline_replicas) == ((2, 1, 8), (2, 8))
 
 
 def test_a_leader_that_is_gone_is_no_live_leader() -> None:
