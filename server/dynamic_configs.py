@@ -127,13 +127,16 @@ class DynamicConfigs:
         if properties is None or (kind == "brokers" and name not in self._stored):
             return
         changed = frozenset(properties)
+        news = True
         if kind == "brokers":
+            news = bool(properties or self._stored[name])
             self._stored[name] = properties
             change = self._config.apply_dynamic(self._stored[DEFAULT_ENTITY], self._stored[self._own])
             changed = change.changed
             for problem in change.problems:
                 log.warning("configs of %s/%s: %s", kind, name, problem)
-        log.info("configs of %s/%s: %s", kind, name, ", ".join(sorted(properties)) or "none")
+        if news:
+            log.info("configs of %s/%s: %s", kind, name, ", ".join(sorted(properties)) or "none")
         for listener in self._listeners:
             try:
                 listener(kind, name, properties, changed)

@@ -221,7 +221,8 @@ class Node:
         try:
             self.broker_epoch = await self.admin_zk.register_broker(broker, int(time.time() * 1000), json_version=json_version)
         except RegistrationRefused as refusal:
-            log.error("broker %d is not registered: %s", self.id, refusal)
+            if self.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
+                log.error("broker %d is not registered: %s", self.id, refusal)
             raise
         self._registered = True
         log.info("broker %d is registered with epoch %d", self.id, self.broker_epoch)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,15 @@ def zookeeper_is_gone(address: str) -> bool:
         return True
 
 
-def wait_until_gone(address: str) -> None:
+def wait_until(condition: Callable[[], object], what: str) -> None:
     end = time.monotonic() + WITHIN_S
-    while not zookeeper_is_gone(address):
-        assert time.monotonic() < end, f"the ZooKeeper at {address} lives on"
-        time.sleep(0.02)
+    while not condition():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.005)
+
+
+def wait_until_gone(address: str) -> None:
+    wait_until(lambda: zookeeper_is_gone(address), f"the ZooKeeper at {address} is gone")
 
 
 def test_the_line_of_json_says_all_that_a_script_needs(start: Start) -> None:
@@ -109,13 +114,21 @@ def test_a_signal_stops_it_in_order_and_soon(start: Start, number: signal.Signal
     assert "ERROR" not in cluster.stderr
 
 
-def test_a_signal_during_the_start_stops_it_too(start: Start) -> None:
-    for delay_s in (0.2, 0.4, 0.7):
-        cluster = start("serve", "--port", 0, "--json")
-        time.sleep(delay_s)
-        cluster.signal(signal.SIGTERM)
-        assert cluster.ended() == 0, cluster.stderr
-        assert "Traceback" not in cluster.stderr
+def test_a_signal_while_the_zookeeper_starts_stops_it_too(start: Start, tmp_path: Path) -> None:
+    cluster = start("serve", "--port", 0, "--json", environ={"TMPDIR": str(tmp_path)})
+    wait_until(lambda: list(tmp_path.glob("klamm-*")), "a ZooKeeper starts")
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0, cluster.stderr
+    assert "Traceback" not in cluster.stderr
+    wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
+
+
+def test_a_signal_while_the_brokers_start_stops_it_too(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json", "--brokers", 20)
+    cluster.logged("is registered")
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0, cluster.stderr
+    assert "Traceback" not in cluster.stderr
 
 
 def test_a_second_signal_ends_it_at_once(start: Start) -> None:
@@ -133,10 +146,7 @@ def test_killed_it_leaves_no_zookeeper_and_no_folder_behind(start: Start, tmp_pa
     assert list(tmp_path.glob("klamm-*"))
     cluster.kill()
     wait_until_gone(zookeeper)
-    end = time.monotonic() + WITHIN_S
-    while list(tmp_path.glob("klamm-*")):
-        assert time.monotonic() < end, list(tmp_path.iterdir())
-        time.sleep(0.02)
+    wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
