@@ -1,7 +1,7 @@
-"""Log levels as Kafka's admin clients see them: every logger of ours by its Python name, and the root logger as `root`.
+"""Log levels as Kafka's admin clients see them: every logger of ours by its Python name, and their common parent as `root`.
 
 Kafka's words for levels are used outside, Python's numbers inside; FATAL is CRITICAL, TRACE lies below DEBUG. A logger shows the level
-in force, its own or its parent's. Brokers of one process share their loggers.
+in force, its own or its parent's. What libraries log is not touched. Brokers of one process share their loggers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Change = tuple[str, int, str | None]
 def log_levels() -> dict[str, str]:
     """Level in force by logger name, the root logger first."""
     loggers = logging.Logger.manager.loggerDict
-    names = sorted(name for name in loggers if (name == OURS or name.startswith(f"{OURS}.")) and isinstance(loggers[name], logging.Logger))
+    names = sorted(name for name in loggers if name.startswith(f"{OURS}.") and isinstance(loggers[name], logging.Logger))
     return {name: _word(_logger(name).getEffectiveLevel()) for name in (ROOT, *names)}
 
 
@@ -43,7 +43,7 @@ def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> No
 
 
 def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(None if name == ROOT else name)
+    return logging.getLogger(OURS if name == ROOT else name)
 
 
 def _level(name: str, number: int, word: str | None) -> int:

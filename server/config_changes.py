@@ -94,7 +94,7 @@ async def _alter_topic(ctx: Context, topic: str, propose: Proposal, validate_onl
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     validate_topic_configs(configs, ctx.node.config)
     if not validate_only:
-        log.info("topic %s gets configs %s", topic, ", ".join(configs))
+        log.info("configs of topic %s become %s", topic, ", ".join(configs) or "none")
         await ctx.node.admin_zk.write_config("topics", topic, configs)
 
 
@@ -117,7 +117,7 @@ async def _alter_broker(ctx: Context, name: str, propose: Proposal, validate_onl
         return
     for key in filter(is_password, configs):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password, and passwords cannot be encrypted here")
-    log.info("broker %s gets configs %s", entity, ", ".join(configs))
+    log.info("configs of broker %s become %s", entity, ", ".join(configs) or "none")
     await ctx.node.admin_zk.write_config("brokers", entity, configs)
 
 

@@ -77,7 +77,8 @@ INCREMENTAL = [
 @pytest.fixture(autouse=True)
 def levels_as_before():
     yield
-    logging.getLogger(LOGGER_NAME).setLevel(logging.NOTSET)
+    for name in (LOGGER_NAME, "klamm"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "code"), INCREMENTAL, ids=str)
@@ -223,5 +224,7 @@ async def test_levels(node):
     assert await node.increment((LOGGER, "0", [(LOGGER_NAME, SET, "INFO")]), validate_only=True) == [OK]
     assert log_levels()[LOGGER_NAME] == "FATAL"
     assert await node.increment((LOGGER, "0", [(LOGGER_NAME, DELETE, None)])) == [OK]
-    assert log_levels()[LOGGER_NAME] == log_levels()["root"]
+    for level in ("DEBUG", "ERROR"):
+        assert await node.increment((LOGGER, "0", [("root", SET, level)])) == [OK]
+        assert log_levels()[LOGGER_NAME] == log_levels()["root"] == level
     assert await node.announced() == []
