@@ -3,12 +3,14 @@
     python -m klamm.benchmarks.requests [--brokers 1] [--seconds 2] [--rounds 5] [--json FILE]
 
 Each case (API, connections, requests in flight on each) is run on both in turn, round after round, the order swapped every round, so that
-whatever else the machine does hits both alike. The table shows medians over the rounds, and the median of the ratios of neighbouring runs.
+whatever else the machine does hits both alike. CPUs are kept from sleeping, unless `--let-sleep` is given. The table shows medians
+over the rounds, and the median of the ratios of neighbouring runs; `cpu us` is server CPU a request, which bears a busy machine best.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import pathlib
 import statistics
@@ -18,7 +20,7 @@ import sys
 import tempfile
 from typing import Any
 
-from klamm.benchmarks.processes import Failed, Process, compiled, klamm, note
+from klamm.benchmarks.processes import Awake, Failed, Process, compiled, klamm, note
 
 TOPIC = "bench"
 CASES = [(api, connections, depth) for api in ("ApiVersions", "Metadata") for connections in (1, 8) for depth in (1, 16)]
@@ -53,59 +55,57 @@ def measure(targets: dict[str, tuple[Process, str]], rounds: int, seconds: float
         for api, connections, depth in CASES:
             for name in order:
                 process, address = targets[name]
-                cpu = process.cpu_s()
+                cpu = process.cpu_s(descendants=False)
                 got = load(address, api, connections, depth, seconds, warm_up)
-                got["server_cpu_s"] = process.cpu_s() - cpu
+                got["cpu_us"] = (process.cpu_s(descendants=False) - cpu) / got["all_requests"] * 1e6
                 results.append({"target": name, "round": number, "api": api, "connections": connections, "depth": depth, **got})
     return results
 
 
 def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
-    """Lines to print: one for each case, ratios of the first target to the others."""
+    """Lines to print: one for each case; the ratio is that of the first target to the second."""
     lines = [
         f"{'request':12s} {'conn':>4s} {'depth':>5s}"
-        + "".join(f" {name + ' req/s':>14s} {'p50 us':>8s} {'p99 us':>8s} {'bytes':>6s}" for name in targets)
-        + "".join(f" {'ratio to ' + name:>14s} {'aim':>5s}" for name in targets[1:])
+        + "".join(f" {name + ' req/s':>14s} {'p50 us':>8s} {'p99 us':>8s} {'cpu us':>7s} {'bytes':>6s}" for name in targets)
+        + f" {'ratio':>6s} {'aim':>5s}"
     ]
-    for api, connections, depth in CASES:
-        runs = {
-            n: [r for r in results if (r["target"], r["api"], r["connections"], r["depth"]) == (n, api, connections, depth)]
-            for n in targets
-        }
-        line = f"{api:12s} {connections:4d} {depth:5d}"
+    for case in CASES:
+        runs = {n: [r for r in results if (r["target"], r["api"], r["connections"], r["depth"]) == (n, *case)] for n in targets}
+        line = f"{case[0]:12s} {case[1]:4d} {case[2]:5d}"
         for name in targets:
-            rate, p50, p99, size = (
-                statistics.median(r[k] for r in runs[name]) for k in ("requests_per_s", "p50_us", "p99_us", "answer_bytes")
-            )
-            line += f" {rate:14,.0f} {p50:8.1f} {p99:8.1f} {size:6.0f}"
-        for name in targets[1:]:
-            pairs = [a["requests_per_s"] / b["requests_per_s"] for a, b in zip(runs[targets[0]], runs[name], strict=True)]
-            line += f" {statistics.median(pairs):14.2f} {AIMS[depth]:5.1f}"
-        lines.append(line)
+            columns = ("requests_per_s", "p50_us", "p99_us", "cpu_us", "answer_bytes")
+            rate, p50, p99, cpu, size = (statistics.median(r[column] for r in runs[name]) for column in columns)
+            line += f" {rate:14,.0f} {p50:8.1f} {p99:8.1f} {cpu:7.2f} {size:6.0f}"
+        ratios = [a["requests_per_s"] / b["requests_per_s"] for a, b in zip(runs[targets[0]], runs[targets[1]], strict=True)]
+        lines.append(f"{line} {statistics.median(ratios):6.2f} {AIMS[case[2]]:5.1f}")
     return lines
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", type=int, default=1, help="brokers of each cluster; connections are dealt to them in turn")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one run, besides the warm-up")
     parser.add_argument("--warm-up", type=float, default=0.3)
+    parser.add_argument("--let-sleep", action="store_true", help="let idle CPUs fall asleep")
     parser.add_argument("--json", help="write all runs here")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
-        started: dict[str, Process] = {}
-        try:
-            topic = f"{TOPIC}:4:{min(3, options.brokers)}"
-            command = klamm("serve", "--brokers", str(options.brokers), "--port", "0", "--json", "--topic", topic)
-            started["klamm"] = Process(command, pathlib.Path(folder) / "klamm.log")
-            mock = [sys.executable, "-m", "klamm.benchmarks.mock_cluster", str(options.brokers), TOPIC]
-            started["mock"] = Process(mock, pathlib.Path(folder) / "mock.log")
-            targets = {name: (p, p.answer()["bootstrap_servers"]) for name, p in started.items()}
-            results = measure(targets, options.rounds, options.seconds, options.warm_up)
-        finally:
-            for p in started.values():
-                p.stop()
+    options = parser.parse_args(arguments)
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
+        topic = f"{TOPIC}:4:{min(3, options.brokers)}"
+        commands = {
+            "klamm": klamm("serve", "--brokers", str(options.brokers), "--port", "0", "--json", "--topic", topic),
+            "mock": [sys.executable, "-m", "klamm.benchmarks.mock_cluster", str(options.brokers), TOPIC],
+        }
+        targets = {}
+        for name, command in commands.items():
+            process = Process(command, folder / f"{name}.log")
+            stack.callback(process.stop)
+            targets[name] = process, process.answer()["bootstrap_servers"]
+        if not options.let_sleep:
+            stack.enter_context(Awake())
+        results = measure(targets, options.rounds, options.seconds, options.warm_up)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
     print("\n".join(table(results, list(targets))))
