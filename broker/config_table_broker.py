@@ -49,7 +49,9 @@ MEANINGFUL = frozenset(
         "socket.request.max.bytes",
         "connections.max.idle.ms",
         "max.connections",
-        "queued.max.request.bytes",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "socket.listen.backlog.size",
         "request.timeout.ms",
         # ZooKeeper
         "zookeeper.connect",
@@ -74,9 +76,6 @@ MEANINGFUL = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transaction.state.log.min.isr",
-        # registration with the controller
-        "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
     }
     # defaults of topics, which topics show
     | {key.server for key in TOPIC if key.server is not None}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from klamm import cli, server
 from klamm.broker.config import BrokerConfig
 from klamm.broker.config_definition import READ_ONLY
 from klamm.broker.config_describe import DescribedConfig, describe_broker, describe_default_broker, describe_topic
@@ -27,6 +29,14 @@ def test_sizes():
     assert len(DYNAMIC) == 89
     assert set(BROKER) >= MEANINGFUL
     assert not set(SWITCHES) & set(BROKER) and not set(QUOTAS) & set(BROKER)
+
+
+def test_what_the_server_reads_means_something():
+    rooms = [Path(server.__file__).parent, Path(cli.__file__).parent]
+    sources = [path.read_text() for room in rooms for path in room.rglob("*.py")]
+    read = {name for source in sources for name in re.findall(r'"([a-z0-9.]+)"', source)} & set(BROKER)
+    assert "zookeeper.connect" in read
+    assert read <= MEANINGFUL
 
 
 def test_every_config_is_documented_in_a_sentence():
