@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -31,10 +30,9 @@ from klamm.server.channels import Channels
 from klamm.server.context import AllowAll, Authorizer, MutationQuota, TopicPolicy, any_topic, no_quota
 from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs, controller_events
-from klamm.server.endpoints import advertised_endpoints, connections_per_address, refuse_unserved
 from klamm.server.features import Features, FeatureWatch
 from klamm.server.leaving import leave
-from klamm.server.listener import ConnectionLimits, Listener, bind
+from klamm.server.listeners import LISTENER_CONFIGS, CannotListen, Listeners
 from klamm.server.purgatory import Purgatory
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout import Unreadable
@@ -73,7 +71,6 @@ class Node:
         patient: bool = True,
     ) -> None:
         """Raises ConfigError. `patient`: stop with all of a stock broker's retries; not so when the whole cluster stops."""
-        refuse_unserved(config.get("listeners"), config.listeners)
         self.config = config
         self.id = config.broker_id
         self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
@@ -84,14 +81,14 @@ class Node:
         self.features = Features()
         self.purgatory = Purgatory()
         self.dispatcher = Dispatcher(self)
-        self.limits = ConnectionLimits()
-        self.listeners: list[Listener] = []
+        self.listeners = Listeners(config, self.dispatcher)
         self.options = ControllerOptions()
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk)
         self.inter_broker_listener = config.inter_broker_listener_name
         self.legacy_elect_leaders_v0: bool = config.get("kip183.legacy.v0")
         self._channels: Channels | None = None
+        self._relistening = asyncio.Lock()
         self._expiring: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._spawn)
@@ -106,7 +103,7 @@ class Node:
         """Come up. Raises StartFailed, with everything closed again."""
         try:
             await self._start()
-        except (RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
+        except (CannotListen, RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
             await self._close()
             raise StartFailed(str(error)) from error
         except BaseException:
@@ -138,12 +135,12 @@ class Node:
         self._dynamic_configs.listen(self._configs_changed)
         self.started = True
         await self._dynamic_configs.start()
-        self._bind()
+        self.listeners.bind()
+        self.advertised = self.listeners.advertised()
         await self._register()
         if step.has_feature_versioning:
             await self._feature_watch.look()
-        for listener in self.listeners:
-            await listener.serve()
+        await self.listeners.serve()
         self.controller.start()
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
@@ -152,8 +149,7 @@ class Node:
             return
         self._stopped = True
         self.purgatory.close()
-        for listener in self.listeners:
-            await listener.close()
+        await self.listeners.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -194,38 +190,24 @@ class Node:
             return self.config.broker_id
         return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
 
-    def _bind(self) -> None:
-        config = self.config
-        for one in config.listeners:
-            try:
-                listening = bind(one.host or "", one.port, config.get("socket.listen.backlog.size"))
-            except OSError as error:
-                reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
-                raise StartFailed(f"cannot listen on {one}: {reason}") from error
-            self.listeners.append(
-                Listener(
-                    one.name,
-                    listening,
-                    self.dispatcher,
-                    self.limits,
-                    config.get("socket.request.max.bytes"),
-                    config.get("connections.max.idle.ms"),
-                )
-            )
-        self.advertised = advertised_endpoints(config.advertised_listeners, {one.name: one.port for one in self.listeners})
-
     async def _register(self) -> None:
         """Put this broker's node into ZooKeeper; its czxid is the broker epoch. Raises RegistrationRefused."""
-        broker = Broker(self.id, -1, self.advertised, self.config.get("broker.rack"))
-        json_version = self.config.inter_broker_protocol_version.broker_node_version
+        now_ms = int(time.time() * 1000)
         try:
-            self.broker_epoch = await self.admin_zk.register_broker(broker, int(time.time() * 1000), json_version=json_version)
+            self.broker_epoch = await self.admin_zk.register_broker(self._registration(), now_ms, json_version=self._json_version)
         except RegistrationRefused as refusal:
             if self.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
                 log.error("broker %d is not registered: %s", self.id, refusal)
             raise
         self._registered = True
         log.info("broker %d is registered with epoch %d", self.id, self.broker_epoch)
+
+    def _registration(self) -> Broker:
+        return Broker(self.id, -1, self.advertised, self.config.get("broker.rack"))
+
+    @property
+    def _json_version(self) -> int:
+        return self.config.inter_broker_protocol_version.broker_node_version
 
     # --- what may change while it runs
 
@@ -236,14 +218,12 @@ class Node:
     @authorizer.setter
     def authorizer(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self.forget_answers()
+        self.listeners.forget_answers()
 
     def config_changed(self) -> None:
         """Take what the configuration says now into the connection limits and the controller's options."""
         get = self.config.get
-        self.limits.max_connections = get("max.connections")
-        self.limits.max_per_ip = get("max.connections.per.ip")
-        self.limits.per_ip_overrides = connections_per_address(get("max.connections.per.ip.overrides"))
+        self.listeners.limit()
         step = self.config.inter_broker_protocol_version
         options = self.options
         options.unclean_leader_election_enable = get("unclean.leader.election.enable")
@@ -258,22 +238,29 @@ class Node:
         options.stop_replica_version = step.stop_replica_version
         options.leader_recovery_supported = step.has_leader_recovery
         options.topic_ids_supported = step.has_topic_ids
-        self.forget_answers()
-
-    def forget_answers(self) -> None:
-        """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
-        for listener in self.listeners:
-            listener.answers.clear()
+        self.listeners.forget_answers()
 
     def _configs_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         if kind == "brokers":
             self.config_changed()
+            if self._registered and changed & LISTENER_CONFIGS:
+                self._spawn(self._listeners_changed())
         for event in controller_events(self.config, kind, name, properties, changed):
             self.controller.put(event)
 
+    async def _listeners_changed(self) -> None:
+        """The registration follows the listeners; its epoch stays."""
+        async with self._relistening:
+            await self.listeners.follow()
+            self.advertised = self.listeners.advertised()
+        try:
+            await self.admin_zk.update_broker(self._registration(), int(time.time() * 1000), json_version=self._json_version)
+        except (StoreLost, ZkError) as error:
+            log.warning("broker %d: new listeners are not registered before the next session: %s", self.id, error)
+
     def _features_changed(self, features: Features) -> None:
         self.features = features
-        self.forget_answers()
+        self.listeners.forget_answers()
 
     # --- the session
 

@@ -60,7 +60,7 @@ async def test_started_broker_is_registered_and_controller(make: Make, zk: ZkSes
     assert node.data is not None
     assert node.czxid == broker.broker_epoch
     content = json.loads(node.data)
-    port = broker.listeners[0].port
+    port = broker.advertised[0].port
     assert content["endpoints"] == [f"PLAINTEXT://127.0.0.1:{port}"]
     assert (content["host"], content["port"], content["rack"], content["version"]) == ("127.0.0.1", port, "r1", 5)
     await knows(broker, 5)
@@ -75,7 +75,7 @@ async def test_started_broker_is_registered_and_controller(make: Make, zk: ZkSes
 async def test_stopped_broker_is_gone(make: Make, zk: ZkSession) -> None:
     broker = make(5)
     await broker.start()
-    port = broker.listeners[0].port
+    port = broker.advertised[0].port
     await knows(broker, 5)
     await broker.stop()
     await broker.stop()
@@ -100,14 +100,14 @@ async def test_id_in_use(make: Make, zk: ZkSession) -> None:
     with pytest.raises(StartFailed, match=r"^broker id 5 is already registered in session 0x[0-9a-f]+$"):
         await second.start()
     with pytest.raises(OSError):
-        await ask("127.0.0.1", second.listeners[0].port, 3, 12, "test", METADATA, 5)
+        await ask("127.0.0.1", second.advertised[0].port, 3, 12, "test", METADATA, 5)
     await knows(first, 5)
 
 
 async def test_address_in_use(make: Make) -> None:
     first = make(5)
     await first.start()
-    second = make(6, advertised_listeners=f"PLAINTEXT://127.0.0.1:{first.listeners[0].port}")
+    second = make(6, advertised_listeners=f"PLAINTEXT://127.0.0.1:{first.advertised[0].port}")
     with pytest.raises(StartFailed, match=r"^broker 6 cannot advertise .*: broker 5 is registered with it$"):
         await second.start()
 
@@ -213,7 +213,7 @@ async def test_session_ends_and_a_new_one_begins(make: Make, zk: ZkSession) -> N
     await eventually(lambda: broker.metadata.leader("t", 0) == 5, "the partition is led")
     await create_topic(broker, "u", {0: [5]})
     await AdminZk(zk).write_config("brokers", "5", {"max.connections.per.ip": "77"})
-    await eventually(lambda: broker.limits.max_per_ip == 77, "config changes are followed in the new session")
+    await eventually(lambda: broker.listeners.limits.max_per_ip == 77, "config changes are followed in the new session")
 
 
 async def test_session_of_a_follower_ends(make: Make) -> None:
@@ -273,10 +273,10 @@ async def test_dynamic_configs_take_effect(make: Make, zk: ZkSession) -> None:
     await knows(broker, 5)
     admin = AdminZk(zk)
     await admin.write_config("brokers", "<default>", {"max.connections": "10", "unclean.leader.election.enable": "true"})
-    await eventually(lambda: broker.limits.max_connections == 10, "the default entity's")
+    await eventually(lambda: broker.listeners.limits.max_connections == 10, "the default entity's")
     assert broker.options.unclean_leader_election_enable
     await admin.write_config("brokers", "5", {"max.connections": "20"})
-    await eventually(lambda: broker.limits.max_connections == 20, "the broker's own are stronger")
+    await eventually(lambda: broker.listeners.limits.max_connections == 20, "the broker's own are stronger")
 
 
 class DenyDescribe:
@@ -297,3 +297,39 @@ async def test_authorizer_put_in_later_counts_at_once(make: Make) -> None:
     assert (await request(broker, 3, 12, METADATA)).topics == []
     broker.authorizer = AllowAll()
     assert len((await request(broker, 3, 12, METADATA)).topics) == 1
+
+
+async def test_listeners_can_change_while_the_broker_runs(make: Make, zk: ZkSession) -> None:
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    (first,) = broker.listeners
+    admin = AdminZk(zk)
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,MORE:PLAINTEXT"}
+    await admin.write_config("brokers", "5", protocols | {"listeners": "PLAINTEXT://127.0.0.1:0,MORE://127.0.0.1:0"})
+    await eventually(lambda: len(broker.metadata.brokers[5].endpoints) == 2, "all brokers are told")
+    ports = {one.listener: one.port for one in broker.advertised}
+    assert ports["PLAINTEXT"] == first.port
+    answer = await ask("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
+    assert [b.port for b in answer.brokers] == [ports["MORE"]]
+    node = await zk.exists("/brokers/ids/5")
+    assert node is not None
+    assert node.czxid == broker.broker_epoch
+    await admin.write_config("brokers", "5", {})
+    await eventually(lambda: len(broker.metadata.brokers[5].endpoints) == 1, "all brokers are told")
+    with pytest.raises(OSError):
+        await ask("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
+    assert [one.port for one in broker.listeners] == [first.port]
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:x", "no.such.host.invalid:5"])
+def test_limits_by_address_are_checked(make: Make, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
+        make(5, max_connections_per_ip_overrides=text)
+
+
+def test_limits_by_address(make: Make) -> None:
+    assert make(5, max_connections_per_ip_overrides="127.0.0.1:3, 10.0.0.1:0").listeners.limits.per_ip_overrides == {
+        "127.0.0.1": 3,
+        "10.0.0.1": 0,
+    }
