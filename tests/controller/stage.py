@@ -53,6 +53,7 @@ class Stage:
         self.world = World()
         self.told: dict[int, Told] = {}
         self.phases: list[str] = []
+        self.gate = asyncio.Event()
         self.options = ControllerOptions(**{"auto_leader_rebalance_enable": False, **options})
         self.take_office()
 

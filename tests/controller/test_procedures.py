@@ -283,6 +283,11 @@ async def test_endpoints_change(stage: Stage) -> None:
     stage.world.change_broker(broker._replace(features=(("f", 1, 2),)))
     await stage.settle()
     assert len(stage.since(mark)) == 6, "watched again; features count too"
+    await stage.start(4)
+    mark = stage.mark()
+    stage.world.change_broker(stage.world.brokers[4]._replace(endpoints=(Endpoint("PLAINTEXT", "moved", 1, 0),)))
+    await stage.settle()
+    assert stage.since(mark) == ["UMR 1:", "UMR 2:", "UMR 3:", "UMR 4:"], "one that came later is watched too"
 
 
 # --- 6.2, 7.2: other people's writes ---

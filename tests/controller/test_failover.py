@@ -1,0 +1,389 @@
+"""Taking office and giving it away (controller 3), the queue and what it answers when it is cleared (controller 2)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from klamm.controller import events
+from klamm.controller.values import Assignment, Election, StoredTopic, TopicPartition
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.stage import ME, Stage
+
+PREFERRED_GONE = "REMOVED /admin/preferred_replica_election"
+
+
+# --- 3.2 ---
+
+
+async def test_a_partition_led_by_a_dead_broker_is_written_twice(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2))
+    await stage.close()
+    stage.world.stop_broker(1)
+    mark = stage.mark()
+    stage.take_office()
+    stage.controller.start()
+    await stage.settle()
+    assert stage.since(mark) == [
+        "UMR 2:", "UMR 3:",
+        "LISR 2: t-0 1 e0 [1, 2] v0", "UMR 2: t-0 1 e0 [1, 2] v0 off[1]", "UMR 3: t-0 1 e0 [1, 2] v0 off[1]",
+        "WROTE t-0 -1 e1 [2] v1",
+        "LISR 2: t-0 -1 e1 [2] v1", "UMR 2: t-0 -1 e1 [2] v1 off[1]", "UMR 3: t-0 -1 e1 [2] v1 off[1]",
+        "WROTE t-0 2 e2 [2] v2",
+        "LISR 2: t-0 2 e2 [2] v2", "UMR 2: t-0 2 e2 [2] v2 off[1]", "UMR 3: t-0 2 e2 [2] v2 off[1]",
+        PREFERRED_GONE,
+    ]  # fmt: skip
+    assert stage.replica(1, "t") == "OFFLINE"
+    assert stage.partition_state("t") == "ONLINE"
+
+
+async def test_an_isr_that_is_all_dead_grows_older_at_every_fail_over(stage: Stage) -> None:
+    await stage.open(1, 3)
+    await stage.create("t", (1,))
+    await stage.stop(1)
+    assert stage.state("t") == "-1 e1 [1] v1"
+    for n in (2, 3):
+        mark = stage.mark()
+        await stage.fail_over()
+        assert stage.writes(mark) == [f"WROTE t-0 -1 e{n} [1] v{n}", PREFERRED_GONE]
+        assert stage.partition_state("t") == "OFFLINE"
+
+
+async def test_partitions_that_never_had_a_leader_get_one(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (3, 4))
+    await stage.close()
+    stage.world.start_broker(3)
+    mark = stage.mark()
+    stage.take_office()
+    stage.controller.start()
+    await stage.settle()
+    assert stage.writes(mark) == ["WROTE t-0 3 e0 [3] v0", PREFERRED_GONE]
+    assert stage.frames(mark, "LISR") == ["LISR 3: t-0 3 e0 [3] v0 new"]
+
+
+async def test_unclean_leaders_may_be_elected_at_fail_over_where_the_topic_says_so(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2))
+    await stage.stop(2)
+    await stage.stop(1)
+    await stage.start(2)
+    assert stage.state("t") == "-1 e2 [1] v2"
+    stage.world.configs["t"] = {"unclean.leader.election.enable": "true"}
+    mark = stage.mark()
+    await stage.fail_over()
+    assert stage.writes(mark) == ["WROTE t-0 -1 e3 [1] v3", "WROTE t-0 2 e4 [2] v4 recovering", PREFERRED_GONE]
+
+
+async def test_old_notifications_are_removed_unread(stage: Stage) -> None:
+    stage.world.notify_isr_change([TopicPartition("t", 0)])
+    stage.world.notify_log_dir(1)
+    await stage.open(1)
+    assert stage.since(0) == [
+        "REMOVED /log_dir_event_notification/log_dir_event_0000000002",
+        "REMOVED /isr_change_notification/isr_change_0000000001",
+        "UMR 1:",
+        PREFERRED_GONE,
+    ]
+
+
+async def test_topic_ids_are_back_filled(stage: Stage) -> None:
+    moving = Assignment((1, 2), (2,), ())
+    stage.world.topics["old"] = StoredTopic(None, {0: moving, 3: Assignment((1,))})
+    stage.world.topics["new"] = StoredTopic(b"n" * 16, {0: Assignment((1,))})
+    await stage.open(1)
+    assert stage.world.topics["old"] == StoredTopic(bytes([7] * 16), {0: moving, 3: Assignment((1,))})
+    assert [w for w in stage.writes(0) if w.startswith("TOPIC")] == ["TOPIC old {0: [1, 2], 3: [1]}"]
+    sent = [f.request for f in stage.world.journal if isinstance(f, Frame) and f.api_key == 4]
+    assert {(t.topic_name, t.topic_id) for r in sent for t in r.topic_states} == {("old", bytes([7] * 16)), ("new", b"n" * 16)}
+
+
+async def test_without_topic_ids_nothing_is_back_filled(stage: Stage) -> None:
+    stage.options.topic_ids_supported = False
+    stage.world.topics["old"] = StoredTopic(None, {0: Assignment((1,))})
+    await stage.open(1)
+    assert stage.world.topics["old"].topic_id is None
+    assert not [w for w in stage.writes(0) if w.startswith("TOPIC")]
+
+
+async def test_shutting_down_is_forgotten(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.controller.controlled_shutdown(1, -1)
+    assert stage.cluster.alive == {2}
+    await stage.fail_over()
+    assert stage.cluster.alive == {1, 2}
+
+
+async def test_brokers_are_listened_to_from_the_start(stage: Stage) -> None:
+    """Every watch of the list is armed before its data is read: what comes later is an event."""
+    await stage.open(1)
+    assert stage.store.armed >= {
+        "/controller", "/brokers/ids", "/brokers/topics", "/brokers/ids/1", "/admin/delete_topics", "/log_dir_event_notification",
+        "/isr_change_notification", "/admin/preferred_replica_election",
+    }  # fmt: skip
+
+
+# --- 3.1, 3.3 ---
+
+
+async def test_only_an_election_raises_the_epoch(stage: Stage) -> None:
+    await stage.open(1)
+    assert (stage.world.epoch, stage.controller.epoch, stage.controller.is_active) == (1, 1, True)
+    await stage.put(events.Reelect())
+    await stage.put(events.ControllerChange())
+    assert (stage.world.epoch, stage.controller.is_active) == (1, True), "still in office: nothing happens"
+    await stage.fail_over()
+    assert stage.world.epoch == 2
+
+
+async def test_somebody_is_controller_already(stage: Stage) -> None:
+    stage.world.controller = (5, object())
+    await stage.open(1)
+    assert not stage.controller.is_active
+    assert (stage.controller.active_id, stage.world.epoch, stage.since(0)) == (5, 0, [])
+    stage.world.drop_controller()
+    await stage.settle()
+    assert stage.controller.is_active and stage.world.epoch == 1
+
+
+async def test_a_leftover_of_my_own_earlier_session_is_ended_first(stage: Stage) -> None:
+    stage.world.controller = (ME, object())
+    await stage.open(1)
+    assert stage.controller.is_active and stage.controller.term is not None
+    assert (stage.world.epoch, stage.world.controller) == (1, (ME, stage.store.session))
+
+
+async def test_resigns_when_another_one_is_named(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    stage.world.steal(77)
+    await stage.settle()
+    assert not stage.controller.is_active
+    assert (stage.controller.active_id, stage.controller.term, stage.controller.epoch) == (77, None, 0)
+    assert stage.channels.open == set(), "all senders are closed"
+    mark = stage.mark()
+    await stage.stop(1)
+    assert stage.since(mark) == []
+    stage.world.drop_controller()
+    await stage.settle()
+    assert stage.controller.is_active and stage.controller.epoch == 3
+
+
+async def test_a_failed_epoch_check_alone_does_not_resign(stage: Stage) -> None:
+    """While `/controller` names me I am the controller, though every write fails."""
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    stage.world.epoch_version += 1
+    mark = stage.mark()
+    await stage.stop(1)
+    assert stage.controller.is_active and stage.controller.term is not None
+    assert stage.writes(mark) == []
+    stage.world.drop_controller()
+    await stage.settle()
+    assert stage.controller.is_active
+    assert stage.state("t") == "2 e2 [2] v2"
+
+
+async def test_the_batch_of_a_failed_write_is_dropped(stage: Stage) -> None:
+    """What was put in a batch before a fenced write failed is never sent, and does not stop later batches."""
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2, 3))
+    stage.world.delete_topic("t")
+    stage.store.before_write = [stage.lose_epoch]
+    mark = stage.mark()
+    await stage.settle()
+    assert not stage.controller.is_active
+    assert stage.frames(mark, "SR") == []
+    stage.world.drop_controller()
+    await stage.settle()
+    assert "t" not in stage.world.topics, "the deletion goes through in the next term"
+
+
+@pytest.mark.parametrize("phase", ["failover-loaded", "failover-replicas-told", "failover-partitions-elected"])
+async def test_a_fault_while_taking_office_gives_it_away(stage: Stage, phase: str) -> None:
+    faults = [phase]
+
+    async def fail_once(name: str) -> None:
+        if faults and name == faults[0]:
+            faults.clear()
+            raise RuntimeError("a fault of ours")
+
+    stage.controller._phase = fail_once
+    await stage.open(1)
+    assert not faults
+    assert stage.world.epoch == 2, "resigned, `/controller` deleted, elected again"
+    assert stage.controller.is_active and stage.controller.epoch == 2
+    assert stage.world.controller == (ME, stage.store.session)
+
+
+async def test_another_fault_is_the_end_of_its_event_only(stage: Stage) -> None:
+    await stage.open(1, 2)
+    read, reads = stage.store.brokers, [1]
+
+    async def fail_once() -> Any:
+        if reads:
+            reads.clear()
+            raise RuntimeError("a fault of ours")
+        return await read()
+
+    stage.store.brokers = fail_once  # type: ignore[method-assign]
+    stage.store.armed.discard("/brokers/ids")
+    await stage.put(events.BrokerChange())
+    assert stage.controller.is_active
+    stage.world.start_broker(4)
+    await stage.put(events.BrokerChange())
+    assert set(stage.cluster.brokers) == {1, 2, 4}
+
+
+async def test_expired_and_back(stage: Stage) -> None:
+    await stage.open(1, 2)
+    registered: list[int] = []
+
+    async def register() -> None:
+        registered.append(stage.world.epoch)
+
+    stage.controller._register_broker = register
+    writes = len(stage.writes(0))
+    stage.world.controller = None  # the ephemeral went with the session; nobody is told, the watches went too
+    stage.store.armed.clear()
+    await stage.controller.expire()
+    await stage.settle()
+    assert (stage.controller.active_id, stage.controller.term, stage.channels.open) == (-1, None, set())
+    assert len(stage.writes(0)) == writes, "nothing is written"
+    assert stage.world.epoch == 1
+    stage.controller.new_session()
+    await stage.settle()
+    assert registered == [1], "registered before the election"
+    assert stage.controller.is_active and stage.world.epoch == 2
+
+
+# --- 2: preemption ---
+
+
+async def held(stage: Stage) -> None:
+    """The controller is kept busy, what comes now waits in the queue."""
+    stage.gate = asyncio.Event()
+    stage.world.create_topic("slow", {0: (1,)}, b"s" * 16)
+
+    async def wait(name: str) -> None:
+        if name == "partitions-new":
+            await stage.gate.wait()
+
+    stage.term.phase = wait
+    await stage.settle()
+
+
+def ask_everything(stage: Stage) -> dict[str, asyncio.Future[Any]]:
+    c = stage.controller
+    asked = {
+        "elect": c.elect_leaders([TopicPartition("slow", 0)], Election.PREFERRED),
+        "shutdown": c.controlled_shutdown(1, -1),
+        "alter": c.alter_partition(messages.AlterPartitionRequest(broker_id=1), 3),
+        "allocate": c.allocate_producer_ids(1, stage.world.brokers[1].epoch),
+    }
+    return {name: asyncio.ensure_future(work) for name, work in asked.items()}
+
+
+async def refusals(asked: dict[str, asyncio.Future[Any]]) -> dict[str, ErrorCode]:
+    results = await asyncio.gather(*asked.values(), return_exceptions=True)
+    assert all(isinstance(r, ApiError) for r in results), results
+    return {name: r.code for name, r in zip(asked, results, strict=True) if isinstance(r, ApiError)}
+
+
+PREEMPTED = {
+    "elect": ErrorCode.NOT_CONTROLLER,
+    "shutdown": ErrorCode.STALE_CONTROLLER_EPOCH,
+    "alter": ErrorCode.NOT_CONTROLLER,
+    "allocate": ErrorCode.NOT_CONTROLLER,
+}
+
+
+async def test_what_waits_when_the_session_expires_is_preempted(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await held(stage)
+    mark = stage.mark()
+    asked = ask_everything(stage)
+    await stage.settle()
+    assert not any(a.done() for a in asked.values())
+    expiring = asyncio.ensure_future(stage.controller.expire())
+    assert await refusals(asked) == PREEMPTED, "at once, though an event is still being handled"
+    assert not expiring.done(), "Expire waits for it"
+    stage.gate.set()
+    await expiring
+    await stage.settle()
+    assert stage.controller.term is None
+    assert stage.writes(mark) == ["WROTE slow-0 1 e0 [1] v0"], "none of them was processed"
+
+
+async def test_what_waits_at_the_end_is_preempted(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await held(stage)
+    asked = ask_everything(stage)
+    await stage.settle()
+    await stage.controller.close()
+    assert await refusals(asked) == PREEMPTED
+
+
+async def test_what_is_asked_of_one_that_is_not_active(stage: Stage) -> None:
+    stage.world.controller = (5, object())
+    await stage.open(1)
+    assert await refusals(ask_everything(stage)) == PREEMPTED
+
+
+async def test_a_lost_epoch_is_answered_as_preempted(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2))
+    stage.store.before_write = [stage.lose_epoch]
+    with pytest.raises(ApiError) as e:
+        await stage.controller.controlled_shutdown(1, -1)
+    assert e.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert not stage.controller.is_active
+    stage.world.drop_controller()
+    await stage.settle()
+    await stage.stop(2)
+    await stage.stop(1)
+    await stage.start(2)
+    assert stage.state("t") == "-1 e2 [1] v2"
+    stage.store.before_write = [stage.lose_epoch]
+    with pytest.raises(ApiError) as e:
+        await stage.controller.elect_leaders([TopicPartition("t", 0)], Election.UNCLEAN)
+    assert e.value.code is ErrorCode.NOT_CONTROLLER
+    assert not stage.controller.is_active
+
+
+async def test_a_fault_is_answered_too(stage: Stage) -> None:
+    await stage.open(1, 2)
+
+    async def fail(broker_id: int) -> tuple[int, int]:
+        raise RuntimeError("a fault of ours")
+
+    stage.store.allocate_producer_ids = fail  # type: ignore[method-assign]
+    with pytest.raises(ApiError) as e:
+        await stage.controller.allocate_producer_ids(1, stage.world.brokers[1].epoch)
+    assert e.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert stage.controller.is_active
+
+
+# --- AllocateProducerIds (14) ---
+
+
+async def test_allocate_producer_ids(stage: Stage) -> None:
+    await stage.open(1, 2)
+    c, epoch = stage.controller, stage.world.brokers[1].epoch
+    assert await c.allocate_producer_ids(1, epoch) == (0, 1000)
+    assert await c.allocate_producer_ids(2, stage.world.brokers[2].epoch) == (1000, 1000)
+    for broker_id, broker_epoch, code in (
+        (9, epoch, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (1, epoch - 1, ErrorCode.STALE_BROKER_EPOCH),
+        (1, epoch + 1, ErrorCode.STALE_BROKER_EPOCH),
+        (1, -1, ErrorCode.STALE_BROKER_EPOCH),
+    ):
+        with pytest.raises(ApiError) as e:
+            await c.allocate_producer_ids(broker_id, broker_epoch)
+        assert e.value.code is code
+    assert await c.allocate_producer_ids(1, epoch) == (2000, 1000)
