@@ -147,7 +147,7 @@ async def test_nothing_is_told_before_it_is_in_zookeeper(cluster: Cluster) -> No
     seen: list[tuple[int, int]] = []
     frames = b.frames
 
-    class Looking(list):  # type: ignore[type-arg]
+    class Looking(list):
         def append(self, frame: object) -> None:
             state = frame.partitions().get((topic, 0))  # type: ignore[attr-defined]
             if state is not None and frame.api != SR:  # type: ignore[attr-defined]
