@@ -84,6 +84,16 @@ class Cluster:
         self._not_online: dict[Partition, None] = {}
         self._offline_of: dict[Ints, Ints] = {}
 
+    def dissolve(self) -> None:
+        """The term is over: part topics from their partitions, so that they go at once and not when cycles are looked for."""
+        for topic in self.topics.values():
+            topic.partitions.clear()
+        self.topics.clear()
+        self.topics_by_id.clear()
+        self.reassigning.clear()
+        self.offline_dirs.clear()
+        self._not_online.clear()
+
     # --- brokers ---
 
     def set_brokers(self, brokers: Iterable[Broker]) -> None:

@@ -387,6 +387,7 @@ class Controller:
         self.term.batch.clear()
         for b in list(self.term.cluster.brokers):
             self._channels.remove_broker(b)
+        self.term.cluster.dissolve()
         self.term = None
 
     async def _trigger_controller_move(self) -> None:

@@ -139,6 +139,8 @@ def _parameter(field: Field) -> tuple[str, str]:
     name = field.attribute
     if field.default is None:
         return f"{name}=None", name
+    if field.is_numbers:
+        return f"{name}=EMPTY", name
     if field.is_array:
         return f"{name}=EMPTY", f"[] if {name} is EMPTY else {name}"
     if field.struct is not None:

@@ -106,7 +106,7 @@ class DecoderSource:
         if field.default is None:
             return "None"
         if field.is_array:
-            return "[]"
+            return "()" if field.is_numbers else "[]"
         if field.struct is not None:
             return f"{self.bind(self.rows[field.struct.name]._constructor, 'C')}()"
         return repr(field.default)
@@ -230,7 +230,8 @@ class DecoderSource:
         if field.struct is None and field.type in CODES:
             width = WIDTHS[CODES[field.type]]
             self.line("else:")
-            self.line(f"    {value} = {self.bind(primitives.read_fixed(CODES[field.type], width), 'R')}(buf, pos, {n})")
+            read = self.bind(primitives.read_fixed(CODES[field.type], width), "R")
+            self.line(f"    {value} = {read if field.is_numbers else f'[*{read}'}(buf, pos, {n}){'' if field.is_numbers else ']'}")
             self.line(f"    pos += {width} * {n}")
             self.depth -= short
             return value
@@ -253,7 +254,7 @@ class DecoderSource:
         """The common int32 array: a replica list. All else about arrays goes into the branch that this leaves open."""
         least = 1 if self.flexible else 0
         self.line(f"if {least} <= {n} < {primitives.SMALL_RUN + least}:")
-        self.line(f"    {value} = [*{'COMPACT_READERS' if self.flexible else 'INT32_READERS'}[{n}](buf, pos)]")
+        self.line(f"    {value} = {'COMPACT_READERS' if self.flexible else 'INT32_READERS'}[{n}](buf, pos)")
         self.line(f"    pos += 4 * {n}{' - 4' if self.flexible else ''}")
         self.line("else:")
 

@@ -68,7 +68,8 @@ def _struct_from_json(kind: MessageType, struct: Struct, value: dict[str, Any], 
         if given is None:
             values[field.attribute] = None
         elif field.is_array:
-            values[field.attribute] = [_from_json(kind, field, each, version) for each in given]
+            items = [_from_json(kind, field, each, version) for each in given]
+            values[field.attribute] = tuple(items) if field.is_numbers else items
         else:
             values[field.attribute] = _from_json(kind, field, given, version)
     for field in struct.fields:

@@ -81,13 +81,13 @@ def skip_tag(buf: bytes, pos: int) -> int:
     return pos
 
 
-def read_fixed(code: str, width: int) -> Callable[[bytes, int, int], list[Any]]:
+def read_fixed(code: str, width: int) -> Callable[[bytes, int, int], tuple[Any, ...]]:
     """A reader of n numbers in a row; the caller advances its position by n times the width."""
 
-    def read(buf: bytes, pos: int, n: int) -> list[Any]:
+    def read(buf: bytes, pos: int, n: int) -> tuple[Any, ...]:
         if n * width > len(buf) - pos:
             raise RemoteProtocolError(f"an array of {n} elements is longer than its frame")
-        return list(Struct(f">{n}{code}").unpack_from(buf, pos))
+        return Struct(f">{n}{code}").unpack_from(buf, pos)
 
     return read
 

@@ -67,6 +67,11 @@ class Field(NamedTuple):
     def is_tagged(self, version: int) -> bool:
         return version in self.tagged
 
+    @property
+    def is_numbers(self) -> bool:
+        """An array of numbers: its values are tuples, so that they can be shared and are no work for the garbage collector."""
+        return self.is_array and self.type in NUMBERS
+
     def is_plain(self, version: int) -> bool:
         """Present in this version, in its place among the other fields."""
         return version in self.versions and version not in self.tagged
@@ -88,6 +93,9 @@ class Schema(NamedTuple):
     flexible: Versions
     root: Struct
     structs: dict[str, Struct]
+
+
+NUMBERS = frozenset({"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
 
 
 def attribute_name(name: str) -> str:

@@ -83,7 +83,7 @@ class UniformRuns:
                 items = [f"{name}_{i}" for i in range(next(counts) - 1)]
                 layout += f"x{len(items)}i"
                 targets += items
-                values[name] = f"[{', '.join(items)}]"
+                values[name] = f"({''.join(f'{item}, ' for item in items)})"
         made = ", ".join(values[field] for field in self.row._fields)
         names = {"_row": self.row, "_unpack": Packer(layout + "x").iter_unpack}
         source = f"lambda _run: [_row(({made},)) for {', '.join(targets)}, in _unpack(_run)]"

@@ -20,5 +20,5 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run the coroutine that `main` makes to its end, on an event loop of its own."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
     return uvloop.run(main())

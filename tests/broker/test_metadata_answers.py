@@ -134,7 +134,7 @@ def test_partition_codes(version: int, state: Any, code: int, leader: int) -> No
         code = 0
     assert (row.error_code, got.error_code, got.leader_id) == (0, code, leader)
     if version == 0:
-        assert (got.replica_nodes, got.isr_nodes) == ([r for r in state.replicas if r == 1], [r for r in state.isr if r == 1])
+        assert (got.replica_nodes, got.isr_nodes) == (tuple(r for r in state.replicas if r == 1), tuple(r for r in state.isr if r == 1))
     else:
         assert (got.replica_nodes, got.isr_nodes) == (state.replicas, state.isr)
 

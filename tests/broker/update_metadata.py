@@ -18,8 +18,8 @@ def broker(broker_id: int, *listeners: str, rack: str | None = None, host: str |
 
 
 def partition(index: int = 0, leader: int = 1, isr: Sequence[int] = (1, 2), replicas: Sequence[int] = (1, 2), **more: Any) -> Any:
-    fields = {"controller_epoch": 1, "leader_epoch": 0, "zk_version": 0, "offline_replicas": []} | more
-    return REQUEST.UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=list(isr), replicas=list(replicas), **fields)
+    fields = {"controller_epoch": 1, "leader_epoch": 0, "zk_version": 0, "offline_replicas": ()} | more
+    return REQUEST.UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=tuple(isr), replicas=tuple(replicas), **fields)
 
 
 def topic(name: str, topic_id: int | bytes, *partitions: Any) -> Any:

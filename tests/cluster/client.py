@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.tests.cluster.decoded import decoded
 
 KEYS = {api.name: key for key, api in messages.APIS.items()}
 
@@ -49,7 +50,7 @@ class Client:
         async with self._lock, asyncio.timeout(timeout_s):
             payload = await self.frame(bytes(frame[4:]))
         _, offset = messages.decode_response_header(key, version, payload)
-        return messages.decode(f"{name}Response", version, payload, offset)[0]
+        return decoded(f"{name}Response", version, payload, offset)[0]
 
     async def close(self) -> None:
         if self._streams is not None:

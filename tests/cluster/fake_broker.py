@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.tests.cluster.decoded import decoded
 from klamm.tests.cluster.tree import Tree
 from klamm.tests.cluster.waits import WITHIN_S, eventually
 
@@ -202,7 +203,7 @@ class FakeBroker:
     async def _handle(self, connection: int, payload: bytes) -> bytes | None:
         header, offset = messages.decode_request_header(payload)
         api = messages.APIS[header.api_key].name
-        body, end = messages.decode(f"{api}Request", header.api_version, payload, offset)
+        body, end = decoded(f"{api}Request", header.api_version, payload, offset)
         if end != len(payload):
             self.unreadable.append(f"{api} version {header.api_version}: {len(payload) - end} bytes too many")
         frame = Frame(next(_arrival), connection, api, header.api_version, header.correlation_id, header.client_id, body)

@@ -11,6 +11,7 @@ import itertools
 import struct
 
 from klamm.protocol import messages
+from klamm.tests.cluster.decoded import decoded
 from klamm.tests.cluster.fake_broker import Frame
 
 FROM_CONTROLLERS = {4, 5, 6}
@@ -101,7 +102,7 @@ class Proxy:
             return
         header, offset = messages.decode_request_header(payload)
         api = messages.APIS[header.api_key].name
-        body, _ = messages.decode(f"{api}Request", header.api_version, payload, offset)
+        body, _ = decoded(f"{api}Request", header.api_version, payload, offset)
         self.frames.append(Frame(next(_arrival), connection, api, header.api_version, header.correlation_id, header.client_id, body))
 
 

@@ -98,7 +98,7 @@ def partition_states(draw: st.DrawFn) -> list[Any]:
     shapes = draw(st.lists(SHAPES, min_size=1, max_size=3))
     states = []
     for i in range(draw(st.integers(0, 30))):
-        isr, replicas, adding, removing = (draw(st.lists(INT32, min_size=n, max_size=n)) for n in shapes[i % len(shapes)])
+        isr, replicas, adding, removing = (tuple(draw(st.lists(INT32, min_size=n, max_size=n))) for n in shapes[i % len(shapes)])
         leader, is_new = draw(INT32), draw(st.booleans())
         states.append(LISR.LeaderAndIsrPartitionState("", i, leader, -1, 3, isr, 4, replicas, adding, removing, is_new, 0))
     return states

@@ -44,7 +44,7 @@ def agree(message: Any, version: int, data: bytes) -> None:
 def test_elect_preferred_leaders_is_version_0_of_key_43() -> None:
     request, response = messages.ElectLeadersRequest, messages.ElectLeadersResponse
     assert messages.APIS[43][:5] == (43, "ElectLeaders", 0, 2, 2)
-    topics = [request.TopicPartitions("t", [0, 7])]
+    topics = [request.TopicPartitions("t", (0, 7))]
     agree(request(topic_partitions=topics, timeout_ms=9), 0, ONE + string("t") + TWO + int32(0) + int32(7) + int32(9))
     agree(request(topic_partitions=None, timeout_ms=9), 0, int32(-1) + int32(9))
     agree(request(topic_partitions=[], timeout_ms=9), 0, NONE + int32(9))
@@ -62,7 +62,7 @@ def test_reassign_partitions() -> None:
     request, response = messages.ReassignPartitionsRequest, messages.ReassignPartitionsResponse
     assert (request().timeout, request().throttle) == (10000, 2**63 - 1)
     data = ONE + string("t") + ONE + int32(5) + TWO + int32(2) + int32(1) + int32(77) + b"\x01" + int64(1024) + b"\x00"
-    agree(request([request.Topic("t", [request.Partition(5, [2, 1])])], 77, True, 1024, False), 0, data)
+    agree(request([request.Topic("t", [request.Partition(5, (2, 1))])], 77, True, 1024, False), 0, data)
     data = int32(4) + ONE + string("t") + ONE + int32(5) + int16(39) + string("why")
     agree(response(4, [response.TopicResult("t", [response.PartitionResult(5, 39, "why")])]), 0, data)
 
@@ -78,7 +78,7 @@ def test_alter_interbroker_throttled_replicas() -> None:
     request, response = messages.AlterInterbrokerThrottledReplicasRequest, messages.AlterInterbrokerThrottledReplicasResponse
     tail = b"\x01" + int32(77) + b"\x00"
     head = ONE + string("t") + ONE + int32(5)
-    for version, partition, lists in ((0, (5, [3]), ONE + int32(3)), (1, (5, [], [3], None), ONE + int32(3) + int32(-1))):
+    for version, partition, lists in ((0, (5, (3,)), ONE + int32(3)), (1, (5, (), (3,), None), ONE + int32(3) + int32(-1))):
         agree(request([request.Topic("t", [request.Partition(*partition)])], True, 77, False), version, head + lists + tail)
     rows = [response.TopicResult("t", [response.PartitionResult(5, 3, None)])]
     agree(response(0, rows), 0, head + int16(3) + NULL_STRING)

@@ -53,10 +53,10 @@ def other_class(name: str) -> Any:
 
 def same(ours: Any, theirs: Any) -> bool:
     """Whether a value of ours and one of theirs mean the same. Only fields of the version are looked at: theirs has no others."""
-    if isinstance(ours, list):
-        return theirs is not None and len(ours) == len(theirs) and all(map(same, ours, theirs))
     if isinstance(ours, messages.Message):
         return all(same(value, getattr(theirs, name)) for name, value in ours._asdict().items() if name in set_fields(theirs))
+    if isinstance(ours, list | tuple):
+        return theirs is not None and len(ours) == len(theirs) and all(map(same, ours, theirs))
     if isinstance(ours, bytes) and len(ours) == 16 and (theirs is None or isinstance(theirs, uuid.UUID)):
         return ours == (bytes(16) if theirs is None else theirs.bytes)
     if isinstance(theirs, memoryview | bytearray):
