@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,8 @@ from pathlib import Path
 from klamm.zk.java import Java
 
 log = logging.getLogger(__name__)
+
+_UNUSED_S = 60 * 24 * 3600
 
 Train = Callable[[list[str]], None]
 
@@ -48,6 +51,8 @@ class ClassCache:
         """Flags that use the file; none while there is no file."""
         if not self.is_built():
             return []
+        with suppress(OSError):
+            os.utime(self.file)
         return [f"-XX:AOTCache={self.file}" if self._ahead_of_time else f"-XX:SharedArchiveFile={self.file}"]
 
     def is_built(self) -> bool:
@@ -77,4 +82,11 @@ class ClassCache:
             log.debug("The training run of the embedded ZooKeeper wrote no class cache")
             return False
         os.replace(unfinished, self.file)
+        self._forget_unused()
         return True
+
+    def _forget_unused(self) -> None:
+        """Remove files of other Java builds, jars and flags that nobody has used for long; `flags` leaves a mark at each use."""
+        for file in self.file.parent.glob("zookeeper-*.*"):
+            if file.stem != self.file.stem and time.time() - file.stat().st_mtime > _UNUSED_S:
+                file.unlink(missing_ok=True)

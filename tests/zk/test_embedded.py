@@ -192,12 +192,12 @@ def test_the_class_cache_is_built_once_in_the_background(tmp_path: Path) -> None
     assert find_java().major >= 13
     (built,) = [file for file in tmp_path.iterdir() if file.suffix in (".aot", ".jsa")]
     assert not list(tmp_path.glob("*.new"))
-    stamp = built.stat().st_mtime_ns
+    inode = built.stat().st_ino
     second = EmbeddedZooKeeper(class_cache_dir=tmp_path)
     second.start()
     assert second._builder is None
     second.stop()
-    assert built.stat().st_mtime_ns == stamp
+    assert built.stat().st_ino == inode
 
 
 def test_a_damaged_class_cache_does_no_harm(tmp_path: Path) -> None:
@@ -256,3 +256,18 @@ def test_class_cache_that_cannot_be_built(tmp_path: Path, jar: Path) -> None:
     assert not ClassCache(java._replace(major=11), [jar], [], tmp_path).build(lambda _: pytest.fail("Java 11 has no such thing"))
     (tmp_path / "file").write_text("")
     assert not ClassCache(java, [jar], [], tmp_path / "file" / "folder").build(lambda _: pytest.fail("there is no folder"))
+
+
+def test_unused_class_caches_are_removed(tmp_path: Path, jar: Path) -> None:
+    java = Java(Path("/java"), "one", 17)
+    caches = [ClassCache(java, [jar], [flag], tmp_path) for flag in "abc"]
+
+    def train(flags: list[str]) -> None:
+        Path(flags[0].partition("=")[2]).write_bytes(b"classes")
+
+    for cache in caches[:2]:
+        assert cache.build(train)
+        os.utime(cache.file, (1, 1))
+    caches[1].flags()
+    assert caches[2].build(train)
+    assert [cache.is_built() for cache in caches] == [False, True, True]
