@@ -26,6 +26,10 @@ from klamm.zk.requests import ConnectionLost, Multi, MultiFailed, SessionExpired
 
 log = logging.getLogger(__name__)
 
+# kazoo tells of every attempt to connect; the session's owner hears what matters.
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
 # ZooKeeper drops a connection that sends more than this (its jute.maxbuffer).
 MAX_REQUEST_BYTES = 1_048_575
 
@@ -159,7 +163,7 @@ class Connection:
         on_watch: Callable[[Watch, Change], None],
     ) -> None:
         """`on_link` gets the state and, with CONNECTED, the session id; `on_watch` every armed watch that fired."""
-        self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY)
+        self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY, logger=_kazoo_log)
         self._client.add_listener(self._changed)
         self._client.on_closed = lambda: self._post(self._linked, Link.CLOSED, 0)
         self._on_link = on_link
@@ -236,9 +240,15 @@ class Connection:
 
     def _empty_inbox(self) -> None:
         self._awake = False
-        while self._inbox:
-            action, first, second = self._inbox.popleft()
-            action(first, second)
+        try:
+            while self._inbox:
+                action, first, second = self._inbox.popleft()
+                action(first, second)
+        finally:
+            # A callback that raises must not keep the rest waiting.
+            if self._inbox and not self._awake:
+                self._awake = True
+                self._loop.call_soon(self._empty_inbox)
 
     def _answered(self, reply: _Reply, value: Any) -> None:
         if reply not in self._in_flight:

@@ -296,6 +296,12 @@ class ZkSession:
     def _linked(self, connection: Connection, link: Link, session_id: int) -> None:
         if connection is not self._connection:
             return
+        try:
+            self._change(link, session_id)
+        finally:
+            self._wake()
+
+    def _change(self, link: Link, session_id: int) -> None:
         match link:
             case Link.CONNECTED:
                 self.is_connected = True
@@ -320,7 +326,6 @@ class ZkSession:
                 if link is Link.CLOSED:
                     # kazoo's thread has ended over something it did not expect.
                     asyncio.get_running_loop().call_later(_REOPEN_AFTER_S, self._open)
-        self._wake()
 
     def _tell(self, change: SessionChange) -> None:
         if self._started and self._on_session is not None:

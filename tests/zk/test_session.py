@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,7 +14,7 @@ from kazoo.client import KazooClient
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
 from klamm.zk.connection import Change
-from klamm.zk.requests import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, ZkError
+from klamm.zk.requests import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable, batches
 
 SESSION_MS = 10_000
@@ -128,6 +129,41 @@ async def test_many_reads(session: ZkSession, modern: bool) -> None:
     await session.set("/a/b", b"2")
     await session.exists("/")
     assert fired[-1] == "/a/b"
+
+
+async def test_a_server_without_multi_read_is_found_out(session: ZkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers that it does not know the request; from then on nodes are read one by one."""
+    call_all = session.call_all
+    asked: list[str] = []
+
+    async def old(requests: Any) -> list[Any]:
+        names = [type(request).__name__ for request in requests]
+        asked.extend(names)
+        if "MultiReadVersions" in names:
+            raise Unimplemented(-6)
+        return await call_all(requests)
+
+    monkeypatch.setattr(session, "call_all", old)
+    await session.create("/a", b"1")
+    assert await session.read_versions(["/a", "/missing"]) == [(b"1", 0), None]
+    monkeypatch.setattr(session, "call_all", call_all)
+    assert asked == ["MultiReadVersions"]
+    seen: list[str] = []
+    assert await session.watch_and_read(["/a"], lambda _, path: seen.append(path)) == [(b"1", 0)]
+    await session.set("/a", b"2")
+    assert seen == ["/a"]
+
+
+async def test_a_callback_that_raises_holds_nothing_up(session: ZkSession) -> None:
+    def bad(_: Change, path: str) -> None:
+        raise LookupError(path)
+
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    await session.exists("/a", bad)
+    answers = await asyncio.gather(session.create("/a", b""), *(session.exists("/") for _ in range(20)))
+    assert answers[0] == "/a"
+    assert [str(problem) for problem in told] == ["/a"]
 
 
 async def test_many_requests_at_once_are_answered_in_order(session: ZkSession) -> None:
