@@ -16,7 +16,7 @@ from klamm.zk import paths
 from klamm.zk.fenced import Entry, Fence, outcome_of, together
 from klamm.zk.layout import encode_state
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed
-from klamm.zk.session import ZkSession, batches
+from klamm.zk.session import BATCH_OPERATIONS, ZkSession, batches
 
 # Bytes of a state operation beyond its topic's name and its ISR, about.
 _STATE_BYTES = 220
@@ -97,6 +97,11 @@ class StateWriter:
 
     async def create(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         topics: set[str] = set()
+        parts = await together(self._create(part, topics) for part in batches(writes, _size, BATCH_OPERATIONS // 3))
+        return [outcome for part in parts for outcome in part]
+
+    async def _create(self, writes: Sequence[StateWrite], topics: set[str]) -> list[Outcome]:
+        """Create some of a list; `topics` are those of the parts before."""
         entries = []
         for write in writes:
             entries.append(_Creation(self._session, write, write.topic not in topics))
