@@ -8,7 +8,7 @@ exception: it is the one at the moment of `stop`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from klamm.controller.cluster import Cluster, Partition
@@ -48,6 +48,7 @@ class RequestBatch:
     def clear(self) -> None:
         """Drop what was not sent."""
         self._lisr: dict[int, dict[Partition, bool]] = {}
+        self._settled: dict[int, Sequence[Partition]] = {}
         self._umr: dict[Partition, None] = {}
         self._umr_brokers: set[int] = set()
         self._umr_to_all = False
@@ -60,24 +61,20 @@ class RequestBatch:
                 continue
             entries = self._lisr.get(b)
             if entries is None:
-                entries = self._lisr[b] = {}
+                entries = self._lisr[b] = dict.fromkeys(self._settled.pop(b, ()), False)
             if is_new or partition not in entries:
                 entries[partition] = is_new
         self._umr[partition] = None
         self._umr_to_all = True
 
-    def lead_many(self, broker_id: int, partitions: Iterable[Partition]) -> None:
-        """LeaderAndIsr, not new, for many partitions to one broker; UpdateMetadata for them to all registered ones."""
-        entries = dict.fromkeys(partitions, False)
-        if broker_id in self._lisr:
-            for p in self._lisr[broker_id].items():
-                entries[p[0]] = p[1]
-        self._lisr[broker_id] = entries
-        if not self._umr:
-            self._umr = dict.fromkeys(entries)
-        else:
-            self._umr.update(dict.fromkeys(entries))
-        self._umr_to_all = True
+    def lead_many(self, broker_id: int, partitions: Sequence[Partition]) -> None:
+        """LeaderAndIsr, not new, for many different partitions to one broker; UpdateMetadata for them to all registered ones."""
+        if broker_id in self._lisr or broker_id in self._settled:
+            for p in partitions:
+                self.lead((broker_id,), p, is_new=False)
+            return
+        self._settled[broker_id] = partitions
+        self.tell_all(partitions)
 
     def tell(self, broker_ids: Iterable[int], partitions: Iterable[Partition]) -> None:
         """UpdateMetadata for these partitions; all receivers of a batch get the same ones."""
@@ -87,7 +84,10 @@ class RequestBatch:
     def tell_all(self, partitions: Iterable[Partition]) -> None:
         """UpdateMetadata for these partitions to every registered broker."""
         self._umr_to_all = True
-        self._umr.update(dict.fromkeys(partitions))
+        if self._umr:
+            self._umr.update(dict.fromkeys(partitions))
+        else:
+            self._umr = dict.fromkeys(partitions)
 
     def stop(self, broker_id: int, partition: Partition, delete: bool) -> None:
         """StopReplica for a partition; once "delete" was asked for it stays."""
@@ -102,10 +102,12 @@ class RequestBatch:
     def send(self) -> None:
         """Hand everything to the channels and empty the batch."""
         cluster, encoder, options = self._cluster, self._encoder, self._options
-        lisr, umr, stop = self._lisr, self._umr, self._stop
+        lisr: dict[int, dict[Partition, bool] | Sequence[Partition]] = {**self._lisr, **self._settled}
+        umr, stop = self._umr, self._stop
         umr_brokers = set(cluster.brokers) if self._umr_to_all else self._umr_brokers
         self.clear()
         listener = options.inter_broker_listener
+        encoder.begin()
         for b in sorted(lisr):
             broker = cluster.brokers.get(b)
             if broker is not None:

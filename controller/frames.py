@@ -9,7 +9,7 @@ Both paths give the same bytes (a test compares them).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -112,10 +112,6 @@ def _topic_struct(head: bytes, states: list[bytes]) -> bytes:
 _topic_of = attrgetter("topic")
 
 
-def _topic_of_item(item: tuple[Partition, bool]) -> Topic:
-    return item[0].topic
-
-
 class Encoder:
     """Builds request bodies for one controller term."""
 
@@ -124,37 +120,38 @@ class Encoder:
         self.lisr_version = lisr_version
         self.umr_version = umr_version
         self.sr_version = sr_version
+        self._whole: dict[Topic, bytes] = {}
+
+    def begin(self) -> None:
+        """A new batch: nothing changes until its last request is encoded."""
+        self._whole.clear()
 
     # --- LeaderAndIsr ---
 
-    def leader_and_isr(self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, bool], listener: str) -> bytes:
-        """Body of a LeaderAndIsr request; `partitions` says of each whether it is new."""
+    def leader_and_isr(
+        self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, bool] | Sequence[Partition], listener: str
+    ) -> bytes:
+        """Body of a LeaderAndIsr request; `partitions` says of each whether it is new, in a mere sequence none is."""
         version = self.lisr_version
         kept = version >= _LISR_KEPT_FROM
         leaders = {p.info.leader for p in partitions if p.info is not None}
+        topics: list[Any]
         by_topic: dict[Topic, list[Any]] = {}
-        if kept and True not in partitions.values():
-            for topic, members in groupby(partitions, key=_topic_of):
-                settled = [(p.wire or _keep(p)) + p.lisr_tail for p in members if p.info is not None]
-                by_topic.setdefault(topic, []).extend(settled)
-            partitions = {}
-        for topic, group in groupby(partitions.items(), key=_topic_of_item):
-            entries = by_topic.setdefault(topic, [])
-            for p, is_new in group:
-                info = p.info
-                if info is None:
+        if kept and not (isinstance(partitions, Mapping) and True in partitions.values()):
+            topics = self._settled_topics(partitions)
+        else:
+            flags = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, False)
+            for p, is_new in flags.items():
+                if p.info is None:
                     continue
                 if not kept:
-                    entries.append(_lisr_state(p, info, is_new, version))
-                    continue
-                wire = p.wire
-                if wire is None:
-                    wire = _keep(p)
-                if is_new:
-                    wire += _lisr_tail(p.assignment.adding, p.assignment.removing, True, info.recovery)
+                    entry = _lisr_state(p, p.info, is_new, version)
+                elif is_new:
+                    entry = (p.wire or _keep(p)) + _lisr_tail(p.assignment.adding, p.assignment.removing, True, p.info.recovery)
                 else:
-                    wire += p.lisr_tail
-                entries.append(wire)
+                    entry = (p.wire or _keep(p)) + p.lisr_tail
+                by_topic.setdefault(p.topic, []).append(entry)
+            topics = [_topic_struct(_head(t), e) for t, e in by_topic.items()] if kept else []
         request = messages.LeaderAndIsrRequest
         common = {
             "controller_id": self.controller_id,
@@ -165,12 +162,34 @@ class Encoder:
         if version < 2:
             body = request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries], **common)
         elif kept:
-            body = request(topic_states=[_topic_struct(_head(t), e) for t, e in by_topic.items() if e], **common)
+            body = request(topic_states=topics, **common)
         else:
             topic_state = request.LeaderAndIsrTopicState
             states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
             body = request(topic_states=states, **common)
         return bytes(messages.encode(body, version))
+
+    def _settled_topics(self, partitions: Iterable[Partition]) -> list[bytes]:
+        """Encoded topics where no partition is new. A topic that is told as a whole is encoded once in a batch."""
+        members: dict[Topic, list[Partition]] = {}
+        for topic, group in groupby(partitions, key=_topic_of):
+            if topic in members:
+                members[topic] += group
+            else:
+                members[topic] = list(group)
+        out = []
+        for topic, held in members.items():
+            is_whole = len(held) == len(topic.partitions)
+            encoded = self._whole.get(topic) if is_whole else None
+            if encoded is None:
+                states = [(p.wire or _keep(p)) + p.lisr_tail for p in held if p.info is not None]
+                if not states:
+                    continue
+                encoded = _topic_struct(_head(topic), states)
+                if is_whole:
+                    self._whole[topic] = encoded
+            out.append(encoded)
+        return out
 
     @staticmethod
     def _live_leader(broker: Broker, listener: str) -> Any:
