@@ -201,6 +201,7 @@ def test_leader_and_isr(version: int, wide: bool) -> None:
         for new in (0.0, 0.3, 0.0):  # kept bytes must serve again, with and without new ones among them
             partitions = {p: rng.random() < new for p in some_of(rng, cluster)}
             broker = rng.choice(list(cluster.brokers.values()))
+            one.begin()
             body = one.leader_and_isr(cluster, broker, partitions, LISTENER)
             decoded, _ = messages.decode("LeaderAndIsrRequest", version, body)
             check("LeaderAndIsrRequest", version, body, naive_leader_and_isr(cluster, broker, partitions, version, decoded))
