@@ -78,7 +78,7 @@ class Fakes:
     def stats(self) -> dict[int, dict[str, list[float]]]:
         """By broker and kind of request: [frames, states, bytes, time of the last answer]."""
         answer = self.ask("stats")
-        bad = [x["bad"] for x in answer.values() if x["bad"]]
+        bad = [text for text in (values.pop("bad") for values in answer.values()) if text]
         if bad:
             raise Failed(f"a fake broker could not read {bad[0]}")
         return {int(broker): values for broker, values in answer.items()}

@@ -30,6 +30,7 @@ from klamm.zk.embedded import EmbeddedZooKeeper
 
 LIMIT_S = 300.0
 KEYS = {api.name: key for key, api in messages.APIS.items()}
+Stats = dict[int, dict[str, list[float]]]
 Good = Callable[[Partition, LeaderAndIsr], bool]
 
 
@@ -76,13 +77,12 @@ class Round:
             now = time.time()
             samples.append((now, broker.cpu_s()))
             stats = fakes.stats()
-            last_frame = max(kind[3] for broker_stats in stats.values() for name, kind in broker_stats.items() if name != "bad")
+            last_frame = max(kind[3] for kinds in stats.values() for kind in kinds.values())
             if failures:
                 raise Failed(f"{scenario}: {failures[0]}")
             if not broker.alive():
                 raise Failed(f"{scenario}: the broker ended: {broker.tail()}")
-            enough = all(stats[b]["lisr"][1] >= lisr and stats[b]["umr"][1] >= umr for b, (lisr, umr) in (least or {}).items())
-            if not acting.is_alive() and enough and now - max(last_frame, began, answered[0] or 0) > self._quiet_s:
+            if not acting.is_alive() and _heard(stats, least or {}) and now - max(last_frame, began, answered[0] or 0) > self._quiet_s:
                 missing, last_write = right()
                 if not missing:
                     break
@@ -93,7 +93,7 @@ class Round:
         end = max(last_frame, last_write, answered[0] or 0, began)
         cpu = next((used for at, used in samples if at >= end), samples[-1][1]) - cpu_at_start
         others = (machine_busy_s() - busy - (broker.cpu_s() - cpu_at_start)) / (time.time() - began)
-        frames = sum(int(kind[0]) for broker_stats in stats.values() for name, kind in broker_stats.items() if name != "bad")
+        frames = sum(int(kind[0]) for kinds in stats.values() for kind in kinds.values())
         self.record(scenario, work, wall_s=end - began, cpu_s=cpu, frames=frames, other_cores=round(others, 2))
 
     def record(self, scenario: str, work: int, **values: float) -> None:
@@ -107,14 +107,16 @@ class Round:
         self.results.append(line)
         note(" ".join(f"{k}={v}" for k, v in line.items()))
 
-    def settle(self) -> None:
-        """Untimed: wait until the fakes hear nothing any more."""
-        seen, since = None, time.time()
-        while time.time() - since < self._quiet_s:
+    def settle(self, least: dict[int, tuple[int, int]] | None = None) -> None:
+        """Untimed: wait until the fakes hear nothing any more, and these heard of at least so many states (and got some frame)."""
+        seen, since, began = None, time.time(), time.time()
+        while time.time() - since < self._quiet_s or not _heard(seen, least or {}):
             time.sleep(0.05)
             now = self.cluster.fakes.stats()
             if now != seen:
                 seen, since = now, time.time()
+            if time.time() - began > LIMIT_S:
+                raise Failed(f"the fakes do not come to rest: {seen}")
 
     def right_states(
         self, good: Good, lisr: tuple[int, ...], umr: tuple[int, ...], keys: list[Partition] | None = None
@@ -226,10 +228,12 @@ class Round:
         self.settle()
         self.preferred("preferred_all", None)
         self.controlled_shutdown(102)
+        self.cluster.fakes.ask("reset")
         self.cluster.leave(102)
-        self.settle()
+        self.settle({101: (0, 0), 103: (0, 0)})
+        self.cluster.fakes.ask("reset")
         self.cluster.register(102)
-        self.settle()
+        self.settle({102: (len(self.cluster.keys), len(self.cluster.keys))})
         self.isr_back()
         self.settle()
         self.preferred("preferred_1000", self.away()[:1000])
@@ -361,6 +365,13 @@ class Round:
             return (f"{len(left)} topics are left", 0) if left else ("", gone[0])
 
         self.measure("delete_topics", len(keys), act_and_watch, right)
+
+
+def _heard(stats: Stats | None, least: dict[int, tuple[int, int]]) -> bool:
+    """Each of these brokers got a frame, and so many states by LeaderAndIsr and by UpdateMetadata."""
+    if stats is None:
+        return False
+    return all(stats[b]["umr"][0] and stats[b]["lisr"][1] >= lisr and stats[b]["umr"][1] >= umr for b, (lisr, umr) in least.items())
 
 
 def _has_members(size: int, _: Partition, state: LeaderAndIsr) -> bool:
