@@ -1,0 +1,217 @@
+"""Where a story is told: brokers under test of one kind, fake brokers, a client, and the tree.
+
+A `Target` makes brokers: Klamm's or a real Kafka's, from the same properties. A `Stage` is a cluster of them for one story, with fake
+brokers beside them; requests of clients that reach a fake broker are passed on to a broker under test, so that tools see a whole cluster.
+
+Steps of a story come one after the other for the controller too: whatever changes a broker waits until the controller's own broker shows
+the change, then for a request that goes through the controller's queue and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.tests.cluster.client import ConnectionClosed
+from klamm.tests.cluster.cluster import Cluster
+from klamm.tests.cluster.fake_broker import FakeBroker
+from klamm.tests.cluster.tree import Tree
+from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.reference.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.stories.both.story_file import StoryFile
+
+PROPERTIES: dict[str, object] = {
+    "replica.lag.time.max.ms": 600_000,
+    "log.cleaner.enable": "false",
+    "offsets.topic.num.partitions": 1,
+    "controlled.shutdown.max.retries": 1,
+    "controlled.shutdown.retry.backoff.ms": 200,
+    "zookeeper.session.timeout.ms": 6000,
+}
+"""Of every broker under test: no leader shrinks an ISR by itself, because fake brokers fetch nothing."""
+
+_FROM_CONTROLLERS = {struct.pack(">h", key) for key in (4, 5, 6)}
+
+
+@dataclass
+class Target:
+    """A kind of broker. `jars` is the folder of Kafka's jars for the real one."""
+
+    name: str
+    jars: Path | None = None
+
+    def broker(self, tree: Tree, folder: Path, broker_id: int, properties: dict[str, object]) -> OwnedBroker:
+        settings: dict[str, Any] = {name.replace(".", "_"): value for name, value in {**PROPERTIES, **properties}.items()}
+        if self.jars is None:
+            return OwnedBroker(tree, folder, broker_id, **settings)
+        return KafkaBroker(self.jars, tree, folder, broker_id, **settings)
+
+
+class Grounds:
+    """What the stories of one file share: a path of ZooKeeper and, in a shared file, broker 0."""
+
+    def __init__(self, target: Target, zookeeper: str, file: StoryFile) -> None:
+        self.target, self.zookeeper, self.file = target, zookeeper, file
+        self._folder = tempfile.TemporaryDirectory(prefix="klamm-stories-", ignore_cleanup_errors=True)
+        self._tree: Tree | None = None
+        self._brokers: dict[int, OwnedBroker] = {}
+
+    def stage(self) -> Stage:
+        """The stage of the next story; blocks while a shared broker starts."""
+        if not self.file.shared:
+            folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+            return Stage(self.target, Tree(self.zookeeper, f"/story-{uuid.uuid4().hex[:12]}"), folder, {}, shared=False)
+        if self._tree is None:
+            self._tree = Tree(self.zookeeper, f"/stories-{uuid.uuid4().hex[:12]}")
+        if 0 not in self._brokers or not self._brokers[0].alive():
+            self._brokers[0] = self.target.broker(self._tree, Path(self._folder.name), 0, dict(self.file.properties))
+            self._brokers[0].start()
+        return Stage(self.target, self._tree, Path(self._folder.name), self._brokers, shared=True)
+
+    def close(self) -> None:
+        for broker in self._brokers.values():
+            broker.kill()
+        if self._tree is not None:
+            self._tree.close()
+        self._folder.cleanup()
+
+
+@dataclass
+class StoryFake(FakeBroker):
+    """A fake broker that passes on what it has no answer for, to the port that `forward` names; without one it hangs up."""
+
+    forward: Callable[[], int | None] = field(default=lambda: None)
+    shown: dict[str, int] = field(default_factory=dict)
+    """How many frames the story has looked at, by view."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._onward: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    def forget(self) -> None:
+        """What it was told so far is no matter."""
+        self.shown = dict.fromkeys(("told", "live"), self.mark())
+
+    async def _handle(self, connection: int, payload: bytes) -> bytes | None:
+        if payload[:2] in _FROM_CONTROLLERS:
+            return await super()._handle(connection, payload)
+        port = self.forward()
+        if port is None:
+            return None
+        if connection not in self._onward:
+            self._onward[connection] = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+        reader, writer = self._onward[connection]
+        writer.write(struct.pack(">i", len(payload)) + payload)
+        length = await reader.readexactly(4)
+        return length + await reader.readexactly(struct.unpack(">i", length)[0])
+
+    async def refuse(self) -> None:
+        for _, writer in self._onward.values():
+            writer.close()
+        self._onward = {}
+        await super().refuse()
+
+
+class Stage(Cluster):
+    """One story's cluster."""
+
+    def __init__(self, target: Target, tree: Tree, folder: Path, brokers: dict[int, OwnedBroker], *, shared: bool) -> None:
+        super().__init__(tree, folder)
+        self.target, self.shared = target, shared
+        self.brokers.update(brokers)
+        self.by_id: dict[int, StoryFake] = {}
+
+    async def close(self) -> None:
+        """The story's end: its fakes are gone and forgotten; brokers of its own are killed, a shared one goes on."""
+        try:
+            gone = set(self.by_id)
+            await super().close()
+            if self.shared and gone and self.tree.controller() in self.brokers:
+                await self.forgotten(gone)
+        finally:
+            for client in self._clients.values():
+                await client.close()
+            if not self.shared:
+                self.tree.close()
+
+    # brokers under test
+
+    async def launch(self, broker_id: int, properties: dict[str, str], *, wait: bool = True) -> OwnedBroker:
+        """Start broker `broker_id`, with the port and the data of its former life if it had one."""
+        old = self.brokers.get(broker_id)
+        settings: dict[str, object] = dict(properties)
+        if old is not None:
+            settings = {"listeners": old.settings["listeners"], **settings}
+            await eventually(lambda: self.tree.exists(f"/brokers/ids/{broker_id}") is None, f"old node of {broker_id} gone")
+        broker = self.target.broker(self.tree, self.folder, broker_id, settings)
+        self.brokers[broker_id] = broker
+        if not wait:
+            broker.launch()
+            return broker
+        await asyncio.to_thread(broker.start)
+        return broker
+
+    def one(self, to: int | None = None) -> int:
+        """The broker under test that a request goes to: the named one, the controller, or the lowest."""
+        if to is not None:
+            return to
+        controller = self.tree.controller()
+        return controller if controller in self.brokers else min(self.brokers)
+
+    # fake brokers
+
+    async def enter(self, broker_ids: list[int], racks: list[str] | None = None) -> None:
+        """New fake brokers, known to everybody."""
+        for number, broker_id in enumerate(broker_ids):
+            fake = StoryFake(self.tree, broker_id, racks[number] if racks else None, forward=self._port)
+            self.by_id[broker_id] = fake
+            self.fake_brokers.append(fake)
+            await fake.start()
+            await self.greeted(fake)
+        await self.barrier()
+        for fake in self.by_id.values():
+            fake.forget()
+
+    def _port(self) -> int | None:
+        return self.brokers[self.one()].port if self.brokers else None
+
+    async def greeted(self, fake: StoryFake) -> None:
+        """Wait until a fake was told of itself; when nobody is controller, there is nothing to wait for."""
+        if self.tree.controller() in self.brokers:
+            await self.welcomed(fake)
+
+    async def forgotten(self, broker_ids: set[int]) -> None:
+        """Wait until the controller's broker shows none of these."""
+
+        async def gone() -> bool:
+            return not broker_ids & {broker.node_id for broker in (await self.metadata([])).brokers}
+
+        if self.tree.controller() in self.brokers:
+            await eventually_asked(gone, f"brokers {sorted(broker_ids)} gone from Metadata")
+            await self.barrier()
+
+    async def barrier(self) -> None:
+        """Whatever the controller's queue held is done: an election of nothing has gone through it."""
+        controller = self.tree.controller()
+        if controller not in self.brokers or not self.brokers[controller].alive():
+            return
+        request = messages.ElectLeadersRequest
+        nothing = request(topic_partitions=[request.TopicPartitions(topic="no-such-topic", partitions=[0])], timeout_ms=10_000)
+        try:
+            await self.ask(nothing, 2, to=controller, timeout_s=10)
+        except (ConnectionClosed, TimeoutError):
+            return  # it is on its way out: the next look will tell
+
+    # frames
+
+    def fake_named(self, text: str) -> StoryFake:
+        assert int(text) in self.by_id, f"there is no fake broker {text}"
+        return self.by_id[int(text)]
+
