@@ -215,7 +215,9 @@ class ClientConnection(asyncio.Protocol):
                 out.append(answer)
                 size += len(answer)
             elif answer is not None:
-                self._task = self._loop.create_task(self._await(answer))
+                run = [answer, *self._joined(payload, payloads[served : served + JOINED_REQUESTS])]
+                served += len(run) - 1
+                self._task = self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run)))
                 self._listener.begun(self._task)
                 break
             if size >= WRITE_BYTES:
@@ -233,6 +235,22 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._quick = not self._reader.buffered
             self._resume()
+
+    def _joined(self, first: bytes, payloads: Sequence[bytes]) -> list[Coroutine[Any, Any, bytes | None]]:
+        """Begin the requests that may be under way together with the first one."""
+        dispatcher = self._listener.dispatcher
+        run: list[Coroutine[Any, Any, bytes | None]] = []
+        for payload in payloads:
+            if not dispatcher.may_join(first, payload):
+                break
+            try:
+                following = dispatcher.begin(self.peer, payload)
+            except (RemoteProtocolError, CloseConnection):
+                break  # it is met again when those before it are answered
+            if not asyncio.iscoroutine(following):
+                raise AssertionError("a request that may be joined is one that waits")
+            run.append(following)
+        return run
 
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
         """Wait for one answer, then go on with what came meanwhile."""

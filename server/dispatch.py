@@ -146,6 +146,10 @@ class Dispatcher:
         self.offered = tuple(messages.APIS[key] for key in sorted(handlers))
         self._joined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.joined)
 
+    def may_join(self, first: bytes, payload: bytes) -> bool:
+        """Whether a request may be begun while `first`, which came before it, still waits for its answer."""
+        return payload[:2] == first[:2] and payload[:2] in self._joined
+
     def begin(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """One request's answer as a frame, None when it gets none, or a coroutine that returns either."""
         if len(payload) < 4:

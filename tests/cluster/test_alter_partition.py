@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.tests.cluster.cluster import Cluster
+from klamm.tests.cluster.decoded import decoded
 from klamm.tests.cluster.fake_broker import LISR, UMR
 
 DEAD = 987654
@@ -196,3 +198,31 @@ async def test_state_written_by_somebody_else_meanwhile(cluster: Cluster) -> Non
     top, answer = await cluster.alter_partition(topic, a, [a], pe=-1)
     assert (top, answer.error_code) == (0, 95), "its cached version is no longer that of the node"
     assert cluster.state(topic).isr == [a.id, b.id]
+
+
+async def test_pipelined_requests_are_joined(cluster: Cluster) -> None:
+    """Many small requests on one connection, none waiting for the one before: few UpdateMetadata, and every answer its own."""
+    a, b = await cluster.fakes(2)
+    topic = await cluster.create([[a, b]] * 40)
+    await cluster.settled(a, b)
+    mark = b.mark()
+    request, topic_id = messages.AlterPartitionRequest, cluster.tree.topic_id(topic)
+    frames = b""
+    for p in range(40):
+        member = request.BrokerState(broker_id=a.id)
+        one = request.PartitionData(partition_index=p, leader_epoch=0, partition_epoch=0, new_isr_with_epochs=[member])
+        body = request(broker_id=a.id, broker_epoch=a.epoch, topics=[request.TopicData(topic_id=topic_id, partitions=[one])])
+        frames += messages.encode_request(56, 3, p, "test", messages.encode(body, 3))
+    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.brokers[0].port)
+    writer.write(frames)
+    for p in range(40):
+        payload = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        correlation_id, offset = messages.decode_response_header(56, 3, payload)
+        answer = decoded("AlterPartitionResponse", 3, payload, offset)[0]
+        (row,) = answer.topics[0].partitions
+        assert (correlation_id, row.partition_index, row.error_code, row.isr, row.partition_epoch) == (p, p, 0, [a.id], 1)
+    writer.close()
+    await cluster.settled(a, b)
+    assert [b.states(UMR, topic, p, mark)[-1].isr for p in range(40)] == [[a.id]] * 40
+    telling = [f for f in b.since(mark, UMR) if f.partitions()]
+    assert len(telling) <= 10
