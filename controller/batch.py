@@ -9,12 +9,14 @@ exception: it is the one at the moment of `stop`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Encoder
 from klamm.controller.options import ControllerOptions
 from klamm.controller.values import EPOCH_DURING_DELETE, NO_EPOCH
+from klamm.protocol.clean_answers import is_clean_leader_and_isr
 
 
 class Channels(Protocol):
@@ -24,8 +26,19 @@ class Channels(Protocol):
 
     def remove_broker(self, broker_id: int) -> None: ...
 
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
-        """Queue a request; to a broker without a channel (it died in this very event) nothing is sent."""
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        on_response: Callable[[Any], None] | None,
+        ignorable: Callable[[bytes, int], bool] | None = None,
+    ) -> None:
+        """Queue a request; to a broker without a channel (it died in this very event) nothing is sent.
+
+        `ignorable` may say of an answer's bytes that nobody needs it decoded.
+        """
 
     def close(self) -> None: ...
 
@@ -112,7 +125,7 @@ class RequestBatch:
             broker = cluster.brokers.get(b)
             if broker is not None:
                 body = encoder.leader_and_isr(cluster, broker, lisr[b], listener)
-                self._post(b, LEADER_AND_ISR, encoder.lisr_version, body)
+                self._post(b, LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._tells_nothing, b))
         if umr_brokers:
             topics = encoder.metadata_topics(cluster, umr)
             live = encoder.live_brokers(cluster, listener)
@@ -126,8 +139,20 @@ class RequestBatch:
                 for body, deletes in encoder.stop_replica(cluster, broker, stop[b]):
                     self._post(b, STOP_REPLICA, encoder.sr_version, body, watched=deletes)
 
-    def _post(self, broker_id: int, api_key: int, version: int, body: bytes, watched: bool = True) -> None:
+    def _tells_nothing(self, broker_id: int, payload: bytes, offset: int) -> bool:
+        """An answer without errors is news only where log directories were offline."""
+        return not self._cluster.offline_dirs.get(broker_id) and is_clean_leader_and_isr(self._encoder.lisr_version, payload, offset)
+
+    def _post(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        watched: bool = True,
+        ignorable: Callable[[bytes, int], bool] | None = None,
+    ) -> None:
         def answered(response: Any) -> None:
             self._on_response(broker_id, api_key, response)
 
-        self._channels.send(broker_id, api_key, version, body, answered if watched else None)
+        self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable)

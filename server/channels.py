@@ -32,6 +32,7 @@ class _Request(NamedTuple):
     version: int
     body: bytes
     on_response: OnResponse | None
+    ignorable: Callable[[bytes, int], bool] | None = None
 
 
 class _Channel:
@@ -104,13 +105,16 @@ class _Channel:
         correlation_id, offset = messages.decode_response_header(request.api_key, request.version, payload)
         if correlation_id != self._next_correlation_id - 1:
             raise RemoteProtocolError(f"answer to request {correlation_id} instead of {self._next_correlation_id - 1}")
-        response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
+        ignored = request.ignorable is not None and request.ignorable(payload, offset)
+        response = None
+        if not ignored:
+            response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
         self._queue.popleft()
         self._sent = False
         self._failures = 0
         self._stop_timer()
         self._advance()
-        if request.on_response is not None:
+        if request.on_response is not None and not ignored:
             try:
                 request.on_response(response)
             except Exception:  # a fault of whoever asked must not stop what others are told
@@ -177,13 +181,23 @@ class Channels:
         if channel is not None:
             channel.close()
 
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: OnResponse | None = None) -> None:
-        """Queue one encoded request. `on_response` gets the decoded answer. Brokers without a channel are told nothing."""
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        on_response: OnResponse | None = None,
+        ignorable: Callable[[bytes, int], bool] | None = None,
+    ) -> None:
+        """Queue one encoded request. `on_response` gets the decoded answer, unless `ignorable` says of its bytes (payload and the
+        offset of the body) that nobody needs it. Brokers without a channel are told nothing.
+        """
         channel = self._channels.get(broker_id)
         if channel is None:
             log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
             return
-        channel.send(_Request(api_key, version, body, on_response))
+        channel.send(_Request(api_key, version, body, on_response, ignorable))
 
     def close(self) -> None:
         """End all channels. New ones may be added afterwards (the next term of this controller)."""

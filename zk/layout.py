@@ -106,6 +106,9 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
 
 def decode_topic(data: bytes | None) -> StoredTopic:
     """A node that is no JSON counts as a topic without partitions and id."""
+    quick = _decode_settled_topic(data)
+    if quick is not None:
+        return quick
     content = _parse(data)
     if not isinstance(content, dict):
         return StoredTopic(None, {})
@@ -125,6 +128,46 @@ def decode_topic(data: bytes | None) -> StoredTopic:
     except (TypeError, ValueError, AttributeError) as problem:
         log.warning("A topic node cannot be read and counts as one without partitions: %s: %.200r", problem, data)
         return StoredTopic(None, {})
+
+
+_PARTITIONS = b'"partitions":{"'
+_MARK, _MARKED = b'"":0', {"": 0}
+_MAX_KEPT_LISTS = 1 << 16
+_kept_lists: dict[bytes, Assignment] = {}
+
+
+def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
+    """A node as every writer writes it, with nothing adding or removing: partitions of equal replica lists share one.
+
+    None where it looks otherwise; then it is read as JSON. The partitions are cut out by their brackets, each list is read as JSON
+    when it is seen first, and what is left of the node is read as JSON too.
+    """
+    if data is None:
+        return None
+    start = data.find(_PARTITIONS)
+    stop = data.find(b"]}", start)
+    if start < 0 or stop < 0:
+        return None
+    start += len(_PARTITIONS) - 1
+    assignments: dict[int, Assignment] = {}
+    try:
+        rest = json.loads(data[:start] + _MARK + data[stop + 1 :])
+        if rest["partitions"] != _MARKED or rest.get("adding_replicas") or rest.get("removing_replicas"):
+            return None
+        for piece in data[start:stop].split(b"],"):
+            name, _, replicas = piece.partition(b":[")
+            found = _kept_lists.get(replicas)
+            if found is None:
+                if len(_kept_lists) >= _MAX_KEPT_LISTS:
+                    _kept_lists.clear()
+                found = _kept_lists[replicas] = _settled(_int_tuple(json.loads(b"[%b]" % replicas)))
+            if name[:1] != b'"' or name[-1:] != b'"':
+                return None
+            assignments[int(name[1:-1])] = found
+        identity = rest.get("topic_id")
+        return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return None
 
 
 _settled_assignments: dict[Ints, Assignment] = {}

@@ -66,11 +66,19 @@ class SimulatedBrokers:
     def close(self) -> None:
         self.open.clear()
 
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Callable[[Any], None] | None) -> None:
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        on_response: Callable[[Any], None] | None,
+        ignorable: Callable[[bytes, int], bool] | None = None,
+    ) -> None:
         if broker_id in self.open:
             frame = Frame(broker_id, api_key, version, body)
             self.world.journal.append(frame)
-            asyncio.get_running_loop().call_soon(self._deliver, frame, on_response)
+            asyncio.get_running_loop().call_soon(self._deliver, frame, on_response, ignorable)
 
     def release(self) -> None:
         """Answers that were held back arrive, and no more are."""
@@ -79,7 +87,9 @@ class SimulatedBrokers:
         for answer in held:
             answer()
 
-    def _deliver(self, frame: Frame, on_response: Callable[[Any], None] | None) -> None:
+    def _deliver(
+        self, frame: Frame, on_response: Callable[[Any], None] | None, ignorable: Callable[[bytes, int], bool] | None
+    ) -> None:  # fmt: skip
         broker = self.world.brokers.get(frame.broker)
         if self.dead or broker is None or frame.broker not in self.open:
             return
@@ -95,7 +105,9 @@ class SimulatedBrokers:
             return
 
         def answer() -> None:
-            if not self.dead and frame.broker in self.open:
+            if self.dead or frame.broker not in self.open:
+                return
+            if ignorable is None or not ignorable(b"head" + messages.encode(response, frame.version), 4):
                 on_response(response)
 
         if frame.broker in self.silent:

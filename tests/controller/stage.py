@@ -86,11 +86,13 @@ class Stage:
 
     async def settle(self) -> None:
         """Until nothing moves any more."""
-        quiet = 0
+        quiet = turns = 0
         while quiet < 30:
-            before = len(self.world.journal), len(self.controller._queue)
+            before = len(self.world.journal), self.world.epoch, len(self.controller._queue)
             await asyncio.sleep(0)
-            quiet = quiet + 1 if before == (len(self.world.journal), len(self.controller._queue)) else 0
+            quiet = quiet + 1 if before == (len(self.world.journal), self.world.epoch, len(self.controller._queue)) else 0
+            turns += 1
+            assert turns < 20_000, "it never settles"
 
     async def start(self, *broker_ids: int) -> None:
         for b in broker_ids:

@@ -204,6 +204,31 @@ async def test_the_batch_of_a_failed_write_is_dropped(stage: Stage) -> None:
     assert "t" not in stage.world.topics, "the deletion goes through in the next term"
 
 
+async def test_the_batch_of_an_election_that_fails_is_dropped_too(stage: Stage) -> None:
+    await stage.open(1, 4)
+    await stage.create("led", (4, 1))
+    stage.somebody_writes("led", isr=(4,))
+    await stage.fail_over()
+    await stage.stop(4)
+    await stage.create("new", (4,))
+    assert [p.topic.name for p in stage.cluster.not_online()] == ["led", "new"]
+    stage.store.before_write = [stage.lose_epoch]
+    mark = stage.mark()
+    await stage.start(4)
+    assert stage.writes(mark) == ["WROTE new-0 4 e0 [4] v0"]
+    assert not [text for text in stage.frames(mark) if "new" in text], "not told by a controller that has lost its epoch meanwhile"
+
+
+async def test_a_replica_that_cannot_go_offline_is_ineligible_for_deletion(stage: Stage) -> None:
+    """The safe first state of a replica that is not online at fail-over."""
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    await stage.stop(2)
+    stage.somebody_writes("t", controller_epoch=9)
+    await stage.fail_over()
+    assert (stage.replica(1, "t"), stage.replica(2, "t")) == ("ONLINE", "DELETION_INELIGIBLE")
+
+
 @pytest.mark.parametrize("phase", ["failover-loaded", "failover-replicas-told", "failover-partitions-elected"])
 async def test_a_fault_while_taking_office_gives_it_away(stage: Stage, phase: str) -> None:
     faults = [phase]

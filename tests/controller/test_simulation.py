@@ -99,12 +99,14 @@ class Story:
 
     async def settle(self) -> None:
         """Until nothing moves: no writes and no frames over many turns of the loop."""
-        quiet = 0
+        quiet = turns = 0
         while quiet < 60:
             before = self._marks()
             await asyncio.sleep(0)
             await self._revive()
             quiet = quiet + 1 if before == self._marks() else 0
+            turns += 1
+            assert turns < 100_000, "it never settles"
 
     def _marks(self) -> tuple[Any, ...]:
         return len(self.world.journal), self.world.epoch, len(self.world.topics), self.world.controller

@@ -1,0 +1,244 @@
+"""Rules of a batch (controller 13.2): what is collected, and in which order it leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm.controller.batch import RequestBatch
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.frames import Encoder
+from klamm.controller.options import ControllerOptions
+from klamm.controller.values import Assignment, Broker, Endpoint, LeaderAndIsr
+from klamm.protocol import messages
+from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.stage import frame_line
+
+
+class Wires:
+    """Channels that keep what they are given."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Frame, Any]] = []
+        self.ignorable: list[Any] = []
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None: ...
+
+    def remove_broker(self, broker_id: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Any, ignorable: Any = None) -> None:
+        self.sent.append((Frame(broker_id, api_key, version, body), on_response))
+        self.ignorable.append(ignorable)
+
+
+class Bench:
+    """Brokers 1 to 3; topic `t` with three partitions on [1, 2], led by 1 at epoch 5; the third never had a leader."""
+
+    def __init__(self, stop_replica_version: int = 4) -> None:
+        self.cluster = Cluster(8)
+        endpoint = Endpoint("PLAINTEXT", "h", 9092, 0)
+        self.cluster.set_brokers(Broker(b, 10 * b, (endpoint,)) for b in (3, 1, 2))
+        topic = self.cluster.add_topic("t", b"t" * 16)
+        self.partitions: list[Partition] = []
+        for i in range(3):
+            p = self.cluster.add_partition(topic, i, Assignment((1, 2)))
+            if i < 2:
+                self.cluster.replay_state(p, LeaderAndIsr(1, 5, (1, 2), 0, 7, 8))
+            self.partitions.append(p)
+        self.wires = Wires()
+        self.answers: list[tuple[int, int, Any]] = []
+        options = ControllerOptions(stop_replica_version=stop_replica_version)
+        encoder = Encoder(9, options.leader_and_isr_version, options.update_metadata_version, stop_replica_version)
+        self.batch = RequestBatch(self.cluster, self.wires, encoder, options, lambda *a: self.answers.append(a))
+
+    def send(self) -> list[str]:
+        self.batch.send()
+        lines = [frame_line(frame) for frame, _ in self.wires.sent]
+        self.wires.sent.clear()
+        return lines
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_all_leader_and_isr_then_all_update_metadata_then_all_stop_replica(bench: Bench) -> None:
+    p, q, _ = bench.partitions
+    bench.batch.stop(1, q, delete=False)
+    bench.batch.stop(2, p, delete=False)
+    bench.batch.tell([3], [q])
+    bench.batch.lead([2, 1], p, is_new=False)
+    both = "t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7"
+    assert bench.send() == [
+        "LISR 1: t-0 1 e5 [1, 2] v7", "LISR 2: t-0 1 e5 [1, 2] v7",
+        f"UMR 1: {both}", f"UMR 2: {both}", f"UMR 3: {both}",
+        "SR 1: t-1 e5", "SR 2: t-0 e5",
+    ]  # fmt: skip
+    assert bench.send() == [], "sent once"
+
+
+def test_leading_tells_everybody_and_all_are_told_the_same(bench: Bench) -> None:
+    p, q, _ = bench.partitions
+    bench.batch.lead([2], p, is_new=False)
+    bench.batch.tell([1], [q])
+    both = "t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7"
+    assert bench.send() == ["LISR 2: t-0 1 e5 [1, 2] v7", f"UMR 1: {both}", f"UMR 2: {both}", f"UMR 3: {both}"]
+
+
+def test_telling_some_tells_only_them(bench: Bench) -> None:
+    bench.batch.tell([2, -1, 7], bench.partitions[:1])
+    assert bench.send() == ["UMR 2: t-0 1 e5 [1, 2] v7"]
+    bench.batch.tell([], bench.partitions[:1])
+    assert bench.send() == [], "partitions without receivers go nowhere, and do not wait for the next batch"
+    bench.batch.tell_all(())
+    assert bench.send() == ["UMR 1:", "UMR 2:", "UMR 3:"]
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True), (True, True)])
+def test_new_sticks(bench: Bench, order: tuple[bool, bool]) -> None:
+    for is_new in order:
+        bench.batch.lead([1], bench.partitions[0], is_new=is_new)
+    assert bench.send()[0] == "LISR 1: t-0 1 e5 [1, 2] v7 new"
+
+
+def test_new_sticks_for_its_broker_only(bench: Bench) -> None:
+    p = bench.partitions[0]
+    bench.batch.lead([1], p, is_new=True)
+    bench.batch.lead([1, 2], p, is_new=False)
+    assert bench.send()[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7 new", "LISR 2: t-0 1 e5 [1, 2] v7"]
+
+
+def test_many_at_once_are_like_one_after_another(bench: Bench) -> None:
+    p, q, _ = bench.partitions
+    bench.batch.lead([1], p, is_new=True)
+    bench.batch.lead_many(1, [p, q])
+    bench.batch.lead_many(2, [q])
+    lines = bench.send()
+    assert lines[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7 new t-1 1 e5 [1, 2] v7", "LISR 2: t-1 1 e5 [1, 2] v7"]
+    assert lines[2:] == [f"UMR {b}: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7" for b in (1, 2, 3)]
+    bench.batch.lead_many(3, [p])
+    bench.batch.lead([3], q, is_new=True)
+    assert bench.send()[0] == "LISR 3: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7 new"
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+def test_delete_sticks(bench: Bench, order: tuple[bool, bool]) -> None:
+    for delete in order:
+        bench.batch.stop(1, bench.partitions[0], delete=delete)
+    assert bench.send() == ["SR 1: t-0 e5 delete"]
+
+
+def test_the_epoch_of_a_stop_is_that_of_its_moment(bench: Bench) -> None:
+    """The request leaves after the shrink, but carries the leader epoch from before it."""
+    p = bench.partitions[0]
+    bench.batch.stop(1, p, delete=False)
+    bench.cluster.replay_state(p, LeaderAndIsr(2, 6, (2,), 0, 8, 8))
+    bench.batch.lead([2], p, is_new=False)
+    lines = bench.send()
+    assert lines[0] == "LISR 2: t-0 2 e6 [2] v8"
+    assert lines[-1] == "SR 1: t-0 e5"
+
+
+def test_the_epochs_of_stops(bench: Bench) -> None:
+    for p in bench.partitions:
+        bench.batch.stop(2, p, delete=False)
+    assert bench.send() == ["SR 2: t-0 e5 t-1 e5 t-2 e-1"]
+    bench.cluster.queue_deletion("t")
+    for p in bench.partitions:
+        bench.batch.stop(2, p, delete=False)
+    assert bench.send() == ["SR 2: t-0 e-2 t-1 e-2 t-2 e-2"]
+
+
+def test_partitions_without_leadership_are_left_out(bench: Bench) -> None:
+    p = bench.partitions[2]
+    bench.batch.tell_all([p])
+    assert bench.send() == ["UMR 1:", "UMR 2:", "UMR 3:"], "their brokers still get one"
+
+
+def test_partitions_in_deletion(bench: Bench) -> None:
+    bench.cluster.queue_deletion("t")
+    bench.batch.lead([1], bench.partitions[0], is_new=False)
+    assert bench.send()[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7", "UMR 1: t-0 -2 e0 [1, 2] v0"], "the isr is kept"
+
+
+def test_who_is_not_registered_is_sent_nothing(bench: Bench) -> None:
+    p = bench.partitions[0]
+    bench.batch.lead([-1, 7], p, is_new=False)
+    bench.batch.stop(-1, p, delete=False)
+    bench.batch.stop(7, p, delete=False)
+    assert [line.split(":")[0] for line in bench.send()] == ["UMR 1", "UMR 2", "UMR 3"]
+
+
+def test_shutting_down_is_still_told(bench: Bench) -> None:
+    bench.cluster.set_shutting_down(1, True)
+    bench.batch.lead([1], bench.partitions[0], is_new=False)
+    bench.batch.stop(1, bench.partitions[1], delete=False)
+    assert [line.split(" t-")[0] for line in bench.send()] == ["LISR 1:", "UMR 1:", "UMR 2:", "UMR 3:", "SR 1:"]
+
+
+def test_cleared(bench: Bench) -> None:
+    p = bench.partitions[0]
+    bench.batch.lead([1], p, is_new=True)
+    bench.batch.tell_all([p])
+    bench.batch.stop(1, p, delete=True)
+    bench.batch.clear()
+    assert bench.send() == []
+    bench.batch.stop(1, p, delete=False)
+    assert bench.send() == ["SR 1: t-0 e5"]
+
+
+@pytest.mark.parametrize(("version", "watched"), [(4, [True]), (2, [False, True]), (0, [False, True])])
+def test_answers_that_matter(version: int, watched: list[bool]) -> None:
+    """Below version 3 one request for each flag, and only the one that deletes has its answer looked at."""
+    bench = Bench(version)
+    p, q, _ = bench.partitions
+    bench.batch.lead([1], p, is_new=False)
+    bench.batch.tell([2], ())
+    bench.batch.stop(1, p, delete=False)
+    bench.batch.stop(1, q, delete=True)
+    bench.batch.send()
+    frames = [(f.api_key, f.version, on_response is not None) for f, on_response in bench.wires.sent]
+    assert frames == [(4, 7, True), *[(6, 8, True)] * 3, *[(5, version, w) for w in watched]]
+    for frame, on_response in bench.wires.sent:
+        if on_response is not None:
+            on_response(frame.api_key * 100)
+    assert bench.answers == [(1, 4, 400), (1, 6, 600), (2, 6, 600), (3, 6, 600), (1, 5, 500)]
+
+
+def test_answers_that_tell_nothing(bench: Bench) -> None:
+    """A clean answer need not be looked at, unless it may be the news that a log directory is back."""
+    response = messages.LeaderAndIsrResponse
+
+    def answer(top: int, *errors: int) -> bytes:
+        rows = [response.LeaderAndIsrPartitionError(partition_index=i, error_code=e) for i, e in enumerate(errors)]
+        topics = [response.LeaderAndIsrTopicError(topic_id=b"t" * 16, partition_errors=rows)] if rows else []
+        return b"head" + messages.encode(response(error_code=top, topics=topics), 7)
+
+    p = bench.partitions[0]
+    bench.batch.lead([1], p, is_new=False)
+    bench.batch.stop(1, p, delete=True)
+    bench.batch.send()
+    for (frame, _), ignorable in zip(bench.wires.sent, bench.wires.ignorable, strict=True):
+        if frame.api_key != 4:
+            assert ignorable is None
+            continue
+        assert [ignorable(answer(*codes), 4) for codes in ((0,), (0, 0, 0), (0, 0, 56), (0, 56, 0), (11,), (0, -1))] == [
+            True, True, False, False, False, False
+        ]  # fmt: skip
+        bench.cluster.offline_dirs[2] = {p}
+        assert ignorable(answer(0, 0), 4)
+        bench.cluster.offline_dirs[1] = {p}
+        assert not ignorable(answer(0, 0), 4)
+
+
+def test_versions_are_those_of_the_options() -> None:
+    bench = Bench(3)
+    bench.batch.stop(1, bench.partitions[0], delete=True)
+    bench.batch.send()
+    [(frame, _)] = bench.wires.sent
+    assert frame.version == 3
+    assert messages.encode(frame.request, 3) == frame.body
