@@ -1,0 +1,82 @@
+"""From process start to ready, and memory: `klamm serve` with its own ZooKeeper, and on one that runs already.
+
+    python -m klamm.benchmarks.startup [--brokers 3] [--rounds 5] [--json FILE]
+
+Ready is the line that `klamm serve` prints when every broker is registered, a controller is elected and every broker's metadata shows all
+of them. The class cache of the Java in use, which the first start of all builds in the background, is there before anything is counted.
+Stopping is SIGTERM to exit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from klamm.benchmarks.processes import Failed, Process, klamm, note
+from klamm.zk.embedded import EmbeddedZooKeeper
+
+AIM_S = 1.5
+"""For three brokers with an embedded ZooKeeper, warm, on two cores."""
+
+
+def once(name: str, arguments: list[str], folder: pathlib.Path) -> dict[str, Any]:
+    """Start, measure, stop."""
+    process = Process(klamm("serve", "--port", "0", "--json", *arguments), folder / "serve.log")
+    try:
+        ready = process.answer()
+        took = time.monotonic() - process.started
+        cpu = process.cpu_s()
+        own, all_of_it = process.rss_mb(descendants=False), process.rss_mb()
+        if not ready["brokers"] or ready["controller_id"] == -1:
+            raise Failed(f"not ready: {ready}")
+    finally:
+        began = time.monotonic()
+        code = process.stop()
+        stopped = time.monotonic() - began
+    if code != 0:
+        raise Failed(f"klamm serve ended with {code}: {process.tail()}")
+    return {"case": name, "ready_s": took, "cpu_s": cpu, "klamm_mb": own, "with_zookeeper_mb": all_of_it, "stop_s": stopped}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", help="write all rounds here")
+    options = parser.parse_args(arguments)
+    results: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
+        zookeeper = EmbeddedZooKeeper()
+        address = zookeeper.start()
+        stack.callback(zookeeper.stop)
+        if not zookeeper.wait_class_cache(180):
+            raise SystemExit("the class cache was not built in time")
+        brokers = ["--brokers", str(options.brokers)]
+        once("warm-up", brokers, folder)
+        for number in range(options.rounds):
+            results.append(once("embedded ZooKeeper", brokers, folder))
+            results.append(once("ZooKeeper that runs", [*brokers, "--zookeeper", f"{address}/start-{number}"], folder))
+            note(" | ".join(f"{r['case']}: ready {r['ready_s']:.2f} s" for r in results[-2:]))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(results, indent=1))
+    title = f"klamm serve --brokers {options.brokers}"
+    print(f"{title:26s} {'ready s':>8s} {'best':>6s} {'cpu s':>6s} {'klamm MB':>9s} {'with ZK':>8s} {'stop s':>7s}")
+    for case in ("embedded ZooKeeper", "ZooKeeper that runs"):
+        runs = [r for r in results if r["case"] == case]
+        ready, cpu, own, total, stop = (
+            statistics.median(r[k] for r in runs) for k in ("ready_s", "cpu_s", "klamm_mb", "with_zookeeper_mb", "stop_s")
+        )
+        print(f"{case:26s} {ready:8.2f} {min(r['ready_s'] for r in runs):6.2f} {cpu:6.2f} {own:9.1f} {total:8.1f} {stop:7.2f}")
+    print(f"aim: ready in under {AIM_S} s")
+
+
+if __name__ == "__main__":
+    main()
