@@ -51,7 +51,9 @@ def structure(kind: MessageType, struct: Struct, version: int) -> st.SearchStrat
 
 def value(kind: MessageType, field: Field, version: int) -> st.SearchStrategy[Any]:
     one = structure(kind, field.struct, version) if field.struct is not None else NUMBERS[field.type]
-    found = st.lists(one, max_size=3) if field.is_array else one
+    found: st.SearchStrategy[Any] = one
+    if field.is_array:
+        found = st.lists(one, max_size=3)
     if field.is_numbers:
-        found = found.map(tuple)
+        found = st.builds(tuple, found)
     return st.none() | found if version in field.nullable else found

@@ -102,8 +102,8 @@ def test_versions_that_do_not_exist(version: int) -> None:
 
 @pytest.mark.parametrize("bad", [
     lisr([state(2**31)]),
-    lisr([state(0, isr=[2**31])]),
-    lisr([state(0, isr=[None])]),  # type: ignore[list-item]
+    lisr([state(0, isr=(2**31,))]),
+    lisr([state(0, isr=(None,))]),  # type: ignore[arg-type]
     lisr([state(0, isr="01")]),  # type: ignore[arg-type]
     lisr([state(0, is_new=None)]),
     lisr([state(0)._replace(replicas=None)]),
