@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from klamm.controller import brokers, deletion, leader_elections, partition_machine, replica_machine, topics
 from klamm.controller.term import Term
 
 log = logging.getLogger("klamm.controller")
+
+TOPICS_AT_A_TIME = 50
 
 
 async def fail_over(term: Term) -> None:
@@ -20,11 +23,13 @@ async def fail_over(term: Term) -> None:
     names, _ = await store.isr_notifications()
     await store.delete_isr_notifications(names)
 
-    registered = brokers.reachable(term, (await store.brokers()).values())
+    found, topic_names = await asyncio.gather(store.brokers(), store.topics())
+    registered = brokers.reachable(term, found.values())
     cluster.set_brokers(registered.values())
-    await topics.take_in(term, await store.topics())
-    await store.watch_brokers(sorted(registered))
-    await load_states(term)
+    await asyncio.gather(
+        store.watch_brokers(sorted(registered)),
+        *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),
+    )
     for _, broker in sorted(registered.items()):
         brokers.open_channel(term, broker)
     await term.phase("failover-loaded")
@@ -40,10 +45,9 @@ async def fail_over(term: Term) -> None:
     await term.phase("failover-done")
 
 
-async def load_states(term: Term) -> None:
-    """Leadership of every partition, by bulk reads."""
-    cluster = term.cluster
-    partitions = list(cluster.partitions())
+async def load(term: Term, names: list[str]) -> None:
+    """Some topics with the leadership of their partitions. While ZooKeeper reads for one group, another one is decoded."""
+    partitions = await topics.take_in(term, names)
     for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
         p.info = state
     term.written.update(partitions)
