@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from klamm.controller import requests
 from klamm.controller.values import Assignment, StoredTopic, TopicPartition
 from klamm.protocol import messages
@@ -103,7 +105,7 @@ async def test_partitions_that_never_had_a_leader(stage: Stage) -> None:
 # --- who is not there ---
 
 
-async def test_a_dead_replica_is_waited_for(stage: Stage) -> None:
+async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     await stage.open(1, 2, 3)
     await stage.create("t", (1, 2))
     await stage.stop(2)
@@ -130,6 +132,7 @@ async def test_a_dead_replica_is_waited_for(stage: Stage) -> None:
     stage.channels.release()
     await stage.settle()
     assert stage.since(mark) == GONE
+    assert [r.message for r in caplog.records if r.levelname == "ERROR"] == [], "no illegal moves"
 
 
 async def test_a_replica_dies_before_it_confirms(stage: Stage) -> None:
