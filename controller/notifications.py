@@ -20,8 +20,8 @@ async def on_isr_change(term: Term) -> None:
     """Leaders of an older inter-broker protocol have written states themselves: read them again, tell everybody."""
     names, keys = await term.store.isr_notifications()
     try:
-        partitions = [p for k in dict.fromkeys(keys) if (p := term.cluster.partition(k)) is not None]
-        if partitions:
+        if keys:  # should none of them be known, the brokers get a request without partitions all the same
+            partitions = [p for k in dict.fromkeys(keys) if (p := term.cluster.partition(k)) is not None]
             for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
                 if state is not None:
                     term.cluster.replay_state(p, state)
