@@ -340,6 +340,28 @@ async def test_rebalance_counts_what_it_cannot_elect(stage: Stage) -> None:
     assert stage.writes(mark) == ["WROTE t-1 1 e2 [1, 2] v2"]
 
 
+async def test_rebalance_looks_at_the_isr_it_knows(stage: Stage) -> None:
+    await imbalanced(stage, 2, 0)
+    stage.somebody_writes("t", leader=2, leader_epoch=1, isr=(2,))
+    await stage.fail_over()
+    stage.somebody_writes("t", isr=(2, 1))
+    mark = stage.mark()
+    await stage.put(events.AutoPreferredReplicaLeaderElection())
+    assert stage.writes(mark) == []
+
+
+async def test_rebalance_does_not_count_deletions(stage: Stage) -> None:
+    stage.options.leader_imbalance_per_broker_percentage = 60
+    await imbalanced(stage, 3, 2)
+    await stage.create("doomed", (1, 4), (1, 4))
+    stage.world.delete_topic("doomed")
+    await stage.settle()
+    assert stage.controller.queued_for_deletion("doomed")
+    mark = stage.mark()
+    await stage.put(events.AutoPreferredReplicaLeaderElection())
+    assert stage.writes(mark) == ["WROTE t-0 1 e2 [1, 2] v2", "WROTE t-1 1 e2 [1, 2] v2"], "two of three, not two of five"
+
+
 async def test_rebalance_leaves_dead_and_leaving_brokers_and_deletions_alone(stage: Stage) -> None:
     await imbalanced(stage, 2, 2)
     await stage.create("u", (3, 2))
