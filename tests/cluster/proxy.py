@@ -1,7 +1,7 @@
 """A TCP proxy in front of a server: it can hold what clients send, hang up, and record the requests of a controller.
 
-In front of a broker (that advertises the proxy's address) it sees every frame a controller sends to it; in front of ZooKeeper
-(`frames=False`) it only passes bytes on, and cuts the broker off from it.
+In front of a broker (that advertises the proxy's address) it sees every frame a controller sends to it, and the answers; in front of
+ZooKeeper (`frames=False`) it only passes bytes on, and cuts the broker off from it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import struct
+from collections import deque
+from typing import Any
 
 from klamm.protocol import messages
 from klamm.tests.cluster.decoded import decoded
 from klamm.tests.cluster.fake_broker import Frame
 
-FROM_CONTROLLERS = {4, 5, 6}
+KEYS = {"LeaderAndIsr": 4, "StopReplica": 5, "UpdateMetadata": 6}
+FROM_CONTROLLERS = set(KEYS.values())
 _arrival = itertools.count(1)
 
 
@@ -24,6 +27,8 @@ class Proxy:
     def __init__(self, target_port: int, *, frames: bool = True) -> None:
         self.target_port, self.port = target_port, 0
         self.frames: list[Frame] = []
+        self.answers: dict[int, Any] = {}
+        """Answers to the frames, by the frame's number."""
         self._records = frames
         self._open = asyncio.Event()
         self._open.set()
@@ -80,13 +85,14 @@ class Proxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port, limit=1 << 26)
         number = next(self._connections)
-        back = asyncio.create_task(_pump(to_reader, writer))
+        unanswered: deque[Frame | None] = deque()
+        back = asyncio.create_task(self._answers(to_reader, writer, unanswered) if self._records else _pump(to_reader, writer))
         try:
             while True:
                 if self._records:
                     head = await reader.readexactly(4)
                     piece = await reader.readexactly(struct.unpack(">i", head)[0])
-                    self._record(number, piece)
+                    unanswered.append(self._record(number, piece))
                     piece = head + piece
                 elif not (piece := await reader.read(1 << 16)):
                     return
@@ -97,13 +103,31 @@ class Proxy:
             back.cancel()
             to_writer.close()
 
-    def _record(self, connection: int, payload: bytes) -> None:
+    def _record(self, connection: int, payload: bytes) -> Frame | None:
         if struct.unpack_from(">h", payload)[0] not in FROM_CONTROLLERS:
-            return
+            return None
         header, offset = messages.decode_request_header(payload)
         api = messages.APIS[header.api_key].name
         body, _ = decoded(f"{api}Request", header.api_version, payload, offset)
-        self.frames.append(Frame(next(_arrival), connection, api, header.api_version, header.correlation_id, header.client_id, body))
+        frame = Frame(next(_arrival), connection, api, header.api_version, header.correlation_id, header.client_id, body)
+        self.frames.append(frame)
+        return frame
+
+    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, unanswered: deque[Frame | None]) -> None:
+        try:
+            while True:
+                head = await reader.readexactly(4)
+                payload = await reader.readexactly(struct.unpack(">i", head)[0])
+                frame = unanswered.popleft()
+                if frame is not None:
+                    _, offset = messages.decode_response_header(KEYS[frame.api], frame.version, payload)
+                    self.answers[frame.number] = decoded(f"{frame.api}Response", frame.version, payload, offset)[0]
+                writer.write(head + payload)
+                await writer.drain()
+        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+            pass  # the connection is over
+        finally:
+            writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
