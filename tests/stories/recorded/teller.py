@@ -76,8 +76,8 @@ class Teller:
                 await act()
                 await self._hear(step)
         finally:
-            for broker in self.cluster.brokers.values():
-                broker.kill()
+            for process in self.cluster.brokers.values():
+                process.kill()
             for proxy in [*self.fronts.values(), *self.ways.values()]:
                 await proxy.close()
             await self.cluster.close()
