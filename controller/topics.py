@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from klamm.controller import partition_machine, replica_machine
-from klamm.controller.cluster import Partition
+from klamm.controller.cluster import Partition, Topic
 from klamm.controller.elections import Offline
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
@@ -76,9 +76,17 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
         if topic.queued:
             if added:
                 log.warning("partitions %s were added to topic %s while it is being deleted; they are taken back", sorted(added), name)
-                await term.store.write_topics([TopicWrite(name, topic.id, topic.assignments())])
+                await _restore(term, topic, node)
             continue
         if added:
             log.info("new partitions of topic %s: %s", name, sorted(added))
             new += [cluster.add_partition(topic, i, added[i]) for i in sorted(added)]
     await on_new_partitions(term, new)
+
+
+async def _restore(term: Term, topic: Topic, node: StoredTopic) -> None:
+    """Write a topic node back as it was: partitions that have a node of their own, with the assignments known here."""
+    known = [p for i, p in sorted(topic.partitions.items()) if i in node.assignments]
+    states = await term.store.read_states([p.key for p in known])
+    kept = {p.index: p.assignment for p, state in zip(known, states, strict=True) if state is not None}
+    await term.store.write_topics([TopicWrite(topic.name, topic.id, kept)])
