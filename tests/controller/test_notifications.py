@@ -74,6 +74,8 @@ async def test_its_last_member_leads_no_more(stage: Stage) -> None:
     await lose(stage, 1, tp("t"))
     assert stage.writes(mark) == [f"{LOG_DIR}0000000001", "WROTE t-0 -1 e1 [1] v1"]
     assert stage.partition_state("t") == "OFFLINE"
+    await stage.stop(1)
+    assert stage.cluster.offline_dirs == {}, "nothing is remembered of the dead"
 
 
 async def test_the_truth_may_come_with_any_answer(stage: Stage) -> None:
