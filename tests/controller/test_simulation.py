@@ -92,6 +92,7 @@ class Story:
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
         self.next_topic = 0
+        self.next_partition = 9
         self.actions: list[Callable[[], Any]] = [
             self.start, self.stop, self.bounce, self.create, self.grow, self.delete, self.prefer, self.propose_isr, self.write_isr,
             self.drop_controller, self.allow_unclean, self.leave, self.lose_log_dir, self.elect, self.rebalance, self.nothing,
@@ -156,7 +157,8 @@ class Story:
         w, rng = self.world, self.rng
         if w.topics:  # also one that is being deleted: that is taken back
             t = rng.choice(sorted(w.topics))
-            w.grow_topic(t, {len(w.topics[t].assignments): tuple(rng.sample(range(1, 6), 2))})
+            self.next_partition += 1  # numbers are not used again: a partition that was taken back may still be known
+            w.grow_topic(t, {self.next_partition: tuple(rng.sample(range(1, 6), 2))})
 
     def delete(self) -> None:
         w, rng = self.world, self.rng
@@ -296,7 +298,7 @@ class Story:
                 if t not in w.deletions:
                     self._check_partition(key, assignment.replicas, state, cluster.shutting_down)
         for t in w.deletions:
-            replicas = [(r, TopicPartition(t, i)) for i, a in w.topics[t].assignments.items() for r in a.replicas]
+            replicas = [(r, p.key) for p in cluster.topics[t].partitions.values() for r in p.assignment.replicas]
             assert any(r not in cluster.alive or (r, k) in w.offline_dirs for r, k in replicas), f"the deletion of {t} waits for nobody"
         for b in w.brokers:
             assert {k.topic for k in self.told[b].metadata} <= set(w.topics), f"broker {b} knows what is gone"

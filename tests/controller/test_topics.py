@@ -201,9 +201,14 @@ async def test_news_of_unknown_topics(stage: Stage) -> None:
     stage.world.topics["unknown"] = StoredTopic(None, {0: Assignment((1,))})
     await stage.put(events.PartitionModifications("unknown"))
     await stage.put(events.PartitionModifications("gone"))
-    del stage.world.topics["t"]
-    await stage.put(events.PartitionModifications("t"))
     assert stage.since(mark) == []
+    await stage.create("u", (1,))
+    del stage.world.topics["t"]
+    grow(stage, "u", {1: (1,)})
+    stage.controller.put(events.PartitionModifications("t"))
+    mark = stage.mark()
+    await stage.settle()
+    assert stage.writes(mark) == ["WROTE u-1 1 e0 [1] v0"], "one that is gone does not hinder another"
 
 
 async def test_a_topic_in_deletion_does_not_grow(stage: Stage) -> None:
@@ -223,6 +228,9 @@ async def test_a_topic_in_deletion_does_not_grow(stage: Stage) -> None:
     grow(stage, "t", {0: (2,)})
     await stage.settle()
     assert stage.since(mark) == [], "nothing to add: ignored"
+    stage.world.topics["t"] = StoredTopic(b"t".ljust(16, b"\1"), {1: Assignment((2,)), 5: Assignment((1,))})
+    await stage.put(events.PartitionModifications("t"))
+    assert stage.since(mark) == ["TOPIC t {1: [2, 1]}"], "what somebody took out stays out"
     stage.channels.release()
     await stage.start(9)
     assert "t" not in stage.world.topics
