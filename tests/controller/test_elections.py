@@ -1,7 +1,8 @@
 """Who leads next: the table of controller 8 by example, and every strategy against a second version of itself.
 
 The second version is the table read literally: each row says which replicas are candidates, and the leader is the candidate with the
-smallest position in the list; there is no loop to leave early and nothing is shared with the first version.
+smallest position in the list; there is no loop to leave early and nothing is shared with the first version. The last part of the file
+lets the partition machine run elections on random clusters and compares what is written and who is told.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.controller import elections
+from klamm.controller import elections, partition_machine
 from klamm.controller.elections import Choice
+from klamm.controller.partition_machine import StateChangeFailed
+from klamm.controller.states import PartitionState
+from klamm.controller.values import Assignment, LeaderAndIsr, TopicPartition
+from klamm.tests.controller.simulated import Wrote
+from klamm.tests.controller.simulated_brokers import Frame
+from klamm.tests.controller.stage import Stage
 
 Case = tuple[tuple[int, ...], tuple[int, ...], frozenset[int], frozenset[int]]
 """Replicas, ISR, registered brokers without a failed log directory, brokers that are shutting down."""
@@ -203,3 +210,100 @@ def test_controlled_shutdown(isr: tuple[int, ...], registered: set[int], leaving
 )
 def test_initial(online: set[int], expected: Choice | None) -> None:
     assert elections.initial(A, frozenset(online)) == expected
+
+
+# --- the machine: what is written, who is told ---
+
+STRATEGIES = [
+    elections.Offline(),
+    elections.Offline(allow_unclean=True),
+    elections.Preferred(),
+    elections.Reassigned(),
+    elections.ControlledShutdown(),
+]
+
+
+async def random_stage(rng: random.Random, stage: Stage) -> None:
+    """Six brokers, some leaving, some with failed directories; a topic for each partition, with settings of its own."""
+    await stage.open(*range(6))
+    for t in range(25):
+        replicas = tuple(rng.sample(range(8), rng.randint(1, 4)))
+        await stage.create(f"t{t}", replicas)
+        topic = stage.cluster.topics[f"t{t}"]
+        p = topic.partitions[0]
+        adding = tuple(rng.sample(replicas, rng.randint(1, len(replicas)))) if rng.random() < 0.3 else ()
+        removing = tuple(r for r in replicas if r not in adding and rng.random() < 0.5) if adding else ()
+        stage.cluster.set_assignment(p, Assignment(replicas, adding, removing))
+        isr = tuple(rng.sample(replicas, rng.randint(1, len(replicas))))
+        recovery = int(len(isr) == 1 and rng.random() < 0.3)
+        info = LeaderAndIsr(rng.choice([-1, isr[0]]), rng.randint(0, 9), isr, recovery, rng.randint(0, 9), 1)
+        stage.world.states[p.key] = info
+        stage.cluster.replay_state(p, info)
+        stage.cluster.set_partition_state(p, rng.choice([PartitionState.ONLINE, PartitionState.OFFLINE]))
+        choice = rng.random()
+        if choice < 0.4:
+            stage.world.configs[topic.name] = {"unclean.leader.election.enable": rng.choice(["true", "false"])}
+        elif choice < 0.5:
+            stage.world.unreadable_configs.add(topic.name)
+    for b in rng.sample(range(6), rng.randint(0, 2)):
+        stage.cluster.set_shutting_down(b, True)
+    for b in rng.sample(range(6), rng.randint(0, 2)):
+        stage.cluster.offline_dirs[b] = {p for p in stage.cluster.partitions() if rng.random() < 0.5}
+    stage.options.unclean_leader_election_enable = rng.random() < 0.5
+
+
+def naive_election(stage: Stage, name: str, strategy: elections.Strategy) -> tuple[LeaderAndIsr, set[int]] | None:
+    """The row of the table for one partition: its next state and who is told of it."""
+    p = stage.partition(name)
+    info, replicas = stage.world.states[p.key], p.assignment.replicas
+    working = {b for b in stage.cluster.brokers if p not in stage.cluster.offline_dirs.get(b, ())}
+    online = frozenset(working - stage.cluster.shutting_down)
+    match strategy:
+        case elections.Offline(allow_unclean):
+            config = stage.world.configs.get(name, {}).get("unclean.leader.election.enable")
+            permitted = stage.options.unclean_leader_election_enable if config is None else config == "true"
+            if name in stage.world.unreadable_configs:
+                permitted = False
+            choice = naive_offline(replicas, info.isr, online, allow_unclean or permitted)
+        case elections.Preferred():
+            choice = naive_preferred(replicas, info.isr, online)
+        case elections.Reassigned():
+            target = tuple(r for r in replicas if r not in p.assignment.removing)
+            choice = naive_reassign(target, info.isr, online)
+        case elections.ControlledShutdown():
+            choice = naive_controlled_shutdown(replicas, info.isr, frozenset(working), stage.cluster.shutting_down)
+    if choice is None:
+        return None
+    recovery = 1 if choice.leader not in info.isr else info.recovery
+    state = LeaderAndIsr(choice.leader, info.leader_epoch + 1, choice.isr, recovery, info.partition_epoch + 1, stage.cluster.epoch)
+    return state, set(choice.recipients) & set(stage.cluster.brokers)
+
+
+@pytest.mark.requirement("R704-1", "R704-3")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_machine_against_the_table(stage: Stage, strategy: elections.Strategy, seed: int) -> None:
+    rng = random.Random(seed)
+    await random_stage(rng, stage)
+    expected = {name: naive_election(stage, name, strategy) for name in stage.cluster.topics}
+    before = dict(stage.world.states)
+    mark = stage.mark()
+    results = await partition_machine.to_online(stage.term, list(stage.cluster.partitions()), strategy)
+    journal = stage.world.journal[mark:]
+    wrote = {entry.key: entry.state for entry in journal if isinstance(entry, Wrote)}
+    told: dict[str, set[int]] = {name: set() for name in stage.cluster.topics}
+    for frame in journal:
+        if isinstance(frame, Frame) and frame.api_key == 4:
+            for t in frame.request.topic_states:
+                told[t.topic_name].add(frame.broker)
+                assert not t.partition_states[0].is_new
+    assert any(expected.values())
+    for name, outcome in expected.items():
+        p, key = stage.partition(name), TopicPartition(name, 0)
+        if outcome is None:
+            assert isinstance(results[p], StateChangeFailed), name
+            assert (key in wrote, stage.world.states[key], told[name]) == (False, before[key], set())
+        else:
+            assert results[p] == wrote[key] == stage.world.states[key] == p.info == outcome[0], name
+            assert told[name] == outcome[1], name
+            assert p.state is PartitionState.ONLINE
