@@ -99,6 +99,14 @@ async def die(stage: Stage, words: list[str]) -> str:
     return ""
 
 
+@action("die-unseen")
+async def die_unseen(stage: Stage, words: list[str]) -> str:
+    """die-unseen 11: the same, for a controller that may not forget it."""
+    await stage.fake_named(words[0]).die()
+    await stage.barrier()
+    return ""
+
+
 @action("back")
 async def back(stage: Stage, words: list[str]) -> str:
     """back 11 ...: a dead fake broker starts again."""

@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 from klamm.protocol import messages
 from klamm.tests.stories.both import frames
 from klamm.tests.stories.both.answers import code
-from klamm.tests.stories.both.commands import Look, Words, action, lists, view
+from klamm.tests.stories.both.commands import Look, Words, action, ids, lists, view
 from klamm.tests.stories.both.frames import numbers
 from klamm.tests.stories.both.stage import Stage
 
@@ -84,6 +84,16 @@ def node(stage: Stage, words: list[str]) -> Look:
     return Look(see)
 
 
+@view("data")
+def data(stage: Stage, words: list[str]) -> Look:
+    """data /path ...: data alone."""
+
+    async def see() -> str:
+        return "\n".join(f"{path}: {masked((stage.tree.get(path) or b'none').decode(errors='replace'))}" for path in words)
+
+    return Look(see)
+
+
 @view("tree")
 def tree(stage: Stage, words: list[str]) -> Look:
     """tree /path ...: these nodes and all below them."""
@@ -122,6 +132,17 @@ def assignment(stage: Stage, words: list[str]) -> Look:
         return f"{replicas or 'no partitions'}, {'with' if value.get('topic_id') else 'without'} id, version {found.version}"
 
     return Look(see)
+
+
+@action("until")
+async def until(stage: Stage, words: list[str]) -> str:
+    """until orders-0 leader=11 [isr=11,12] [le=2]: wait for something that takes its time; a view behind it says what came."""
+    parsed = Words.of(words)
+    topic, _, partition = parsed.rest[0].rpartition("-")
+    wanted = {name: ids(value) if name == "isr" else int(value) for name, value in parsed.settings.items()}
+    await stage.becomes(topic, int(partition), within_s=30, **wanted)
+    await stage.barrier()
+    return ""
 
 
 # what is written by hand
