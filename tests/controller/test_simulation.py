@@ -93,9 +93,11 @@ class Story:
         self.processes: list[Process] = []
         self.next_topic = 0
         self.next_partition = 9
+        self.blocks: set[int] = set()
         self.actions: list[Callable[[], Any]] = [
             self.start, self.stop, self.bounce, self.create, self.grow, self.delete, self.prefer, self.propose_isr, self.write_isr,
-            self.drop_controller, self.allow_unclean, self.leave, self.lose_log_dir, self.elect, self.rebalance, self.nothing,
+            self.drop_controller, self.allow_unclean, self.leave, self.lose_log_dir, self.elect, self.rebalance, self.allocate,
+            self.nothing,
         ]  # fmt: skip
 
     async def settle(self) -> None:
@@ -177,7 +179,26 @@ class Story:
             keys = rng.sample(sorted(w.states), min(3, len(w.states)))
             election = Election.UNCLEAN if rng.random() < 0.3 else Election.PREFERRED
             for p in self.processes:
-                p.ask(p.controller.elect_leaders(keys, election))
+                p.ask(self._elect(p.controller, keys, election))
+
+    async def _elect(self, controller: Controller, keys: list[TopicPartition], election: Election) -> None:
+        results = await controller.elect_leaders(keys, election)
+        assert set(results) == set(keys)
+        for key, result in results.items():
+            if result.leader is not None:
+                assert any(k == key and state.leader == result.leader for k, state in self.world.history), f"{key}: nobody elected it"
+
+    def allocate(self) -> None:
+        w = self.world
+        if w.brokers:
+            b = self.rng.choice(sorted(w.brokers))
+            for p in self.processes:
+                p.ask(self._allocate(p.controller, b, w.brokers[b].epoch))
+
+    async def _allocate(self, controller: Controller, broker_id: int, epoch: int) -> None:
+        first, count = await controller.allocate_producer_ids(broker_id, epoch)
+        assert count == 1000 and first not in self.blocks, "given twice"
+        self.blocks.add(first)
 
     def rebalance(self) -> None:
         for p in self.processes:
@@ -249,7 +270,13 @@ class Story:
             broker_id=broker.id, broker_epoch=broker.epoch, topics=[request.TopicData(topic_id=topic.topic_id, partitions=[data])]
         )  # fmt: skip
         for p in self.processes:
-            p.ask(p.controller.alter_partition(body, 2))
+            p.ask(self._alter(p.controller, key, body))
+
+    async def _alter(self, controller: Controller, key: TopicPartition, body: Any) -> None:
+        response = await controller.alter_partition(body, 2)
+        for row in (row for t in response.topics for row in t.partitions if row.error_code == 0):
+            state = (row.leader_id, row.leader_epoch, tuple(row.isr), row.leader_recovery_state, row.partition_epoch)
+            assert any(k == key and s[:5] == state for k, s in self.world.history), f"{key}: answered {state}, which was never written"
 
     def nothing(self) -> None:
         """Time passes."""
