@@ -12,6 +12,7 @@ import pytest
 
 from klamm.broker.config import BrokerConfig
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.controller.options import ControllerOptions
 from klamm.controller.values import Broker, Endpoint, StoredTopic
 from klamm.protocol import messages
 from klamm.server.apis import create_partitions, create_topics, delete_topics, metadata
@@ -36,6 +37,7 @@ class TopicBroker:
         self.config = BrokerConfig(
             {"zookeeper.connect": "unused", "broker.id": "0", "num.partitions": "2", "default.replication.factor": "3"}
         )
+        self.options = ControllerOptions()
         self.metadata = MetadataCache(0)
         self.purgatory = Purgatory()
         self.authorizer: Any = AllowAll()

@@ -58,6 +58,14 @@ async def test_created(node: TopicBroker, version: int) -> None:
     assert await codes(node, *wanted, version=version) == [36, 36, 36]
 
 
+async def test_an_older_inter_broker_protocol_knows_no_topic_ids(node: TopicBroker) -> None:
+    node.options.topic_ids_supported = False
+    (row,) = await create(node, topic("t", 1, 1))
+    assert (row.error_code, row.topic_id) == (0, ZERO)
+    stored = await node.stored("t")
+    assert stored is not None and stored.topic_id is None
+
+
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_not_controller(node: TopicBroker, version: int) -> None:
     node.controller.is_active = False
