@@ -397,6 +397,9 @@ class SimulatedStore:
 
     async def delete_preferred_election(self) -> None:
         await self._turn(writes=True)
+        if self.world.preferred is not None:
+            for store in self.world.stores:  # the deletion uses up the watches on the node; it is no event for a controller
+                store.armed.discard("/admin/preferred_replica_election")
         self.world.preferred = None
         self.world.journal.append(Removed("/admin/preferred_replica_election"))
         self._after_write()
