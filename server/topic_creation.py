@@ -56,8 +56,10 @@ async def create_topics(
             else:
                 outcome.topic_id = random_topic_id() if node.options.topic_ids_supported else ZERO_UUID
                 writes.append(outcome)
-    plans = [(outcome.topic_id, outcome.plan) for outcome in writes if outcome.plan is not None]
-    codes = await node.admin_zk.create_topics([(p.name, None if topic_id == ZERO_UUID else topic_id, p.assignments, p.configs) for topic_id, p in plans]) if plans else []
+    creations = [
+        (o.plan.name, None if o.topic_id == ZERO_UUID else o.topic_id, o.plan.assignments, o.plan.configs) for o in writes if o.plan is not None
+    ]
+    codes = await node.admin_zk.create_topics(creations) if creations else []
     for outcome, code in zip(writes, codes, strict=True):
         if code is not ErrorCode.NONE:
             outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, None, None, ZERO_UUID
