@@ -57,7 +57,9 @@ async def create_topics(
                 outcome.topic_id = random_topic_id() if node.options.topic_ids_supported else ZERO_UUID
                 writes.append(outcome)
     creations = [
-        (o.plan.name, None if o.topic_id == ZERO_UUID else o.topic_id, o.plan.assignments, o.plan.configs) for o in writes if o.plan is not None
+        (o.plan.name, None if o.topic_id == ZERO_UUID else o.topic_id, o.plan.assignments, o.plan.configs)
+        for o in writes
+        if o.plan is not None
     ]
     codes = await node.admin_zk.create_topics(creations) if creations else []
     for outcome, code in zip(writes, codes, strict=True):
