@@ -1,0 +1,46 @@
+"""What tests know of the running cluster, and waiting for what a client must see."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from klamm.tests.cluster.tree import Tree
+
+T = TypeVar("T")
+
+
+def wait_for(look: Callable[[], T | None], what: str, within_s: float = 20) -> T:
+    """The first true value of `look`."""
+    end = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < end, f"not within {within_s} s: {what}; last {found!r}"
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Served:
+    """A running `klamm serve`; `tree` is its ZooKeeper path."""
+
+    bootstrap: str
+    ports: dict[int, int]
+    controller: int
+    cluster_id: str
+    tree: Tree
+
+    def topic(self) -> str:
+        """A fresh name."""
+        return f"t-{uuid.uuid4().hex[:8]}"
+
+    def rewrite_state(self, topic: str, partition: int, leader: int, isr: list[int]) -> None:
+        """Change a partition's state as a leader of an older Kafka did, by znode and notification: the controller takes it over."""
+        state = self.tree.state(topic, partition)
+        assert state is not None
+        self.tree.put_state(topic, partition, leader, isr, state.le + 1, state.ce)
+        change = json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": partition}]}).encode()
+        self.tree.client.create("/isr_change_notification/isr_change_", change, sequence=True)

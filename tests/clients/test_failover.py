@@ -1,0 +1,183 @@
+"""The controller is killed, ten times in a row, while clients go on (three brokers, each a process of its own)."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.admin import KafkaAdminClient
+from kafka.admin import NewTopic as OtherNewTopic
+from kafka.errors import KafkaError as OtherError
+from kafka.errors import TopicAlreadyExistsError
+
+from klamm.tests.clients.served import wait_for
+from klamm.tests.cluster.klamm_broker import KlammBroker
+from klamm.tests.cluster.tree import Tree
+
+TIMES = 10
+PARTITIONS = 3
+SESSION_MS = 1500
+
+
+@pytest.fixture
+def three(zookeeper: str, tmp_path: Path) -> Iterator[dict[int, KlammBroker]]:
+    """Brokers 0, 1 and 2, each its own process, whose sessions are short."""
+    tree = Tree(zookeeper, f"/failover-{uuid.uuid4().hex[:8]}")
+    brokers = {i: KlammBroker(tree, tmp_path, i, zookeeper_session_timeout_ms=SESSION_MS) for i in range(3)}
+    try:
+        for broker in brokers.values():
+            broker.start()
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            broker.kill()
+        tree.close()
+
+
+class Creating(threading.Thread):
+    """A client that creates topic after topic until told to stop; `made` are those it was told exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(daemon=True)
+        self.prefix, self.made, self.over = name, [], threading.Event()  # type: ignore[var-annotated]
+        self.failure: BaseException | None = None
+        self.refused: object = None
+        """Why the last attempt did not succeed, for the reader of a failed test."""
+
+    def run(self) -> None:
+        number = 0
+        try:
+            while not self.over.is_set():
+                topic = f"{self.prefix}-{number}"
+                if self.create(topic):
+                    self.made.append(topic)
+                    number += 1
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def create(self, topic: str) -> bool:
+        """True when the topic exists now."""
+        raise NotImplementedError
+
+    def goes_on(self, count: int) -> None:
+        """Wait until it made more than `count` topics; its failure is the test's."""
+        end = time.monotonic() + 60
+        while len(self.made) <= count:
+            assert self.failure is None, self.failure
+            assert time.monotonic() < end, f"{self.prefix} made {len(self.made)} topics and no more; refused: {self.refused}"
+            time.sleep(0.02)
+
+
+class Confluent(Creating):
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__("confluent")
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500})
+
+    def create(self, topic: str) -> bool:
+        (future,) = self._admin.create_topics([NewTopic(topic, PARTITIONS, 3)], operation_timeout=5, request_timeout=5).values()
+        try:
+            future.result(20)
+        except KafkaException as refused:
+            # librdkafka hands NOT_CONTROLLER and time-outs to its user; a second try that meets the topic says that the first succeeded
+            code = refused.args[0].code()
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                self.refused = topic, refused
+                self._look_around()
+                return False
+        return True
+
+    def _look_around(self) -> None:
+        """librdkafka leaves it to its user to look for the new controller; on a stock cluster, too."""
+        time.sleep(0.05)
+        try:
+            self._admin.list_topics(timeout=2)
+        except KafkaException as unreachable:
+            self.refused = unreachable
+
+
+class KafkaPython(Creating):
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__("kafka-python")
+        self._addresses = bootstrap
+        self._admin: KafkaAdminClient | None = None
+
+    def create(self, topic: str) -> bool:
+        try:
+            if self._admin is None:
+                self._admin = KafkaAdminClient(bootstrap_servers=self._addresses, request_timeout_ms=5000, reconnect_backoff_max_ms=500)
+            self._admin.create_topics([OtherNewTopic(topic, PARTITIONS, 2)], timeout_ms=5000)
+        except TopicAlreadyExistsError:
+            return True
+        except (OtherError, RuntimeError) as refused:
+            # this client looks for the controller again when it is told NOT_CONTROLLER, but not when the controller is dead
+            self.refused = topic, refused
+            admin, self._admin = self._admin, None
+            if admin is not None:
+                admin.close()
+            return False
+        return True
+
+
+def test_ten_times_in_a_row(three: dict[int, KlammBroker]) -> None:
+    tree = three[0].tree
+    bootstrap = ",".join(f"127.0.0.1:{b.port}" for b in three.values())
+    clients: list[Creating] = [Confluent(bootstrap), KafkaPython(bootstrap)]
+    for client in clients:
+        client.start()
+    epochs = [tree.controller_epoch()]
+    try:
+        for _ in range(TIMES):
+            counts = [len(c.made) for c in clients]
+            for client, count in zip(clients, counts, strict=True):
+                client.goes_on(count)
+            controller = tree.controller()
+            three[controller].kill()
+            wait_for(lambda old=controller: tree.controller() not in (-1, old), "another controller", 60)  # type: ignore[misc]
+            epochs.append(tree.controller_epoch())
+            three[controller].start()
+        counts = [len(c.made) for c in clients]
+        for client, count in zip(clients, counts, strict=True):
+            client.goes_on(count)
+    finally:
+        for client in clients:
+            client.over.set()
+    for client in clients:
+        client.join(30)
+        assert client.failure is None, client.failure
+    assert all(later > earlier for earlier, later in itertools.pairwise(epochs)), epochs
+    made = [topic for client in clients for topic in client.made]
+    assert len(made) > 2 * TIMES
+    assert set(made) <= set(tree.children("/brokers/topics")), "a topic that a client was promised is lost"
+    for topic in made:
+        for p, replicas in tree.assignment(topic).items():
+            state = wait_for(lambda t=topic, p=p: tree.state(t, p), f"{topic}-{p} has a state")  # type: ignore[misc]
+            assert state.leader in replicas or state.leader == -1
+            assert set(state.isr) <= set(replicas)
+    everybody_agrees(tree, bootstrap, set(made))
+
+
+def everybody_agrees(tree: Tree, bootstrap: str, made: set[str]) -> None:
+    """Each broker shows all topics, with the leaders that are in ZooKeeper."""
+    for address in bootstrap.split(","):
+        admin = KafkaAdminClient(bootstrap_servers=address, request_timeout_ms=10_000)
+        try:
+
+            def same(admin: KafkaAdminClient = admin) -> bool:
+                shown = {t["name"]: t for t in admin.describe_topics()}
+                if not made <= set(shown):
+                    return False
+                stored = {(t, p): tree.state(t, p) for t in made for p in tree.assignment(t)}
+                leaders = {(t, p["partition_index"]): p["leader_id"] for t in made for p in shown[t]["partitions"]}
+                return leaders == {key: state.leader for key, state in stored.items() if state is not None}
+
+            wait_for(same, f"{address} shows what is in ZooKeeper", 60)
+        finally:
+            admin.close()
