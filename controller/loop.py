@@ -297,10 +297,12 @@ class Controller:
                 await partition_machine.trigger(term, topic)
             case events.ZkPartitionReassignment():
                 log.warning("the reassignment node is not handled by this version")
-            case requests.LeaderAndIsrAnswered(broker_id, response):
-                await notifications.on_leader_and_isr_answered(term, broker_id, response)
-            case requests.StopReplicaAnswered(broker_id, response):
-                await notifications.on_stop_replica_answered(term, broker_id, response)
+            case requests.LeaderAndIsrAnswered(broker_id, broker_epoch, response):
+                if _is_registered(term, broker_id, broker_epoch):
+                    await notifications.on_leader_and_isr_answered(term, broker_id, response)
+            case requests.StopReplicaAnswered(broker_id, broker_epoch, response):
+                if _is_registered(term, broker_id, broker_epoch):
+                    await notifications.on_stop_replica_answered(term, broker_id, response)
             case requests.ElectLeaders(partitions, election, future):
                 _answer(future, await leader_elections.elect(term, partitions, election, by_admin=True))
             case requests.ControlledShutdown(broker_id, broker_epoch, future):
@@ -405,13 +407,14 @@ class Controller:
     def _on_response(self, broker_id: int, api_key: int, response: Any) -> None:
         """An answer from a broker: most need no event."""
         term = self.term
-        if term is None:
+        broker = None if term is None else term.cluster.brokers.get(broker_id)
+        if term is None or broker is None:
             return
         if api_key == LEADER_AND_ISR:
             if notifications.worth_an_event(term.cluster, broker_id, response):
-                self.put(requests.LeaderAndIsrAnswered(broker_id, response))
+                self.put(requests.LeaderAndIsrAnswered(broker_id, broker.epoch, response))
         elif api_key == STOP_REPLICA:
-            self.put(requests.StopReplicaAnswered(broker_id, response))
+            self.put(requests.StopReplicaAnswered(broker_id, broker.epoch, response))
         elif api_key == UPDATE_METADATA and response.error_code:
             log.error("broker %d answered UpdateMetadata with %s", broker_id, ErrorCode(response.error_code).name)
 
@@ -419,6 +422,12 @@ class Controller:
 def _answer(future: asyncio.Future[Any], result: Any) -> None:
     if not future.done():
         future.set_result(result)
+
+
+def _is_registered(term: Term, broker_id: int, broker_epoch: int) -> bool:
+    """Whether an answer that waited is of the process that is there now; one that bounced meanwhile knows nothing of it."""
+    broker = term.cluster.brokers.get(broker_id)
+    return broker is not None and broker.epoch == broker_epoch
 
 
 def _check_sender(broker: Broker | None, broker_epoch: int) -> None:

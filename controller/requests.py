@@ -54,6 +54,7 @@ class LeaderAndIsrAnswered:
     """A broker answered LeaderAndIsr."""
 
     broker_id: int
+    broker_epoch: int
     response: Any
 
 
@@ -62,6 +63,7 @@ class StopReplicaAnswered:
     """A broker answered a StopReplica that deletes."""
 
     broker_id: int
+    broker_epoch: int
     response: Any
 
 

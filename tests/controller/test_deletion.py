@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -167,6 +168,23 @@ async def test_a_replica_bounces_before_it_confirms(stage: Stage) -> None:
     assert stage.writes(mark)[-3:] == GONE
 
 
+async def test_an_answer_of_the_process_before_the_bounce_confirms_nothing(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (2,))
+    stage.channels.silent.add(2)
+    await delete(stage, "t")
+    late = list(stage.channels.held)
+    stage.channels.held.clear()
+    stage.world.bounce_broker(2)
+    for answer in late:  # they come when the news of the bounce waits in the queue
+        asyncio.get_running_loop().call_soon(answer)
+    await stage.settle()
+    assert stage.replica(2, "t") == "DELETION_STARTED"
+    stage.channels.release()
+    await stage.settle()
+    assert "t" not in stage.world.topics
+
+
 async def test_only_dead_brokers_die_with_their_deletion(stage: Stage) -> None:
     """A broker that hosts nothing but topics in deletion: the others learn of its death by a request without partitions."""
     await stage.open(1, 2)
@@ -228,18 +246,18 @@ async def test_answers(stage: Stage) -> None:
         stopped(0, ("t", 1, 0), ("gone", 0, 0), ("t", 7, 0), ("alive", 0, 0)),  # not its replicas, or not in deletion
         stopped(0, ("alive", 0, 56)),
     ):
-        await stage.put(requests.StopReplicaAnswered(1, response))
+        await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, response))
         assert stage.replica(1, "t", 0) == "DELETION_STARTED"
         assert stage.replica(2, "t", 1) == "DELETION_STARTED"
         assert stage.replica(1, "alive") == "ONLINE"
         assert stage.cluster.ineligible == set()
-    await stage.put(requests.StopReplicaAnswered(1, stopped(-1, ("t", 0, 0))))
+    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(-1, ("t", 0, 0))))
     assert stage.cluster.ineligible == {"t"}, "a top-level error speaks of all that are listed"
     assert stage.replica(1, "t", 0) == "DELETION_INELIGIBLE", "another replica is still being deleted"
-    await stage.put(requests.StopReplicaAnswered(2, stopped(0, ("t", 1, 0))))
+    await stage.put(requests.StopReplicaAnswered(2, stage.world.brokers[2].epoch, stopped(0, ("t", 1, 0))))
     assert stage.replica(2, "t", 1) == "DELETION_SUCCESSFUL"
     assert stage.replica(1, "t", 0) == "OFFLINE"
-    await stage.put(requests.StopReplicaAnswered(1, stopped(0, ("t", 0, 0))))
+    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 0))))
     assert stage.replica(1, "t", 0) == "OFFLINE", "a late answer is no confirmation"
 
 
@@ -249,7 +267,7 @@ async def test_both_outcomes_in_one_answer(stage: Stage) -> None:
     await stage.create("u", (1,))
     stage.channels.silent.add(1)
     await delete(stage, "t", "u")
-    await stage.put(requests.StopReplicaAnswered(1, stopped(0, ("t", 0, 56), ("u", 0, 0))))
+    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 56), ("u", 0, 0))))
     assert set(stage.world.topics) == {"t"}
     assert stage.cluster.ineligible == {"t"}
 

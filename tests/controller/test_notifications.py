@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -106,6 +107,20 @@ def answered_by_name(*rows: tuple[str, int, int]) -> Any:
     return response(partition_errors=[row(topic_name=t, partition_index=i, error_code=e) for t, i, e in rows])
 
 
+async def test_an_answer_of_a_process_that_is_gone(stage: Stage) -> None:
+    """It waits in the queue behind the news that its broker was bounced: what it says of log directories is no longer true."""
+    await stage.open(1, 2)
+    await stage.create("t", (1,))
+    stage.channels.silent.add(1)
+    await lose(stage, 1, tp("t"))
+    mark = stage.mark()
+    stage.world.bounce_broker(1)
+    asyncio.get_running_loop().call_soon(stage.channels.release)
+    await stage.settle()
+    assert stage.writes(mark) == ["WROTE t-0 -1 e1 [1] v1", "WROTE t-0 1 e2 [1] v2"]
+    assert stage.cluster.offline_dirs == {}
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_answers(stage: Stage, by_name: bool) -> None:
     await stage.open(1, 2)
@@ -118,20 +133,20 @@ async def test_answers(stage: Stage, by_name: bool) -> None:
     def lost() -> set[int]:
         return {p.index for p in stage.cluster.offline_dirs.get(1, set())}
 
-    await stage.put(requests.LeaderAndIsrAnswered(1, answer((0, 56), (1, 56), (2, 0), (7, 56))))
+    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 56), (2, 0), (7, 56))))
     assert lost() == {0, 1}
     assert [stage.state("t", i) for i in range(3)] == ["2 e1 [2] v1", "2 e1 [2] v1", "1 e0 [1, 2] v0"]
     mark = stage.mark()
-    await stage.put(requests.LeaderAndIsrAnswered(1, answer((0, 56), (1, 11))))
+    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 11))))
     assert lost() == {0, 1}, "other errors say nothing about log directories"
     assert stage.since(mark) == [], "what was lost before is no news"
-    await stage.put(requests.LeaderAndIsrAnswered(1, answer((1, 0), (2, 56))))
+    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((1, 0), (2, 56))))
     assert lost() == {0, 2}
-    await stage.put(requests.LeaderAndIsrAnswered(1, answer((0, 0), (2, 0))))
+    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 0), (2, 0))))
     assert stage.cluster.offline_dirs == {}
-    await stage.put(requests.LeaderAndIsrAnswered(7, answer((0, 56))))
+    await stage.put(requests.LeaderAndIsrAnswered(7, 5, answer((0, 56))))
     assert stage.cluster.offline_dirs == {}, "one that is not registered"
-    await stage.put(requests.LeaderAndIsrAnswered(2, answer((0, 0))))
+    await stage.put(requests.LeaderAndIsrAnswered(2, stage.world.brokers[2].epoch, answer((0, 0))))
     assert stage.cluster.offline_dirs == {}
 
 
