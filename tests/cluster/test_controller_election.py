@@ -77,8 +77,8 @@ async def test_partition_led_by_a_broker_that_died_meanwhile_is_written_twice(cl
     topic, lone = await cluster.create([[a, b, c]]), await cluster.create([[a]])
     cluster.tree.steal_controller()
     await a.die()
-    cluster.tree.delete("/controller")
     epoch = cluster.tree.controller_epoch() + 1
+    cluster.tree.delete("/controller")
     state = await cluster.becomes(topic, leader=b.id)
     assert state == (b.id, [b.id, c.id], 2, 2, epoch, 0)
     assert await cluster.becomes(lone, leader=-1) == (-1, [a.id], 1, 1, epoch, 0)
