@@ -1,12 +1,13 @@
 """What the benchmarks start and watch: child processes with their CPU and memory, and small C programs built on first use.
 
-A child runs in a session of its own, so that it and all it started can be measured together and end together. CPU seconds and resident
-memory are read from /proc, hence Linux only. Programs are compiled with `cc` into the user's cache folder, once for each version of
-their source.
+A child runs in a session of its own, so that it and all it started can be measured together and end together, and it dies with the
+benchmark, whatever ends that. CPU seconds and resident memory are read from /proc, hence Linux only. Programs are compiled with `cc` into
+the user's cache folder, once for each version of their source.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -62,6 +63,14 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+_LIBC = ctypes.CDLL(None)
+_SET_DEATH_SIGNAL = 1
+
+
+def _die_with_the_benchmark() -> None:
+    _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+
+
 class Process:
     """A child whose stdin stays open until `stop`, and whose stderr goes to a file."""
 
@@ -71,7 +80,13 @@ class Process:
         self._buffer = b""
         self.started = time.monotonic()
         self.popen = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file, start_new_session=True, bufsize=0
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log_file,
+            start_new_session=True,
+            bufsize=0,
+            preexec_fn=_die_with_the_benchmark,  # noqa: PLW1509 it makes one system call; the benchmark has no threads here
         )
         self.pid = self.popen.pid
 
