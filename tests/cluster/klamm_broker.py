@@ -7,6 +7,7 @@ the command to which the name of the properties file is appended.
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import signal
 import socket
@@ -30,10 +31,15 @@ BASE = {
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that was free a moment ago, below those that outgoing connections are given: nobody takes it by chance meanwhile."""
+    while True:
+        port = random.randrange(10_240, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class KlammBroker:

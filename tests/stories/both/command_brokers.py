@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 
+from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.cluster.waits import eventually, eventually_asked
 from klamm.tests.stories.both.commands import Words, action
 from klamm.tests.stories.both.stage import Stage
 
@@ -35,6 +36,7 @@ async def start_fails(stage: Stage, words: list[str]) -> str:
 async def stop(stage: Stage, words: list[str]) -> str:
     """stop N: SIGTERM, and wait for its end and that of its node."""
     broker_id = int(words[0])
+    await stage.flush()
     await asyncio.to_thread(stage.brokers[broker_id].stop)
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"node of {broker_id} gone")
     await _moved_on(stage, broker_id)
@@ -45,6 +47,7 @@ async def stop(stage: Stage, words: list[str]) -> str:
 async def kill(stage: Stage, words: list[str]) -> str:
     """kill N: SIGKILL, and wait for the end of its session."""
     broker_id = int(words[0])
+    await stage.flush()
     stage.brokers[broker_id].kill()
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"session of {broker_id} expired", 30)
     await _moved_on(stage, broker_id)
@@ -63,6 +66,7 @@ async def _moved_on(stage: Stage, broker_id: int) -> None:
 async def freeze(stage: Stage, words: list[str]) -> str:
     """freeze N: SIGSTOP, and wait for the end of its session."""
     broker_id = int(words[0])
+    await stage.flush()
     stage.brokers[broker_id].freeze()
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"session of {broker_id} expired", 30)
     return ""
@@ -94,6 +98,7 @@ async def fakes(stage: Stage, words: list[str]) -> str:
 async def die(stage: Stage, words: list[str]) -> str:
     """die 11 ...: listener closed, node gone, one after the other; returns when the controller has forgotten it."""
     for word in words:
+        await stage.flush()
         await stage.fake_named(word).die()
         await stage.forgotten({int(word)})
     return ""
@@ -102,6 +107,7 @@ async def die(stage: Stage, words: list[str]) -> str:
 @action("die-unseen")
 async def die_unseen(stage: Stage, words: list[str]) -> str:
     """die-unseen 11: the same, for a controller that may not forget it."""
+    await stage.flush()
     await stage.fake_named(words[0]).die()
     await stage.barrier()
     return ""
@@ -122,6 +128,7 @@ async def back(stage: Stage, words: list[str]) -> str:
 async def bounce(stage: Stage, words: list[str]) -> str:
     """bounce 11: away and back so fast that the controller sees one change."""
     fake = stage.fake_named(words[0])
+    await stage.flush()
     fake.bounce()
     await stage.greeted(fake)
     await stage.barrier()
@@ -131,6 +138,7 @@ async def bounce(stage: Stage, words: list[str]) -> str:
 @action("unplug")
 async def unplug(stage: Stage, words: list[str]) -> str:
     """unplug 11: registered, but nobody can connect."""
+    await stage.flush()
     await stage.fake_named(words[0]).refuse()
     return ""
 
@@ -181,16 +189,26 @@ async def rewrite(stage: Stage, words: list[str]) -> str:
 
 @action("steal")
 async def steal(stage: Stage, words: list[str]) -> str:
-    """steal: somebody else makes itself controller, in one multi."""
+    """steal: somebody else makes itself controller, in one multi; wait until the brokers under test have noticed."""
+    await stage.flush()
     if stage.tree.exists("/controller_epoch") is None:
         stage.tree.put("/controller_epoch", "0")
     stage.tree.steal_controller()
+    # of nobody, about nothing: an active controller does not know the sender, any other says that it is none
+    question = messages.AlterPartitionRequest(broker_id=-7, broker_epoch=-1, topics=[])
+    for broker_id in [i for i, broker in stage.brokers.items() if broker.alive()]:
+
+        async def noticed(broker_id: int = broker_id) -> bool:
+            return (await stage.ask(question, 2, to=broker_id, timeout_s=10)).error_code == ErrorCode.NOT_CONTROLLER
+
+        await eventually_asked(noticed, f"broker {broker_id} is controller no more", 30)
     return ""
 
 
 @action("resign")
 async def resign(stage: Stage, words: list[str]) -> str:
     """resign: `/controller` is deleted; wait until a broker under test has it."""
+    await stage.flush()
     stage.tree.delete("/controller")
     await eventually(lambda: stage.tree.controller() in stage.brokers, "a broker under test is controller", 30)
     await stage.barrier()
