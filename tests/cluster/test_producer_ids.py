@@ -1,0 +1,47 @@
+"""Blocks of producer ids (controller 14, layout 3.11)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from klamm.protocol import messages
+from klamm.tests.cluster.cluster import Cluster
+
+NODE = "/latest_producer_id_block"
+
+
+async def ask(cluster: Cluster, broker_id: int, broker_epoch: int) -> tuple[int, int, int]:
+    """(error code, first id, count)."""
+    answer = await cluster.ask(messages.AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch), 0)
+    assert answer.throttle_time_ms == 0
+    return answer.error_code, answer.producer_id_start, answer.producer_id_len
+
+
+async def test_blocks_follow_one_another(empty: Cluster) -> None:
+    await empty.start(0)
+    a, b = await empty.fakes(2)
+    assert await ask(empty, a.id, a.epoch) == (0, 0, 1000)
+    assert empty.tree.json(NODE) == {"version": 1, "broker": a.id, "block_start": "0", "block_end": "999"}
+    assert await ask(empty, b.id, b.epoch) == (0, 1000, 1000)
+    assert empty.tree.json(NODE) == {"version": 1, "broker": b.id, "block_start": "1000", "block_end": "1999"}
+    blocks = await asyncio.gather(*(ask(empty, a.id, a.epoch) for _ in range(10)))
+    assert sorted(start for _, start, _ in blocks) == list(range(2000, 12000, 1000))
+    empty.tree.put(NODE, {"version": 1, "broker": 7, "block_start": "70000", "block_end": "70999"})
+    assert await ask(empty, a.id, a.epoch) == (0, 71000, 1000)
+    await empty.restart_controller()
+    assert await ask(empty, a.id, a.epoch) == (0, 72000, 1000)
+
+
+async def test_who_may_ask(cluster: Cluster) -> None:
+    a, b = await cluster.fakes(2)
+    before = cluster.tree.get(NODE)
+    assert await ask(cluster, 987654, 1) == (102, 0, 0)
+    for epoch in (a.epoch - 1, a.epoch + 1, -1):
+        assert await ask(cluster, a.id, epoch) == (77, 0, 0)
+    await cluster.lost(b)
+    assert await ask(cluster, b.id, b.epoch) == (102, 0, 0)
+    cluster.tree.steal_controller()
+    answer = await cluster.ask(messages.AllocateProducerIdsRequest(broker_id=a.id, broker_epoch=a.epoch), 0, to=0)
+    assert answer.error_code == 41
+    cluster.tree.delete("/controller")
+    assert cluster.tree.get(NODE) == before
