@@ -242,7 +242,9 @@ class Story:
         if state.leader not in w.brokers or key.topic in w.deletions or state.recovery:
             return
         replicas = w.topics[key.topic].assignments[key.partition].replicas
-        others = [r for r in replicas if r != state.leader and r in w.brokers and (r, key) not in w.offline_dirs]
+        told = self.told.get(state.leader)  # it takes in whom it has in its metadata
+        alive = set() if told is None else told.live & set(w.brokers)
+        others = [r for r in replicas if r != state.leader and r in alive and (r, key) not in w.offline_dirs]
         isr = (state.leader, *(r for r in others if rng.random() < 0.7))
         w.write(key, state._replace(isr=isr, partition_epoch=state.partition_epoch + 1))
         w.notify_isr_change([key])
