@@ -332,35 +332,32 @@ async def test_controller_moves_while_the_answer_waits(empty: Cluster) -> None:
 
 @pytest.mark.requirement("R183-17")
 async def test_session_lost_while_the_request_is_queued(zookeeper: str, empty: Cluster, chroot: str) -> None:
-    """ZooKeeper is out of reach: one election is stuck in it, a second one waits behind, and the session expires."""
-    host_port = int(zookeeper.rsplit(":", 1)[1])
-    way = await Proxy(host_port, frames=False).start()
+    """ZooKeeper is out of reach: one election is stuck in it, another waits behind (which of them is which is open); the session expires."""
+    way = await Proxy(int(zookeeper.rsplit(":", 1)[1]), frames=False).start()
     try:
         await empty.start(0, zookeeper_connect=f"127.0.0.1:{way.port}{chroot}", zookeeper_session_timeout_ms=1500)
-        first, _, _ = await empty.moved_away()
-        second, _, b = await empty.moved_away()
-        before = empty.state(second)
+        topics = [(await empty.moved_away())[0] for _ in range(2)]
+        before = {topic: empty.state(topic) for topic in topics}
         old = empty.tree.broker_epoch(0)
         way.hold()
-        one, two = Client("127.0.0.1", empty.brokers[0].port), Client("127.0.0.1", empty.brokers[0].port)
-        request = empty.election([(first, 0)], 0, 2, 60_000)
-        stuck = asyncio.create_task(one.ask(request, 2))
-        await asyncio.sleep(0)
-        queued = asyncio.create_task(two.ask(empty.election([(second, 0)], 0, 2, 60_000), 2))
+        clients = [Client("127.0.0.1", empty.brokers[0].port) for _ in topics]
+        asked = [asyncio.create_task(c.ask(empty.election([(t, 0)], 0, 2, 60_000), 2)) for c, t in zip(clients, topics, strict=True)]
         await eventually(lambda: empty.tree.broker_epoch(0) == -1, "the session expired")
         way.cut()
         way.release()
-        answer = await queued
-        assert [(t.topic, p.error_code, p.error_message) for t in answer.replica_election_results for p in t.partition_result] == [
-            (second, NOT_CONTROLLER, None)
-        ]
+        results = {
+            topic: (row.error_code, row.error_message)
+            for topic, answer in zip(topics, await asyncio.gather(*asked), strict=True)
+            for row in answer.replica_election_results[0].partition_result
+        }
+        assert (NOT_CONTROLLER, None) in results.values(), results
+        assert {code for code, _ in results.values()} <= {NONE, NOT_CONTROLLER, -1}
         await eventually(lambda: empty.tree.broker_epoch(0) > old and empty.tree.controller() == 0, "back with a new session")
-        await empty.settled(b)
-        assert empty.state(second) == before
-        (result,) = (await stuck).replica_election_results
-        assert result.partition_result[0].error_code in (NONE, NOT_CONTROLLER, -1)
-        await one.close()
-        await two.close()
+        await empty.settled(*empty.fake_brokers)
+        for topic, (code, _) in results.items():
+            assert code != NOT_CONTROLLER or empty.state(topic) == before[topic]
+        for client in clients:
+            await client.close()
     finally:
         await way.close()
 
