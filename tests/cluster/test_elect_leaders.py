@@ -332,7 +332,7 @@ async def test_controller_moves_while_the_answer_waits(empty: Cluster) -> None:
 
 @pytest.mark.requirement("R183-17")
 async def test_session_lost_while_the_request_is_queued(zookeeper: str, empty: Cluster, chroot: str) -> None:
-    """ZooKeeper is out of reach: one election is stuck in it, another waits behind (which of them is which is open); the session expires."""
+    """ZooKeeper is out of reach: one election is stuck in it, another waits behind (which is which is open); the session expires."""
     way = await Proxy(int(zookeeper.rsplit(":", 1)[1]), frames=False).start()
     try:
         await empty.start(0, zookeeper_connect=f"127.0.0.1:{way.port}{chroot}", zookeeper_session_timeout_ms=1500)
