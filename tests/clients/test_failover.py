@@ -119,11 +119,15 @@ class KafkaPython(Creating):
         except (OtherError, RuntimeError) as refused:
             # this client looks for the controller again when it is told NOT_CONTROLLER, but not when the controller is dead
             self.refused = topic, refused
-            admin, self._admin = self._admin, None
-            if admin is not None:
-                admin.close()
+            self.close()
             return False
         return True
+
+    def close(self) -> None:
+        """End the client's own thread, which would go on looking for brokers."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
 
 def test_ten_times_in_a_row(three: dict[int, KlammBroker]) -> None:
@@ -151,6 +155,8 @@ def test_ten_times_in_a_row(three: dict[int, KlammBroker]) -> None:
             client.over.set()
     for client in clients:
         client.join(30)
+        if isinstance(client, KafkaPython):
+            client.close()
         assert client.failure is None, client.failure
     assert all(later > earlier for earlier, later in itertools.pairwise(epochs)), epochs
     made = [topic for client in clients for topic in client.made]
