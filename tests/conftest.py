@@ -1,4 +1,8 @@
-"""Fixtures for all tests: one real ZooKeeper per session, a path of its own in it for every test."""
+"""Fixtures for all tests: one real ZooKeeper per session, a path of its own in it for every test.
+
+Stories can be written as well as told: `--record` writes what a real Kafka does, `--rewrite` what Klamm does in places that are known to
+differ. Then nothing else is run.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,31 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.zk.embedded import EmbeddedZooKeeper
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("stories")
+    group.addoption("--record", action="store_true", help="tell stories to a real Kafka and write what it does into their files")
+    group.addoption("--rewrite", action="store_true", help="tell stories to Klamm and write what it does where it is known to differ")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Who writes stories runs nothing else."""
+    writes = {"record": "told_to_kafka", "rewrite": "told_to_klamm"}.get(_writing(config))
+    if writes is not None:
+        kept = [item for item in items if writes in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+def _writing(config: pytest.Config) -> str:
+    return "record" if config.getoption("--record") else "rewrite" if config.getoption("--rewrite") else "replay"
+
+
+@pytest.fixture(scope="session")
+def writing(request: pytest.FixtureRequest) -> str:
+    """What is to be done with stories: replay, record or rewrite them."""
+    return _writing(request.config)
 
 
 @pytest.fixture(scope="session")

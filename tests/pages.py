@@ -1,4 +1,5 @@
-"""Pages of docs/ that are computed, so that they cannot be wrong: what is covered by tests, which APIs are there, how states move.
+"""Pages of docs/ that are computed, so that they cannot be wrong: what is covered by tests, which APIs are there, how states move,
+what was compared with a real Kafka.
 
 `python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read
 from the sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
@@ -116,7 +117,14 @@ def states_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"coverage.md": coverage_page, "apis.md": apis_page, "states.md": states_page}
+def compatibility_page() -> str:
+    """What was compared with a real Kafka, and the known differences."""
+    from klamm.tests.compatibility import page
+
+    return f"{NOTE}\n{page()}"
+
+
+PAGES = {"coverage.md": coverage_page, "apis.md": apis_page, "states.md": states_page, "compatibility.md": compatibility_page}
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ class KlammBroker:
         end = time.monotonic() + within_s
         while not condition():
             if not self.alive():
-                raise AssertionError(f"broker {self.id} ended with {self.process and self.process.returncode}: {self.tail()}")
+                raise AssertionError(f"broker {self.id} ended with {self.exit_code()}: {self.tail()}")
             if time.monotonic() > end:
                 raise AssertionError(f"broker {self.id} not {what} within {within_s:.0f} s: {self.tail()}")
             time.sleep(0.01)
@@ -96,6 +96,10 @@ class KlammBroker:
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def exit_code(self) -> int | None:
+        """The exit code of the last process, None when it runs or never did."""
+        return None if self.process is None else self.process.poll()
 
     def stop(self, within_s: float = 20) -> int:
         """SIGTERM; returns the exit code. A process that does not end in time is killed and fails the test."""

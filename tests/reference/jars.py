@@ -24,6 +24,9 @@ VERSION = "3.9.1"
 TOOL_OF_KIP_183 = "2.2.2"
 """The last line of versions whose `kafka-preferred-replica-election` is the one that KIP-183 shipped."""
 
+CLIENTS_OF_4 = "4.0.0"
+"""Clients alone: this line of versions has no ZooKeeper mode any more, but its AdminClient still speaks to brokers of 3.9."""
+
 ARTIFACTS = {
     VERSION: (
         f"org.apache.kafka:kafka_2.13:{VERSION}",
@@ -32,6 +35,7 @@ ARTIFACTS = {
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
     TOOL_OF_KIP_183: (f"org.apache.kafka:kafka_2.12:{TOOL_OF_KIP_183}", "org.slf4j:slf4j-nop:1.7.26"),
+    CLIENTS_OF_4: (f"org.apache.kafka:kafka-clients:{CLIENTS_OF_4}", "org.slf4j:slf4j-nop:1.7.36"),
 }
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _WITHIN_S = 900

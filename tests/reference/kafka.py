@@ -154,12 +154,19 @@ class OwnedBroker(KlammBroker):
             return [], -1
         return [broker.node_id for broker in answer.brokers], answer.controller_id
 
+    def address(self, listener: str) -> str:
+        """`host:port` of one of its listeners."""
+        return next(one.partition("://")[2] for one in str(self.settings["listeners"]).split(",") if one.startswith(f"{listener}://"))
+
     def pid(self) -> int:
         assert self.owned is not None, f"broker {self.id} was never started"
         return self.owned.pid
 
     def alive(self) -> bool:
         return self.owned is not None and self.owned.poll() is None
+
+    def exit_code(self) -> int | None:
+        return None if self.owned is None else self.owned.poll()
 
     def stop(self, within_s: float = 60) -> int:
         """SIGTERM; returns the exit code. A process that does not end in time is killed and fails the test."""

@@ -36,6 +36,7 @@ async def start_fails(stage: Stage, words: list[str]) -> str:
 async def stop(stage: Stage, words: list[str]) -> str:
     """stop N: SIGTERM, and wait for its end and that of its node."""
     broker_id = int(words[0])
+    await stage.flush()
     await asyncio.to_thread(stage.brokers[broker_id].stop)
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"node of {broker_id} gone")
     await _moved_on(stage, broker_id)
@@ -46,6 +47,7 @@ async def stop(stage: Stage, words: list[str]) -> str:
 async def kill(stage: Stage, words: list[str]) -> str:
     """kill N: SIGKILL, and wait for the end of its session."""
     broker_id = int(words[0])
+    await stage.flush()
     stage.brokers[broker_id].kill()
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"session of {broker_id} expired", 30)
     await _moved_on(stage, broker_id)
@@ -64,6 +66,7 @@ async def _moved_on(stage: Stage, broker_id: int) -> None:
 async def freeze(stage: Stage, words: list[str]) -> str:
     """freeze N: SIGSTOP, and wait for the end of its session."""
     broker_id = int(words[0])
+    await stage.flush()
     stage.brokers[broker_id].freeze()
     await eventually(lambda: stage.tree.exists(f"/brokers/ids/{broker_id}") is None, f"session of {broker_id} expired", 30)
     return ""
@@ -95,6 +98,7 @@ async def fakes(stage: Stage, words: list[str]) -> str:
 async def die(stage: Stage, words: list[str]) -> str:
     """die 11 ...: listener closed, node gone, one after the other; returns when the controller has forgotten it."""
     for word in words:
+        await stage.flush()
         await stage.fake_named(word).die()
         await stage.forgotten({int(word)})
     return ""
@@ -103,6 +107,7 @@ async def die(stage: Stage, words: list[str]) -> str:
 @action("die-unseen")
 async def die_unseen(stage: Stage, words: list[str]) -> str:
     """die-unseen 11: the same, for a controller that may not forget it."""
+    await stage.flush()
     await stage.fake_named(words[0]).die()
     await stage.barrier()
     return ""
@@ -123,6 +128,7 @@ async def back(stage: Stage, words: list[str]) -> str:
 async def bounce(stage: Stage, words: list[str]) -> str:
     """bounce 11: away and back so fast that the controller sees one change."""
     fake = stage.fake_named(words[0])
+    await stage.flush()
     fake.bounce()
     await stage.greeted(fake)
     await stage.barrier()
@@ -132,6 +138,7 @@ async def bounce(stage: Stage, words: list[str]) -> str:
 @action("unplug")
 async def unplug(stage: Stage, words: list[str]) -> str:
     """unplug 11: registered, but nobody can connect."""
+    await stage.flush()
     await stage.fake_named(words[0]).refuse()
     return ""
 
@@ -183,6 +190,7 @@ async def rewrite(stage: Stage, words: list[str]) -> str:
 @action("steal")
 async def steal(stage: Stage, words: list[str]) -> str:
     """steal: somebody else makes itself controller, in one multi; wait until the brokers under test have noticed."""
+    await stage.flush()
     if stage.tree.exists("/controller_epoch") is None:
         stage.tree.put("/controller_epoch", "0")
     stage.tree.steal_controller()
@@ -200,6 +208,7 @@ async def steal(stage: Stage, words: list[str]) -> str:
 @action("resign")
 async def resign(stage: Stage, words: list[str]) -> str:
     """resign: `/controller` is deleted; wait until a broker under test has it."""
+    await stage.flush()
     stage.tree.delete("/controller")
     await eventually(lambda: stage.tree.controller() in stage.brokers, "a broker under test is controller", 30)
     await stage.barrier()

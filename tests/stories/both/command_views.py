@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -61,6 +62,14 @@ def controller(stage: Stage, words: list[str]) -> Look:
         return f"controller {stage.tree.controller()}, epoch {epoch}, version {-1 if found is None else found.version}"
 
     return Look(see)
+
+
+@action("elections")
+async def elections(stage: Stage, words: list[str]) -> str:
+    """elections: whether brokers go on electing controllers."""
+    before = stage.tree.controller_epoch()
+    await asyncio.sleep(1)
+    return "elections go on" if stage.tree.controller_epoch() > before else "no more elections"
 
 
 def _node(stage: Stage, path: str) -> str:
@@ -282,7 +291,7 @@ def live(stage: Stage, words: list[str]) -> Look:
     async def see() -> str:
         nonlocal seen
         seen = fake.mark()
-        return frames.live(fake.frames[start:seen], ports)
+        return frames.live(fake.frames[:seen], start, ports)
 
     def done() -> None:
         fake.shown["live"] = seen
@@ -293,7 +302,7 @@ def live(stage: Stage, words: list[str]) -> Look:
 @action("forget")
 async def forget(stage: Stage, words: list[str]) -> str:
     """forget 11 ...: what it was told so far is no matter."""
-    await stage.barrier()
+    await stage.flush()
     for word in words:
         stage.fake_named(word).forget()
     return ""

@@ -64,12 +64,16 @@ def _stops(frame: Frame) -> dict[tuple[str, int], str]:
     return found
 
 
-def live(frames: Sequence[Frame], ports: dict[int, int]) -> str:
-    """The sets of brokers that UpdateMetadata listed; a fake broker's port is shown where it is not its own."""
+def live(frames: Sequence[Frame], start: int, ports: dict[int, int]) -> str:
+    """Brokers that UpdateMetadata listed from frame `start` on, as they change; a port is shown where it is not the broker's own."""
     lines: list[str] = []
-    for frame in frames:
+    before = 0
+    for number, frame in enumerate(frames):
         if frame.api != UMR:
             continue
+        if number < start:
+            before = 1
+            lines.clear()
         brokers = []
         for broker in sorted(frame.body.live_brokers, key=lambda each: each.id):
             port = broker.endpoints[0].port if broker.endpoints else broker.v0_port
@@ -78,4 +82,4 @@ def live(frames: Sequence[Frame], ports: dict[int, int]) -> str:
         line = f"by {frame.body.controller_id}/{frame.body.controller_epoch}: {','.join(brokers) or 'none'}"
         if not lines or lines[-1] != line:
             lines.append(line)
-    return "\n".join(lines) or "nothing"
+    return "\n".join(lines[before:]) or "nothing"

@@ -4,7 +4,8 @@ A `Target` makes brokers: Klamm's or a real Kafka's, from the same properties. A
 brokers beside them; requests of clients that reach a fake broker are passed on to a broker under test, so that tools see a whole cluster.
 
 Steps of a story come one after the other for the controller too: whatever changes a broker waits until the controller's own broker shows
-the change, then for a request that goes through the controller's queue and changes nothing.
+the change, then for a request that goes through the controller's queue and changes nothing. Before a broker goes, all that was on its way
+to it arrives.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.tests.cluster.client import ConnectionClosed
 from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import FakeBroker
+from klamm.tests.cluster.fake_broker import UMR, FakeBroker
 from klamm.tests.cluster.tree import Tree
 from klamm.tests.cluster.waits import eventually, eventually_asked
 from klamm.tests.reference.kafka import KafkaBroker, OwnedBroker
@@ -95,6 +96,10 @@ class StoryFake(FakeBroker):
         super().__post_init__()
         self._onward: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
+    def listens(self) -> bool:
+        """Whether it takes requests and answers them."""
+        return self._server is not None and not self._held
+
     def forget(self) -> None:
         """What it was told so far is no matter."""
         self.shown = dict.fromkeys(("told", "live"), self.mark())
@@ -150,6 +155,9 @@ class Stage(Cluster):
         if old is not None:
             settings = {"listeners": old.settings["listeners"], **settings}
             await eventually(lambda: self.tree.exists(f"/brokers/ids/{broker_id}") is None, f"old node of {broker_id} gone")
+        client = self._clients.pop(broker_id, None)
+        if client is not None:
+            await client.close()  # it was connected to the former process
         broker = self.target.broker(self.tree, self.folder, broker_id, settings)
         self.brokers[broker_id] = broker
         if not wait:
@@ -175,7 +183,7 @@ class Stage(Cluster):
             self.fake_brokers.append(fake)
             await fake.start()
             await self.greeted(fake)
-        await self.barrier()
+        await self.flush()
         for fake in self.by_id.values():
             fake.forget()
 
@@ -209,7 +217,20 @@ class Stage(Cluster):
         except (ConnectionClosed, TimeoutError):
             return  # it is on its way out: the next look will tell
 
-    # frames
+    async def flush(self) -> None:
+        """Whatever the controller had to say so far has arrived at the fake brokers.
+
+        An AlterPartition that names nothing makes it send every broker an UpdateMetadata without partitions, behind all the rest.
+        """
+        await self.barrier()
+        controller = self.tree.controller()
+        if controller not in self.brokers or not self.brokers[controller].alive():
+            return
+        marks = [(fake, fake.mark()) for fake in self.by_id.values() if fake.listens() and self.tree.exists(fake.path) is not None]
+        epoch = self.tree.broker_epoch(controller)
+        await self.ask(messages.AlterPartitionRequest(broker_id=controller, broker_epoch=epoch, topics=[]), 3, to=controller)
+        for fake, mark in marks:
+            await eventually(lambda fake=fake, mark=mark: fake.since(mark, UMR), f"a word of the controller to {fake.id}")  # type: ignore[misc]
 
     def fake_named(self, text: str) -> StoryFake:
         assert int(text) in self.by_id, f"there is no fake broker {text}"

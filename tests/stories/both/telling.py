@@ -20,8 +20,8 @@ WITHIN_S = 15.0
 """How long a view may take to show what it should."""
 UNCHANGED_S = 0.8
 """How long a view stays as it is before it is recorded."""
-QUIET_S = 0.1
-"""How long a replayed story is left alone before its last look."""
+CALM_S, QUIET_S = 0.015, 0.1
+"""How long a replayed story is left alone before a view is believed, and before its last look."""
 
 WORDS = (command_brokers, command_requests, command_views)
 """The modules whose words stories may use."""
@@ -46,7 +46,7 @@ async def replay(story: Story, stage: Stage) -> None:
             last = []
         else:
             last = [*(last if len(scene.commands) == 1 else []), (scene, outcome, look)]
-            outcome = await _until(look, outcome, expected)
+            outcome = await _until(stage, look, outcome, expected)
             look.done()
         if outcome != expected:
             raise Otherwise(f"{story.file}.txt:{scene.line} ({story.title}), {stage.target.name}", scene.commands, expected, outcome)
@@ -85,14 +85,18 @@ def _joined(first: str, second: str) -> str:
     return "\n".join(part for part in (first, second) if part)
 
 
-async def _until(look: Look, before: str, expected: str) -> str:
-    """Look until the outcome is the expected one; returns what was seen last."""
+async def _until(stage: Stage, look: Look, before: str, expected: str) -> str:
+    """Look until the outcome is the expected one, twice with a pause; returns what was seen last."""
     end = time.monotonic() + WITHIN_S
+    calm = False
     while True:
         outcome = _joined(before, await look.see())
-        if outcome == expected or time.monotonic() > end:
+        if (outcome == expected and calm) or time.monotonic() > end:
             return outcome
-        await asyncio.sleep(0.01)
+        calm = outcome == expected
+        if calm:
+            await stage.barrier()
+        await asyncio.sleep(CALM_S)
 
 
 async def _unchanged(stage: Stage, look: Look) -> str:

@@ -1,0 +1,45 @@
+"""Fixtures of the mixed clusters: Kafka's jars, and members on a ZooKeeper path of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.tests.cluster.tree import Tree
+from klamm.tests.mixed.members import Members
+from klamm.tests.reference.jars import NoJars, jars
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The folder of the real Kafka's jars, fetched when it is missing."""
+    try:
+        return jars()
+    except NoJars as problem:
+        pytest.fail(str(problem), pytrace=False)
+
+
+@pytest.fixture
+def new_members(zookeeper: str, chroot: str, tmp_path: Path, kafka_jars: Path) -> Iterator[Callable[..., Members]]:
+    """Makes members, on a path and in a folder of their own each time; closes all of them."""
+    made: list[Members] = []
+
+    def make(settings_of: Callable[[int], dict[str, Any]] = lambda _: {}) -> Members:
+        folder = tmp_path / f"members-{len(made)}"
+        folder.mkdir()
+        made.append(Members(kafka_jars, Tree(zookeeper, f"{chroot}-{len(made)}"), folder, settings_of))
+        return made[-1]
+
+    yield make
+    for members in made:
+        members.close()
+        members.tree.close()
+
+
+@pytest.fixture
+def members(new_members: Callable[..., Members]) -> Members:
+    """Members of one cluster; none is started."""
+    return new_members()

@@ -1,0 +1,129 @@
+"""Words of stories that run Kafka's own tools, by their main classes, against the story's cluster.
+
+    kafka-topics --create --topic orders --replica-assignment 11:12
+    ----
+    exit 0
+    Created topic orders.
+
+A tool is given the bootstrap server by itself, and `@name` for a file that `file name text` wrote. Its outcome is the exit code, what it
+printed, and behind `stderr:` what it complained of. Texts that brokers send with their errors are masked: they are for people, and ours
+are not Kafka's; the exceptions that they come with stay. So are ports, ids, times, and stack traces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+from klamm.tests.reference.jars import TOOL_OF_KIP_183, jars
+from klamm.tests.reference.kafka import JVM, java_command
+from klamm.tests.reference.tools import CLASSES
+from klamm.tests.stories.both.commands import Action, action
+from klamm.tests.stories.both.stage import Stage
+
+TOOLS = {
+    name: CLASSES[name]
+    for name in ("kafka-topics", "kafka-configs", "kafka-leader-election", "kafka-reassign-partitions", "kafka-broker-api-versions")
+} | {"kafka-features": "org.apache.kafka.tools.FeatureCommand"}
+"""Main classes of those tools of 3.9.1 that take `--bootstrap-server` before anything else."""
+
+ELECTION_OF_2_2 = "kafka.admin.PreferredReplicaLeaderElectionCommand"
+WITHIN_S = 120
+_SOURCES = Path(__file__).parent
+
+_MASKS = (
+    (re.compile(r"127\.0\.0\.1:\d{4,5}(/[\w-]+)?"), "<address>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}"), "<time>"),
+    (re.compile(r"TopicId: [\w-]{22}"), "TopicId: <id>"),
+    (re.compile(r"Cluster ID: [\w-]{22}"), "Cluster ID: <id>"),
+    (re.compile(r"(\w+(?:Exception|Error)): .*"), r"\1: <text>"),
+    (re.compile(r"(Error while executing [\w ]*command ?: ).*"), r"\1<text>"),
+    (re.compile(r"(due to ).*"), r"\1<text>"),
+)
+_NOISE = re.compile(r"^(\tat |\t\.\.\. \d+ (more|common frames)|Caused by: |SLF4J: |log4j:)")
+
+
+def masked(text: str) -> list[str]:
+    """Lines of a tool's output without what differs from run to run."""
+    lines = []
+    for line in text.splitlines():
+        if _NOISE.match(line) or not line.strip():
+            continue
+        for pattern, mark in _MASKS:
+            line = pattern.sub(mark, line)
+        lines.append(line.rstrip())
+    return lines
+
+
+def outcome(done: subprocess.CompletedProcess[str]) -> str:
+    complaints = masked(done.stderr)
+    return "\n".join([f"exit {done.returncode}", *masked(done.stdout), *(["stderr:", *complaints] if complaints else [])])
+
+
+async def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a tool. One that hangs is killed and fails the story."""
+    return await asyncio.to_thread(
+        subprocess.run, command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+
+
+def quiet(folder: Path) -> str:
+    """JVM flag: no log lines among what the tool prints."""
+    config = folder / "tools-log4j.properties"
+    config.write_text("log4j.rootLogger=OFF\n")
+    return f"-Dlog4j.configuration=file:{config}"
+
+
+def filled(stage: Stage, words: list[str]) -> list[str]:
+    """`@name` stands for the path of a file, `~` for a blank inside a word."""
+    return [str(stage.folder / word[1:]) if word.startswith("@") else word.replace("~", " ") for word in words]
+
+
+def bootstrap(stage: Stage) -> str:
+    return f"127.0.0.1:{stage.brokers[stage.one()].port}"
+
+
+def _tool(name: str, main_class: str) -> Action:
+    async def tool(stage: Stage, words: list[str]) -> str:
+        arguments = ["--bootstrap-server", bootstrap(stage), *filled(stage, words)]
+        return outcome(await run(java_command(jars(), main_class, *arguments, flags=(*JVM, quiet(stage.folder)))))
+
+    tool.__doc__ = f"{name} ARGUMENTS: {main_class}"
+    return tool
+
+
+for _name, _main_class in TOOLS.items():
+    action(_name)(_tool(_name, _main_class))
+
+
+@action("kafka-cluster")
+async def kafka_cluster(stage: Stage, words: list[str]) -> str:
+    """kafka-cluster cluster-id: its options come last."""
+    arguments = [*words, "--bootstrap-server", bootstrap(stage)]
+    return outcome(await run(java_command(jars(), CLASSES["kafka-cluster"], *arguments, flags=(*JVM, quiet(stage.folder)))))
+
+
+@action("kafka-preferred-replica-election")
+async def preferred_replica_election(stage: Stage, words: list[str]) -> str:
+    """kafka-preferred-replica-election zookeeper|bootstrap|both|neither ARGUMENTS: the tool of Kafka 2.2.2, in either of its modes."""
+    ways = {"zookeeper": ["--zookeeper", stage.tree.hosts], "bootstrap": ["--bootstrap-server", bootstrap(stage)], "neither": []}
+    ways["both"] = [*ways["zookeeper"], *ways["bootstrap"]]
+    arguments = [*ways[words[0]], *filled(stage, words[1:])]
+    return outcome(await run(java_command(jars(TOOL_OF_KIP_183), ELECTION_OF_2_2, *arguments)))
+
+
+@action("admin-client")
+async def admin_client(stage: Stage, words: list[str]) -> str:
+    """admin-client VERSION COMMAND ...: Kafka's Java AdminClient of that version, driven by `Admin.java` beside this file."""
+    flags = (*JVM, quiet(stage.folder))
+    arguments = [str(_SOURCES / "Admin.java"), bootstrap(stage), *filled(stage, words[1:])]
+    return outcome(await run(java_command(jars(words[0]), *arguments, flags=flags)))
+
+
+@action("file")
+async def file(stage: Stage, words: list[str]) -> str:
+    """file NAME text: a file that tools are given as `@NAME`."""
+    (stage.folder / words[0]).write_text(" ".join(words[1:]))
+    return ""
