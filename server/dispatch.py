@@ -40,6 +40,7 @@ from klamm.server.apis import (
     incremental_alter_configs,
     leader_and_isr,
     metadata,
+    produce,
     stop_replica,
     update_metadata,
 )
@@ -71,6 +72,7 @@ class Handler(NamedTuple):
 
 
 HANDLERS: dict[int, Handler] = {
+    0: Handler(produce.handle),
     3: Handler(metadata.handle, cached=True),
     4: Handler(leader_and_isr.handle),
     5: Handler(stop_replica.handle),

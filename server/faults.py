@@ -22,6 +22,18 @@ def response(api_key: int, version: int, request: Any, code: ErrorCode = ErrorCo
     return None if build is None else build(request, version, code, message)
 
 
+def _produce(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
+    partition_type = messages.ProduceResponse.PartitionProduceResponse
+    topics = [
+        messages.ProduceResponse.TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[partition_type(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    return None if request.acks == 0 else messages.ProduceResponse(responses=topics)
+
+
 def _metadata(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
     topic_type = messages.MetadataResponse.MetadataResponseTopic
     topics = [topic_type(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()]
@@ -85,6 +97,7 @@ def _resources(row_type: Any, request: Any, code: ErrorCode, message: str | None
 
 
 _BUILDERS: dict[int, Build] = {
+    0: _produce,
     3: _metadata,
     4: lambda request, version, code, message: refuse_leader_and_isr(request, version, code),
     5: lambda request, version, code, message: refuse_stop_replica(request, version, code),
