@@ -42,15 +42,22 @@ def test_what_is_masked() -> None:
         "[2026-01-02 03:04:05,678] ERROR org.apache.kafka.common.errors.TopicExistsException: Topic 't' is there.\n"
         "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
         "127.0.0.1:40123 (id: 0 rack: null)\n"
+        "log.dirs=/a/folder/broker-0/data\n"
     )
-    assert masked(printed) == [
+    assert masked(printed, Path("/a/folder")) == [
         "Topic: t\tTopicId: <id>\tPartitionCount: 1",
         "Error while executing topic command : <text>",
         "[<time>] ERROR org.apache.kafka.common.errors.TopicExistsException: <text>",
         "<address> (id: 0 rack: null)",
+        "log.dirs=<folder>/broker-0/data",
     ]
 
 
+def test_failures_of_partitions_are_sorted() -> None:
+    printed = "Error completing b-0: z\nError completing a-0: z\nz\na\n\tSuppressed: B\n\tSuppressed: A\n"
+    assert masked(printed, HERE) == ["Error completing a-0: z", "Error completing b-0: z", "z", "a", "\tSuppressed: A", "\tSuppressed: B"]
+
+
 def test_an_outcome_has_code_output_and_complaints() -> None:
-    assert outcome(subprocess.CompletedProcess([], 1, "done\n", "\noh\n")) == "exit 1\ndone\nstderr:\noh"
-    assert outcome(subprocess.CompletedProcess([], 0, "", "")) == "exit 0"
+    assert outcome(subprocess.CompletedProcess([], 1, "done\n", "\noh\n"), HERE) == "exit 1\ndone\nstderr:\noh"
+    assert outcome(subprocess.CompletedProcess([], 0, "", ""), HERE) == "exit 0"
