@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
@@ -20,6 +21,7 @@ from klamm.protocol.errors import ErrorCode
 log = logging.getLogger("klamm.controller")
 
 _NONE = int(ErrorCode.NONE)
+_broker_id = attrgetter("broker_id")
 
 
 class Proposal(NamedTuple):
@@ -32,10 +34,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
 
 
-def judge(info: LeaderAndIsr | None, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
+def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
     """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due."""
-    if info is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if ask.partition_epoch > info.partition_epoch or ask.leader_epoch > info.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if ask.leader_epoch < info.leader_epoch:
@@ -86,6 +86,23 @@ class _Joined:
         self.slots: list[tuple[Partition, list[Any], int]] = []
         self.pending: set[Partition] = set()
         self.named: dict[Partition, None] = {}
+        self._verdicts: dict[tuple[Any, ...], tuple[ErrorCode | None, LeaderAndIsr]] = {}
+        self._kept: list[LeaderAndIsr] = []  # as long as they live, nothing else has their ids
+
+    def verdict(self, info: LeaderAndIsr, ask: Proposal, version: int) -> tuple[ErrorCode | None, LeaderAndIsr]:
+        """`judge` and the state that stands afterwards. Partitions whose state is one object and that ask for the same share both."""
+        key = (id(info), version, ask)
+        found = self._verdicts.get(key)
+        if found is None:
+            self._kept.append(info)
+            error = judge(info, ask, self.term.cluster.alive, version)
+            after = info
+            if error is None:
+                after = LeaderAndIsr(
+                    ask.leader, info.leader_epoch, ask.isr, ask.recovery, info.partition_epoch + 1, self.term.cluster.epoch
+                )  # fmt: skip
+            found = self._verdicts[key] = error, after
+        return found
 
     async def flush(self) -> None:
         """Commit, fill in the rows, tell everybody."""
@@ -148,7 +165,6 @@ def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
 
 
 async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, asked: Any, rows: list[Any]) -> None:
-    cluster = term.cluster
     row = messages.AlterPartitionResponse.PartitionData
     with_epochs = version >= 3
     for item in asked.partitions:
@@ -161,19 +177,19 @@ async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: 
         if p is not None and p in joined.pending:
             await joined.flush()
         info = None if p is None else p.info
-        isr = intern_ints(tuple([m.broker_id for m in item.new_isr_with_epochs] if with_epochs else item.new_isr))
+        if p is None or info is None:
+            rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        isr = intern_ints(tuple(map(_broker_id, item.new_isr_with_epochs)) if with_epochs else tuple(item.new_isr))
         recovery = item.leader_recovery_state if version >= 1 else RECOVERED
-        ask = Proposal(leader, item.leader_epoch, isr, recovery, item.partition_epoch)
-        verdict = judge(info, ask, cluster.alive, version)
-        if p is not None and info is not None:
-            joined.named[p] = None
-        if verdict is None and p is not None and info is not None:
-            state = LeaderAndIsr(leader, info.leader_epoch, isr, recovery, info.partition_epoch + 1, cluster.epoch)
-            joined.writes.append(StateWrite(topic.name, index, state, info.partition_epoch))
+        error, after = joined.verdict(info, Proposal(leader, item.leader_epoch, isr, recovery, item.partition_epoch), version)
+        joined.named[p] = None
+        if error is None:
+            joined.writes.append(StateWrite(topic.name, index, after, info.partition_epoch))
             joined.slots.append((p, rows, len(rows)))
             joined.pending.add(p)
             rows.append(None)
-        elif verdict is ErrorCode.NONE and info is not None:
+        elif error is ErrorCode.NONE:
             rows.append(_row(row, index, info))
         else:
-            rows.append(row(partition_index=index, error_code=verdict))
+            rows.append(row(partition_index=index, error_code=error))

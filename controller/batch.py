@@ -8,14 +8,14 @@ exception: it is the one at the moment of `stop`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Encoder
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import EPOCH_DURING_DELETE, NO_EPOCH
+from klamm.controller.values import EPOCH_DURING_DELETE, NO_EPOCH, Ints
 from klamm.protocol.clean_answers import is_clean_leader_and_isr
 
 
@@ -45,6 +45,18 @@ class Channels(Protocol):
 
 OnResponse = Callable[[int, int, Any], None]
 """(broker id, api key, response)"""
+
+
+class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
+    """Partitions by the brokers that are told of them: `for tell in recipients[broker_ids]: tell(partition)`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_broker: dict[int, list[Partition]] = {}
+
+    def __missing__(self, broker_ids: Ints) -> list[Callable[[Partition], None]]:
+        found = self[broker_ids] = [self.by_broker.setdefault(b, []).append for b in broker_ids]
+        return found
 
 
 class RequestBatch:
@@ -80,13 +92,22 @@ class RequestBatch:
         self._umr[partition] = None
         self._umr_to_all = True
 
-    def lead_many(self, broker_id: int, partitions: Sequence[Partition]) -> None:
-        """LeaderAndIsr, not new, for many different partitions to one broker; UpdateMetadata for them to all registered ones."""
-        if broker_id in self._lisr or broker_id in self._settled:
-            for p in partitions:
-                self.lead((broker_id,), p, is_new=False)
-            return
-        self._settled[broker_id] = partitions
+    def lead_many(self, by_broker: Mapping[int, Sequence[Partition]], partitions: Sequence[Partition]) -> None:
+        """LeaderAndIsr, not new, to each broker for its partitions; UpdateMetadata for `partitions`, which are all of them, to every one.
+
+        No partition may be there twice for a broker.
+        """
+        for b, held in by_broker.items():
+            if b < 0 or not held:
+                continue
+            entries = self._lisr.get(b)
+            if entries is None and b not in self._settled:
+                self._settled[b] = held
+                continue
+            if entries is None:
+                entries = self._lisr[b] = dict.fromkeys(self._settled.pop(b), False)
+            for p in held:
+                entries.setdefault(p, False)
         self.tell_all(partitions)
 
     def tell(self, broker_ids: Iterable[int], partitions: Iterable[Partition]) -> None:

@@ -74,6 +74,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.shutting_down: set[int] = set()
         self.alive: frozenset[int] = frozenset()
+        self._registered: frozenset[int] = frozenset()
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.reassigning: set[Partition] = set()
@@ -116,7 +117,8 @@ class Cluster:
         self.liveness_changed()
 
     def liveness_changed(self) -> None:
-        self.alive = frozenset(self.brokers) - self.shutting_down
+        self._registered = frozenset(self.brokers)
+        self.alive = self._registered - self.shutting_down
         self._offline_of.clear()
 
     def forget_offline_dirs(self, broker_id: int) -> None:
@@ -131,8 +133,9 @@ class Cluster:
 
     def online_or_leaving(self, partition: Partition) -> frozenset[int]:
         """As `online`, brokers that are shutting down included."""
-        bad = {b for b, held in self.offline_dirs.items() if partition in held}
-        return frozenset(self.brokers) - bad
+        if not self.offline_dirs:
+            return self._registered
+        return self._registered - {b for b, held in self.offline_dirs.items() if partition in held}
 
     def offline_replicas(self, partition: Partition) -> Ints:
         """Assigned replicas that are not online, in assignment order."""

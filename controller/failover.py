@@ -48,6 +48,6 @@ async def fail_over(term: Term) -> None:
 async def load(term: Term, names: list[str]) -> None:
     """Some topics with the leadership of their partitions. While ZooKeeper reads for one group, another one is decoded."""
     partitions = await topics.take_in(term, names)
-    for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
+    for p, state in zip(partitions, await term.store.read_states([(p.topic.name, p.index) for p in partitions]), strict=True):
         p.info = state
     term.written.update(partitions)

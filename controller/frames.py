@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.values import LEADER_DURING_DELETE, Broker, Ints, LeaderAndIsr
+from klamm.controller.values import LEADER_DURING_DELETE, Assignment, Broker, Ints, LeaderAndIsr
 from klamm.protocol import messages
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
@@ -26,6 +26,9 @@ _LISR_KEPT_FROM, _UMR_KEPT_FROM = 6, 7
 
 _SETTLED = b"\x01\x01\x00\x00\x00"
 """The end of a LeaderAndIsr state: nothing adding, nothing removing, not new, recovered, no tags."""
+
+
+_index = struct.Struct(">i").pack
 
 
 @lru_cache(maxsize=4096)
@@ -50,19 +53,6 @@ def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
         )  # fmt: skip
     fixed = struct.pack(">4i", p.index, info.controller_epoch, info.leader, info.leader_epoch)
     return fixed + _compact(isr) + struct.pack(">i", info.partition_epoch) + _compact(replicas)
-
-
-def _keep(p: Partition) -> bytes:
-    """Encode a partition's state and keep it until it changes. It must have one."""
-    info = p.info
-    assert info is not None
-    wire = p.wire = _wire(p, info)
-    a = p.assignment
-    if a.adding or a.removing or info.recovery:
-        p.lisr_tail = _lisr_tail(a.adding, a.removing, False, info.recovery)
-    else:
-        p.lisr_tail = _SETTLED
-    return wire
 
 
 def _lisr_tail(adding: Ints, removing: Ints, is_new: bool, recovery: int) -> bytes:
@@ -121,10 +111,28 @@ class Encoder:
         self.umr_version = umr_version
         self.sr_version = sr_version
         self._whole: dict[Topic, bytes] = {}
+        self._alike: dict[tuple[int, int], tuple[LeaderAndIsr, Assignment, bytes, bytes]] = {}
 
     def begin(self) -> None:
         """A new batch: nothing changes until its last request is encoded."""
         self._whole.clear()
+        self._alike.clear()
+
+    def _keep(self, p: Partition) -> bytes:
+        """Encode a partition's state and keep it until it changes. It must have one.
+
+        Partitions whose state and assignment are the same objects, here known by their ids, differ in their index only.
+        """
+        info, a = p.info, p.assignment
+        assert info is not None
+        found = self._alike.get((id(info), id(a)))
+        if found is None:
+            settled = not (a.adding or a.removing or info.recovery)
+            tail = _SETTLED if settled else _lisr_tail(a.adding, a.removing, False, info.recovery)
+            found = self._alike[id(info), id(a)] = info, a, _wire(p, info)[4:], tail
+        _, _, rest, p.lisr_tail = found
+        wire = p.wire = _index(p.index) + rest
+        return wire
 
     # --- LeaderAndIsr ---
 
@@ -147,9 +155,9 @@ class Encoder:
                 if not kept:
                     entry = _lisr_state(p, p.info, is_new, version)
                 elif is_new:
-                    entry = (p.wire or _keep(p)) + _lisr_tail(p.assignment.adding, p.assignment.removing, True, p.info.recovery)
+                    entry = (p.wire or self._keep(p)) + _lisr_tail(p.assignment.adding, p.assignment.removing, True, p.info.recovery)
                 else:
-                    entry = (p.wire or _keep(p)) + p.lisr_tail
+                    entry = (p.wire or self._keep(p)) + p.lisr_tail
                 by_topic.setdefault(p.topic, []).append(entry)
             topics = [_topic_struct(_head(t), e) for t, e in by_topic.items()] if kept else []
         request = messages.LeaderAndIsrRequest
@@ -182,7 +190,7 @@ class Encoder:
             is_whole = len(held) == len(topic.partitions)
             encoded = self._whole.get(topic) if is_whole else None
             if encoded is None:
-                states = [(p.wire or _keep(p)) + p.lisr_tail for p in held if p.info is not None]
+                states = [(p.wire or self._keep(p)) + p.lisr_tail for p in held if p.info is not None]
                 if not states:
                     continue
                 encoded = _topic_struct(_head(topic), states)
@@ -219,7 +227,7 @@ class Encoder:
                 if wire is None:
                     if p.info is None:
                         continue
-                    wire = _keep(p)
+                    wire = self._keep(p)
                 replicas = p.assignment.replicas
                 tail = tails.get(replicas)
                 if tail is None:

@@ -25,6 +25,9 @@ class ElectionResult(NamedTuple):
     leader: int | None
 
 
+_UNKNOWN = ElectionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.", None)
+_DOOMED = ElectionResult(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.", None)
+_NEEDLESS = ElectionResult(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.", None)
 _UNAVAILABLE = {
     Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     Election.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -39,22 +42,26 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
     for key in dict.fromkeys(asked):
         p = cluster.partition(key)
         if p is None:
-            results[key] = ElectionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.", None)
+            results[key] = _UNKNOWN
         elif p.topic.queued:
-            results[key] = ElectionResult(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.", None)
+            results[key] = _DOOMED
         elif p.info is not None and _needless(p, election, cluster.alive):
-            results[key] = ElectionResult(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.", None)
+            results[key] = _NEEDLESS
         else:
             chosen.append(p)
     strategy = elections.Preferred() if election is Election.PREFERRED else elections.Offline(allow_unclean=by_admin)
     new = [p for p in chosen if p.state is PartitionState.NEW]
     moved = await partition_machine.to_online(term, chosen, strategy)
     unavailable = _UNAVAILABLE[election]
+    elected: dict[int, ElectionResult] = {}
     for p, result in moved.items():
         if isinstance(result, StateChangeFailed):
             results[p.key] = ElectionResult(unavailable, str(result), None)
-        else:
-            results[p.key] = ElectionResult(ErrorCode.NONE, None, result.leader)
+            continue
+        leader = result.leader
+        if leader not in elected:
+            elected[leader] = ElectionResult(ErrorCode.NONE, None, leader)
+        results[p.key] = elected[leader]
     for p in new:
         if p.info is None:
             results[p.key] = ElectionResult(unavailable, f"No replica of {p} is online.", None)

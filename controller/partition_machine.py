@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from klamm.controller import elections
+from klamm.controller.batch import Recipients
 from klamm.controller.cluster import Partition
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, Ints, LeaderAndIsr, Outcome, StateWrite
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite
 
 log = logging.getLogger("klamm.controller.state_change")
 
@@ -120,43 +121,51 @@ async def _initialise(term: Term, partitions: Sequence[Partition]) -> None:
 async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy) -> Results:
     cluster, epoch = term.cluster, term.cluster.epoch
     results: Results = {}
-    choose = _chooser(term, strategy)
+    plan = _planner(term, strategy)
     states: dict[Partition, LeaderAndIsr | None] = {p: p.info for p in partitions}
     fresh: set[Partition] = term.written
     todo = list(partitions)
     for _ in range(MAX_ROUNDS):
         writes: list[StateWrite] = []
-        chosen: list[tuple[Partition, Choice]] = []
+        chosen: list[tuple[Partition, Ints]] = []
         again: list[Partition] = []
         hopeless: list[Partition] = []
         for p in todo:
             info = states[p]
-            choice = None if info is None else choose(p, info)
-            if choice is None or info is None:
+            planned = None if info is None else plan(p, info)
+            if planned is None or info is None:
                 (hopeless if p in fresh else again).append(p)
             elif info.controller_epoch > epoch:
                 results[p] = StateChangeFailed(f"{p} was written by controller epoch {info.controller_epoch}, mine is {epoch}")
             else:
-                chosen.append((p, choice))
-                writes.append(_write(p, info, choice, term))
+                state, recipients = planned
+                chosen.append((p, recipients))
+                writes.append(StateWrite(p.topic.name, p.index, state, info.partition_epoch))
         if hopeless:
             for p, choice in await _unclean_choices(term, hopeless, states, strategy, results):
                 info = states[p]
                 if info is not None:
-                    chosen.append((p, choice))
-                    writes.append(_write(p, info, choice, term))
+                    chosen.append((p, choice.recipients))
+                    writes.append(StateWrite(p.topic.name, p.index, _state(info, choice, term), info.partition_epoch))
         outcomes = await term.store.write_states(writes) if writes else []
-        for (p, choice), write, outcome in zip(chosen, writes, outcomes, strict=True):
+        moved: list[Partition] = []
+        told = Recipients()
+        for (p, recipients), write, outcome in zip(chosen, writes, outcomes, strict=True):
             if outcome is Outcome.OK:
                 results[p] = write.state
                 cluster.replay_state(p, write.state)
-                cluster.set_partition_state(p, PartitionState.ONLINE)
-                term.written.add(p)
-                term.batch.lead(choice.recipients, p, is_new=False)
+                if p.state is not PartitionState.ONLINE:
+                    cluster.set_partition_state(p, PartitionState.ONLINE)
+                moved.append(p)
+                for tell in told[recipients]:
+                    tell(p)
             elif outcome is Outcome.FAILED:
                 results[p] = StateChangeFailed(f"the state of {p} could not be written")
             else:
                 again.append(p)
+        term.written.update(moved)
+        if moved:
+            term.batch.lead_many(told.by_broker, moved)
         if not again:
             return results
         states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))
@@ -166,19 +175,22 @@ async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy
     return results
 
 
-def _write(p: Partition, info: LeaderAndIsr, choice: Choice, term: Term) -> StateWrite:
+def _state(info: LeaderAndIsr, choice: Choice, term: Term) -> LeaderAndIsr:
+    """The state after this choice."""
     recovery = RECOVERING if choice.unclean and term.options.leader_recovery_supported else info.recovery
-    state = LeaderAndIsr(
-        choice.leader, info.leader_epoch + 1, choice.isr, recovery, info.partition_epoch + 1, term.cluster.epoch
-    )  # fmt: skip
-    return StateWrite(p.topic.name, p.index, state, info.partition_epoch)
+    return LeaderAndIsr(choice.leader, info.leader_epoch + 1, choice.isr, recovery, info.partition_epoch + 1, term.cluster.epoch)
 
 
-def _chooser(term: Term, strategy: Strategy) -> Callable[[Partition, LeaderAndIsr], Choice | None]:
-    """The strategy as a function of a partition. Partitions alike in replicas, ISR and online brokers share one decision."""
+Plan = tuple[LeaderAndIsr, Ints]
+"""A new state, and who is told of it."""
+
+
+def _planner(term: Term, strategy: Strategy) -> Callable[[Partition, LeaderAndIsr], Plan | None]:
+    """The strategy as a function of a partition. Partitions whose state and assignment are one object share the plan's."""
     cluster = term.cluster
     leaving = frozenset(cluster.shutting_down)
-    known: dict[tuple[Ints, Ints, frozenset[int]], Choice | None] = {}
+    known: dict[tuple[int, int, frozenset[int]], Plan | None] = {}
+    kept: list[tuple[LeaderAndIsr, Assignment]] = []  # as long as they live, nothing else has their ids
     decide: Callable[[Ints, Ints, frozenset[int]], Choice | None]
     match strategy:
         case elections.Offline():
@@ -193,14 +205,16 @@ def _chooser(term: Term, strategy: Strategy) -> Callable[[Partition, LeaderAndIs
     of_target = isinstance(strategy, elections.Reassigned)
     online_of = cluster.online_or_leaving if isinstance(strategy, elections.ControlledShutdown) else cluster.online
 
-    def choose(p: Partition, info: LeaderAndIsr) -> Choice | None:
-        replicas = p.assignment.target if of_target else p.assignment.replicas
-        key = (replicas, info.isr, online_of(p))
+    def plan(p: Partition, info: LeaderAndIsr) -> Plan | None:
+        assignment, online = p.assignment, online_of(p)
+        key = (id(info), id(assignment), online)
         if key not in known:
-            known[key] = decide(*key)
+            kept.append((info, assignment))
+            choice = decide(assignment.target if of_target else assignment.replicas, info.isr, online)
+            known[key] = None if choice is None else (_state(info, choice, term), choice.recipients)
         return known[key]
 
-    return choose
+    return plan
 
 
 async def _unclean_choices(

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from klamm.controller.batch import Recipients
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.partition_machine import MAX_ROUNDS
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import NO_LEADER, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.controller.values import NO_LEADER, Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints
 
 log = logging.getLogger("klamm.controller.state_change")
 
@@ -52,7 +53,7 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
             log.error("replica %d of %s was not assigned; it is now", broker_id, p)
             cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
         if told:
-            batch.lead_many(broker_id, told)
+            batch.lead_many({broker_id: told}, told)
         return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
     _refused(cluster, broker_id, illegal, target)
@@ -98,13 +99,14 @@ async def _offline(term: Term, broker_id: int, partitions: list[Partition]) -> N
     for p in partitions:
         (unknown if p.info is None else known).append(p)
     done = await _leave_isr(term, broker_id, known)
-    recipients: dict[Ints, Ints] = {}
-    for p in done:
-        if not p.topic.queued:
-            replicas = p.assignment.replicas
-            if replicas not in recipients:
-                recipients[replicas] = tuple(r for r in replicas if r != broker_id)
-            batch.lead(recipients[replicas], p, is_new=False)
+    told = Recipients()
+    led = [p for p in done if not p.topic.queued]
+    for p in led:
+        for tell in told[p.assignment.replicas]:
+            tell(p)
+    told.by_broker.pop(broker_id, None)
+    if led:
+        batch.lead_many(told.by_broker, led)
     if unknown:
         batch.tell_all(unknown)
     cluster.set_replica_states(broker_id, done, ReplicaState.OFFLINE)
@@ -117,7 +119,7 @@ async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) ->
     done: list[Partition] = []
     states: dict[Partition, LeaderAndIsr | None] = {p: p.info for p in partitions}
     fresh: set[Partition] = term.written
-    shrunk: dict[Ints, Ints] = {}
+    shrunk: dict[int, tuple[LeaderAndIsr, LeaderAndIsr]] = {}  # by the id of the state before, which lives as long as this
     todo = partitions
     for _ in range(MAX_ROUNDS):
         writes: list[StateWrite] = []
@@ -134,12 +136,10 @@ async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) ->
             elif info.controller_epoch > epoch:
                 log.error("replica %d of %s cannot go offline: written by controller epoch %d", broker_id, p, info.controller_epoch)
             elif broker_id in info.isr:
-                isr = info.isr
-                if isr not in shrunk:
-                    shrunk[isr] = isr if len(isr) == 1 else intern_ints(tuple(r for r in isr if r != broker_id))
-                leader = NO_LEADER if info.leader == broker_id else info.leader
-                state = LeaderAndIsr(leader, info.leader_epoch + 1, shrunk[isr], info.recovery, info.partition_epoch + 1, epoch)
-                writes.append(StateWrite(p.topic.name, p.index, state, info.partition_epoch))
+                found = shrunk.get(id(info))
+                if found is None:
+                    found = shrunk[id(info)] = info, _without(broker_id, info, epoch)
+                writes.append(StateWrite(p.topic.name, p.index, found[1], info.partition_epoch))
                 chosen.append(p)
             elif p in fresh:
                 if info.controller_epoch != epoch or info != p.info:
@@ -164,3 +164,10 @@ async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) ->
     for p in todo:
         log.error("replica %d of %s cannot go offline: its state changed under %d tries", broker_id, p, MAX_ROUNDS)
     return done
+
+
+def _without(broker_id: int, info: LeaderAndIsr, epoch: int) -> LeaderAndIsr:
+    """A state without this broker in the ISR."""
+    isr = info.isr if len(info.isr) == 1 else intern_ints(tuple(r for r in info.isr if r != broker_id))
+    leader = NO_LEADER if info.leader == broker_id else info.leader
+    return LeaderAndIsr(leader, info.leader_epoch + 1, isr, info.recovery, info.partition_epoch + 1, epoch)

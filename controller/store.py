@@ -77,7 +77,7 @@ class Store(Protocol):
         """Remove the tree, the config node and the deletion request of each topic, in this order, fenced. Missing nodes are fine."""
 
     # partition states (layout 3.5)
-    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
         """States in the order asked; None where the node is missing or no JSON."""
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:

@@ -247,6 +247,11 @@ def decode_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
     return state
 
 
+def remembered_states() -> Mapping[tuple[bytes, int], LeaderAndIsr]:
+    """What `decode_state` has read before, by its arguments."""
+    return _read_states
+
+
 def _parse_state(data: bytes, version: int) -> LeaderAndIsr | None:
     match = _STATE.fullmatch(data)
     if match is not None:

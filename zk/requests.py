@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-CREATE, DELETE, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 5, 8, 13
-_GET_DATA, _MULTI, _MULTI_READ, _SET_WATCHES, _ERROR = 4, 14, 22, 101, -1
+CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 4, 5, 8, 13
+MULTI_READ, ERROR = 22, -1
+_MULTI, _SET_WATCHES = 14, 101
 
 _int = struct.Struct(">i").pack
 _read_int = struct.Struct(">i").unpack_from
@@ -26,7 +27,7 @@ _join = b"".join
 _HEADER_SIZE, _STAT_SIZE, _VERSION_IN_STAT = 9, 68, 32
 _END = struct.pack(">iBi", -1, 1, -1)
 _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
-    struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, _GET_DATA, GET_CHILDREN)
+    struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, GET_DATA, GET_CHILDREN)
 )
 # All rights to everybody, and the flags of the kinds of node: version 2 of the tree's access rules may choose another list.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
@@ -163,7 +164,7 @@ class Multi:
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Any] | MultiFailed | None:
         kind, _, _ = _header(buffer, offset)
-        if kind == _ERROR:
+        if kind == ERROR:
             return self._failure(buffer, offset)
         return self._parse(buffer, offset) if self._results else None
 
@@ -172,7 +173,7 @@ class Multi:
         index = 0
         while True:
             kind, _, _, code = _header_and_int(buffer, offset)
-            if kind != _ERROR:
+            if kind != ERROR:
                 raise ValueError(f"operation {index} of a failed multi has type {kind}")
             if code != 0:
                 return MultiFailed(index, code)
@@ -211,7 +212,7 @@ class MultiRead:
         return f"{type(self).__name__}({len(self.paths)} paths)"
 
     def serialize(self) -> bytes:
-        parts = [_int(_MULTI_READ)]
+        parts = [_int(MULTI_READ)]
         kind, prefix = self._kind, self._prefix.encode()
         for path in self.paths:
             name = prefix + path.encode()
@@ -224,7 +225,7 @@ class MultiRead:
         for _ in self.paths:
             kind, _, _, first = _header_and_int(buffer, offset)
             offset += _HEADER_SIZE + 4
-            if kind == _ERROR:
+            if kind == ERROR:
                 results.append(None if first == NO_NODE else error(first))
                 continue
             result, offset = self._read(buffer, offset, first)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, TypeVar
 
@@ -196,6 +196,17 @@ class ZkSession:
         """(data, version) in the order asked, None where there is no node."""
         return await self._read(MultiReadVersions, paths)
 
+    async def read_by(self, requests: Sequence[Any], first: Sequence[Any] = ()) -> list[Any] | None:
+        """Joined answers of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
+        if self._has_multi_read:
+            try:
+                answers = await self.call_all([*first, *requests])
+                return [result for answer in answers[len(first) :] for result in answer]
+            except Unimplemented:
+                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self._servers)
+                self._has_multi_read = False
+        return None
+
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Names of the children of each, None where there is no node."""
         return await self._read(MultiReadChildren, paths)
@@ -245,14 +256,10 @@ class ZkSession:
         return answers
 
     async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
-        """Send the requests `first`, then read. Single reads where the server knows no multiRead (before 3.6; it drops the connection)."""
-        if self._has_multi_read:
-            try:
-                answers = await self.call_all([*first, *(kind(self.chroot, batch) for batch in batches(paths, len))])
-                return [result for answer in answers[len(first) :] for result in answer]
-            except Unimplemented:
-                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self._servers)
-                self._has_multi_read = False
+        """Send the requests `first`, then read. Single reads where the server knows no multiRead (it drops the connection)."""
+        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, len)], first)
+        if found is not None:
+            return found
         await self.call_all(first)
         if kind is MultiReadChildren:
             return await asyncio.gather(*(self._children_or_none(path) for path in paths))
@@ -358,6 +365,17 @@ def batches(items: Sequence[T], size: Callable[[T], int], count: int = BATCH_OPE
     if start < len(items):
         parts.append(items[start:])
     return parts
+
+
+def spans(operations: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Where to cut operations so that each part fits into one request: (start, end)."""
+    start = 0
+    while start < len(operations):
+        end = min(start + BATCH_OPERATIONS, len(operations))
+        while end - start > 1 and sum(map(len, operations[start:end])) > BATCH_BYTES:
+            end = (start + end + 1) // 2
+        yield start, end
+        start = end
 
 
 def _to_node(data: bytes | None, stat: ZnodeStat) -> Node:

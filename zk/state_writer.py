@@ -16,7 +16,8 @@ from klamm.zk import paths
 from klamm.zk.fenced import Entry, Fence, outcome_of, together
 from klamm.zk.layout import encode_state
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed
-from klamm.zk.session import BATCH_OPERATIONS, ZkSession, batches
+from klamm.zk.session import BATCH_OPERATIONS, ZkSession, batches, spans
+from klamm.zk.state_requests import updates
 
 # Bytes of a state operation beyond its topic's name and its ISR, about.
 _STATE_BYTES = 220
@@ -77,12 +78,11 @@ class StateWriter:
         self._fence = fence
 
     async def write(self, writes: Sequence[StateWrite]) -> list[Outcome]:
-        parts = await together(self._write(part) for part in batches(writes, _size))
+        operations = updates(self._session.chroot, writes)
+        parts = await together(self._write(writes[start:end], operations[start:end]) for start, end in spans(operations))
         return [outcome for part in parts for outcome in part]
 
-    async def _write(self, writes: Sequence[StateWrite]) -> list[Outcome]:
-        set_data, state_path = self._session.ops.set_data, paths.state_path
-        operations = [set_data(state_path(topic, index), encode_state(state), expected) for topic, index, state, expected in writes]
+    async def _write(self, writes: Sequence[StateWrite], operations: Sequence[bytes]) -> list[Outcome]:
         try:
             await self._fence.multi(operations)
             return [Outcome.OK] * len(writes)

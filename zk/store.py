@@ -30,7 +30,8 @@ from klamm.zk.connection import Change
 from klamm.zk.fenced import Entry, Fence, settle, settle_delete, together
 from klamm.zk.layout import FeatureNode, ProducerIdBlock, Unreadable
 from klamm.zk.requests import BAD_VERSION, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode, TooLarge, ZkError
-from klamm.zk.session import BATCH_OPERATIONS, ZkSession
+from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, ZkSession
+from klamm.zk.state_requests import ReadStates
 from klamm.zk.state_writer import StateWriter
 from klamm.zk.watches import event_of
 
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK_SIZE = 1000
 _LAST_PRODUCER_ID = 2**63 - 1
+# Bytes of a state's path below the chroot with what belongs to it in a request, at most.
+_STATE_PATH_BYTES = 350
 # Somebody who goes on creating nodes below one that is being deleted is waited for this often.
 _DELETE_ATTEMPTS = 5
 
@@ -219,7 +222,13 @@ class ZkStore:
 
     # partition states
 
-    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
+        chroot = self._session.chroot
+        count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + _STATE_PATH_BYTES)))
+        requests = [ReadStates(chroot, partitions[i : i + count]) for i in range(0, len(partitions), count)]
+        states: list[LeaderAndIsr | None] | None = await self._session.read_by(requests)
+        if states is not None:
+            return states
         found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
         decode = layout.decode_state
         return [None if node is None else decode(*node) for node in found]

@@ -337,9 +337,9 @@ class SimulatedStore:
 
     # --- states ---
 
-    async def read_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
         await self._turn()
-        return [self.world.states.get(k) for k in partitions]
+        return [self.world.states.get(TopicPartition(*k)) for k in partitions]
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         await self._turn(writes=True)

@@ -115,12 +115,12 @@ def test_new_sticks_for_its_broker_only(bench: Bench) -> None:
 def test_many_at_once_are_like_one_after_another(bench: Bench) -> None:
     p, q, _ = bench.partitions
     bench.batch.lead([1], p, is_new=True)
-    bench.batch.lead_many(1, [p, q])
-    bench.batch.lead_many(2, [q])
+    bench.batch.lead_many({1: [p, q], 2: [q], -1: [p]}, [p, q])
     lines = bench.send()
     assert lines[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7 new t-1 1 e5 [1, 2] v7", "LISR 2: t-1 1 e5 [1, 2] v7"]
     assert lines[2:] == [f"UMR {b}: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7" for b in (1, 2, 3)]
-    bench.batch.lead_many(3, [p])
+    bench.batch.lead_many({3: [p]}, [p])
+    bench.batch.lead_many({3: [p]}, [p])
     bench.batch.lead([3], q, is_new=True)
     assert bench.send()[0] == "LISR 3: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7 new"
 
