@@ -22,6 +22,7 @@ log = logging.getLogger("klamm.controller")
 
 _NONE = int(ErrorCode.NONE)
 _broker_id = attrgetter("broker_id")
+_asked = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
 
 
 class Proposal(NamedTuple):
@@ -89,12 +90,15 @@ class _Joined:
         self._verdicts: dict[tuple[Any, ...], tuple[ErrorCode | None, LeaderAndIsr]] = {}
         self._kept: list[LeaderAndIsr] = []  # as long as they live, nothing else has their ids
 
-    def verdict(self, info: LeaderAndIsr, ask: Proposal, version: int) -> tuple[ErrorCode | None, LeaderAndIsr]:
+    def verdict(
+        self, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
+    ) -> tuple[ErrorCode | None, LeaderAndIsr]:
         """`judge` and the state that stands afterwards. Partitions whose state is one object and that ask for the same share both."""
-        key = (id(info), version, ask)
+        key = (id(info), version, leader, leader_epoch, isr, recovery, partition_epoch)
         found = self._verdicts.get(key)
         if found is None:
             self._kept.append(info)
+            ask = Proposal(leader, leader_epoch, isr, recovery, partition_epoch)
             error = judge(info, ask, self.term.cluster.alive, version)
             after = info
             if error is None:
@@ -167,8 +171,7 @@ def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
 async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, asked: Any, rows: list[Any]) -> None:
     row = messages.AlterPartitionResponse.PartitionData
     with_epochs = version >= 3
-    for item in asked.partitions:
-        index = item.partition_index
+    for index, leader_epoch, old_isr, new_isr, recovery, partition_epoch in map(_asked, asked.partitions):
         if topic is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 2 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             rows.append(row(partition_index=index, error_code=unknown))
@@ -180,9 +183,8 @@ async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: 
         if p is None or info is None:
             rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
-        isr = intern_ints(tuple(map(_broker_id, item.new_isr_with_epochs)) if with_epochs else tuple(item.new_isr))
-        recovery = item.leader_recovery_state if version >= 1 else RECOVERED
-        error, after = joined.verdict(info, Proposal(leader, item.leader_epoch, isr, recovery, item.partition_epoch), version)
+        isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
+        error, after = joined.verdict(info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
         if error is None:
             joined.writes.append(StateWrite(topic.name, index, after, info.partition_epoch))

@@ -7,7 +7,7 @@ store has said that a write took hold. Partitions are objects with slots, their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from klamm.controller.states import (
     NO_REPLICAS,
@@ -276,26 +276,23 @@ class Cluster:
         """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""
         online: dict[int, list[Partition]] = {}
         offline: dict[int, list[Partition]] = {}
-        known: dict[tuple[Ints, frozenset[int]], ReplicaStates] = {}
+        known: dict[tuple[Ints, frozenset[int]], tuple[ReplicaStates, list[Callable[[Partition], None]]]] = {}
         alive, bad_dirs = self.alive, bool(self.offline_dirs)
         for p in self.partitions():
             replicas = p.assignment.replicas
             if bad_dirs:
                 alive = self.online(p)
-            states = known.get((replicas, alive))
-            if states is None:
+            found = known.get((replicas, alive))
+            if found is None:
                 states = NO_REPLICAS
                 for r in replicas:
                     first = ReplicaState.ONLINE if r in alive else ReplicaState.DELETION_INELIGIBLE
                     states = with_replica_state(states, r, first)
-                known[replicas, alive] = states
-            p.replica_states = states
-            for r in replicas:
-                side = online if r in alive else offline
-                if r in side:
-                    side[r].append(p)
-                else:
-                    side[r] = [p]
+                sides = [(online if r in alive else offline).setdefault(r, []).append for r in replicas]
+                found = known[replicas, alive] = states, sides
+            p.replica_states, sides = found
+            for put in sides:
+                put(p)
         return online, offline
 
     def replay_state(self, partition: Partition, info: LeaderAndIsr | None) -> None:

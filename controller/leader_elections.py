@@ -11,7 +11,7 @@ from klamm.controller.cluster import Partition
 from klamm.controller.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import NO_LEADER, Election, TopicPartition
+from klamm.controller.values import Election, TopicPartition
 from klamm.protocol.errors import ErrorCode
 
 log = logging.getLogger("klamm.controller")
@@ -39,13 +39,14 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
     cluster = term.cluster
     results: dict[TopicPartition, ElectionResult] = {}
     chosen: list[Partition] = []
+    preferred, alive = election is Election.PREFERRED, cluster.alive
     for key in dict.fromkeys(asked):
         p = cluster.partition(key)
         if p is None:
             results[key] = _UNKNOWN
         elif p.topic.queued:
             results[key] = _DOOMED
-        elif p.info is not None and _needless(p, election, cluster.alive):
+        elif (info := p.info) is not None and (info.leader in p.assignment.replicas[:1] if preferred else info.leader in alive):
             results[key] = _NEEDLESS
         else:
             chosen.append(p)
@@ -68,15 +69,6 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
         else:
             results[p.key] = ElectionResult(ErrorCode.NONE, None, p.info.leader)
     return results
-
-
-def _needless(p: Partition, election: Election, alive: frozenset[int]) -> bool:
-    if p.info is None:
-        return False
-    leader = p.info.leader
-    if election is Election.PREFERRED:
-        return bool(p.assignment.replicas) and leader == p.assignment.replicas[0]
-    return leader != NO_LEADER and leader in alive
 
 
 async def by_node(term: Term, *, at_failover: bool = False) -> None:

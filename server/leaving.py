@@ -61,7 +61,7 @@ async def _ask(node: Node, patient: bool) -> int | None:
     if not patient:
         timeout_s = min(timeout_s, IMPATIENT_TIMEOUT_S)
     request = messages.ControlledShutdownRequest(broker_id=node.id, broker_epoch=node.broker_epoch)
-    version = _version(MetadataVersion.of(node.config.get("inter.broker.protocol.version")))
+    version = MetadataVersion.of(node.config.get("inter.broker.protocol.version")).controlled_shutdown_version
     try:
         response = await ask(endpoint.host, endpoint.port, CONTROLLED_SHUTDOWN, version, str(node.id), request, timeout_s)
     except (OSError, RemoteProtocolError) as error:
@@ -82,9 +82,3 @@ async def _alone(node: Node) -> bool:
             return not set(await node.zk.children(BROKERS)) - {str(node.id)}
     except (TimeoutError, StoreLost):
         return True
-
-
-def _version(inter_broker_protocol: MetadataVersion) -> int:
-    """Version of ControlledShutdown that a broker of this inter-broker protocol sends."""
-    since = ((3, "2.4-IV1"), (2, "2.2-IV0"), (1, "0.9.0"))
-    return next((version for version, name in since if inter_broker_protocol >= MetadataVersion.of(name)), 0)

@@ -32,11 +32,13 @@ async def handle(ctx: Context, request: Any) -> Any:
     if election is None:
         return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     partitions = _partitions(ctx, request)
-    results = await _elect(ctx, partitions, election, request.timeout_ms, received) if partitions else {}
-    if ctx.api_version == 0 and ctx.node.legacy_elect_leaders_v0:
+    if not partitions:
+        return _response({})
+    as_before = ctx.api_version == 0 and ctx.node.legacy_elect_leaders_v0
+    left_out = request.topic_partitions is None and not as_before
+    results = await _elect(ctx, partitions, election, request.timeout_ms, received, left_out)
+    if as_before:
         results = {tp: (ErrorCode.NONE, None) if r[0] is ErrorCode.ELECTION_NOT_NEEDED else r for tp, r in results.items()}
-    elif request.topic_partitions is None:
-        results = {tp: result for tp, result in results.items() if result[0] is not ErrorCode.ELECTION_NOT_NEEDED}
     return _response(results)
 
 
@@ -61,9 +63,9 @@ def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
 
 
 async def _elect(
-    ctx: Context, partitions: list[TopicPartition], election: Election, timeout_ms: int, received: float
+    ctx: Context, partitions: list[TopicPartition], election: Election, timeout_ms: int, received: float, left_out: bool
 ) -> dict[TopicPartition, Result]:
-    """Elect and wait for the metadata cache; the results in the order asked."""
+    """Elect and wait for the metadata cache; the results in the order asked. `left_out`: those that need no election are."""
     try:
         elected = await ctx.node.controller.elect_leaders(partitions, election)
     except ApiError as error:
@@ -72,6 +74,8 @@ async def _elect(
     waiting: dict[TopicPartition, int] = {}
     for tp in partitions:
         code, message, leader = elected[tp]
+        if left_out and code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
         results[tp] = code, message
         if code is ErrorCode.NONE and leader is not None:
             waiting[tp] = leader
