@@ -6,13 +6,13 @@ judged partition by partition: a higher leader epoch makes the broker leader or 
 follower does not move to a leader that the metadata cache does not know as alive. StopReplica without deletion only ends the
 fetching; role, leader epoch and data stay. UpdateMetadata goes into the metadata cache.
 
-The decoded partition state is kept as it came. Nothing is on disk here: `offline` and `log_dir_failed` are what the logs will
-report through once there are any.
+The decoded partition state is kept as it came. Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what the
+logs will report through once there are any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -84,6 +84,8 @@ class HostedPartitions:
         self.metadata = metadata
         self.controller_epoch = 0
         self.log_dir_failed = False
+        self.logs_found: Collection[tuple[str, int]] = ()
+        """Partitions whose logs were there when this process started, in directories that are well."""
         self._topics: dict[str, dict[int, HostedPartition]] = {}
         self._errors: dict[tuple[int, int], Any] = {}
 
@@ -161,7 +163,7 @@ class HostedPartitions:
             index = state.partition_index
             replica = hosted.get(index)
             if replica is None:
-                code = self._host(hosted, state, topic_id)
+                code = self._host(hosted, topic, state, topic_id)
             elif replica.offline:
                 code = _KAFKA_STORAGE_ERROR
             elif topic_id != replica.topic_id and topic_id != ZERO_UUID and replica.topic_id != ZERO_UUID:
@@ -190,7 +192,7 @@ class HostedPartitions:
             del self._topics[topic]
         return errors
 
-    def _host(self, hosted: dict[int, HostedPartition], state: Any, topic_id: bytes) -> int:
+    def _host(self, hosted: dict[int, HostedPartition], topic: str, state: Any, topic_id: bytes) -> int:
         """A partition this broker does not have yet; its local leader epoch counts as -1."""
         if state.leader_epoch <= NO_EPOCH:
             return _STALE_CONTROLLER_EPOCH
@@ -198,7 +200,7 @@ class HostedPartitions:
             return _UNKNOWN_TOPIC_OR_PARTITION
         replica = HostedPartition(topic_id)
         hosted[state.partition_index] = replica
-        if self.log_dir_failed and not state.is_new:
+        if self.log_dir_failed and not state.is_new and (topic, state.partition_index) not in self.logs_found:
             replica.offline = True
             return _KAFKA_STORAGE_ERROR
         self._become(replica, state, topic_id)

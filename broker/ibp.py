@@ -75,6 +75,11 @@ class MetadataVersion:
         return _version_at(_STOP_REPLICA, self)
 
     @property
+    def controlled_shutdown_version(self) -> int:
+        """Version of ControlledShutdown a broker of this step sends."""
+        return _version_at(_CONTROLLED_SHUTDOWN, self)
+
+    @property
     def has_alter_partition(self) -> bool:
         """The controller alone writes ISR changes, asked through AlterPartition; before, leaders write them themselves."""
         return self >= _ALTER_PARTITION
@@ -165,6 +170,7 @@ _UPDATE_METADATA = _table(
     ("0.8.0", 0),
 )
 _STOP_REPLICA = _table(("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1), ("0.8.0", 0))
+_CONTROLLED_SHUTDOWN = _table(("2.4-IV1", 3), ("2.2-IV0", 2), ("0.9.0", 1), ("0.8.0", 0))
 
 
 def _version_at(table: Versions, step: MetadataVersion) -> int:
