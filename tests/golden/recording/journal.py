@@ -26,6 +26,9 @@ from klamm.protocol import messages
 from klamm.tests.cluster.client import KEYS
 
 FETCH = 1
+NAMELESS = (7, 0)
+"""ControlledShutdown 0: only brokers send it, and its header has no client id."""
+
 NOTED_AS_OFTEN_AS_SENT = frozenset({4, 5, 6})
 """What changes a broker's state. All else is noted once a cluster where requests and answers are the same but for correlation ids."""
 
@@ -49,7 +52,8 @@ class Journal:
         """Note a request; None when it is none of ours. The answer goes into what this returns."""
         key, version, _, length = struct.unpack_from(">hhih", payload)
         client_id = payload[10 : 10 + max(length, 0)]
-        if key == FETCH or _BROKER.fullmatch(client_id) is None:
+        nameless = (key, version) == NAMELESS
+        if key == FETCH or not (nameless or _BROKER.fullmatch(client_id)):
             return None
         return self.note(to=to, api_key=key, api_version=version, request=payload.hex(), response=None)
 
