@@ -7,6 +7,7 @@ Klamm does it is what the tests prove.
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 from collections.abc import Iterable, Iterator
@@ -62,7 +63,8 @@ RECORDINGS = [
 def page() -> str:
     """The page as text."""
     stories, tools = read_all(STORIES), read_all(TOOLS)
-    return "\n".join([*_head(), *_stories(stories), *_tools(tools), *_differences([*stories, *tools]), *_recordings()]) + "\n"
+    told = [*_stories(stories), *_tools(tools)]
+    return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
 
 
 def _head() -> list[str]:
@@ -129,6 +131,36 @@ def _tools(files: list[StoryFile]) -> list[str]:
 def _is_run(line: str) -> bool:
     word = line.split()[0]
     return word in CLASSES or word in ("kafka-preferred-replica-election", "kafka-features", "admin-client")
+
+
+def _tests(folder: str) -> Iterator[tuple[Path, str, list[str]]]:
+    """Each file of tests in a folder: its path, the first paragraph of its text, and what its tests are called, as sentences."""
+    for path in sorted((TESTS / folder).glob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        about = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        yield path, about, [name.removeprefix("test_").replace("_", " ") for name in functions if name.startswith("test_")]
+
+
+def _clients() -> list[str]:
+    lines = [
+        "## Clients\n",
+        "Stock clients driven against Klamm brokers (`make test`).\n",
+        "| client | what it does |",
+        "|---|---|",
+    ]
+    return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("clients")), ""]
+
+
+def _mixed() -> list[str]:
+    lines = [
+        "## Mixed clusters\n",
+        "Klamm and real brokers in one cluster (`make test-all`). What real brokers log as errors is compared with what they log in the",
+        "same story without Klamm; what is left in ZooKeeper and on disk, and what clients wrote and read, is compared too.\n",
+        "| cluster | test |",
+        "|---|---|",
+    ]
+    return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("mixed")), ""]
 
 
 def _differences(files: list[StoryFile]) -> list[str]:
