@@ -55,6 +55,8 @@ RECORDINGS = [
     ("Odd frames, and what a broker does with them", "raw.jsonl.gz", "server/test_odd_frames.py"),
     ("A controller's requests to one broker, and its answers", "broker_story.jsonl.gz", "broker/test_broker_story.py"),
     ("Frames between brokers in a story of 34 steps", "interbroker.jsonl.gz", "stories"),
+    ("Frames and answers of brokers of older protocols", "older_protocols.jsonl.gz", "golden/test_older_protocols.py"),
+    ("Awkward instances of the controller's messages", "serializers.jsonl.gz", "golden/test_serializers.py"),
     ("Answers to DescribeConfigs", "describe_configs.json.gz", "configs/test_describe_configs.py"),
 ]
 """Other comparisons with real brokers: what, the file in tests/golden, and the test below tests/."""
