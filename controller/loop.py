@@ -16,7 +16,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from klamm.controller import (
@@ -39,7 +39,7 @@ from klamm.controller.leader_elections import ElectionResult
 from klamm.controller.options import ControllerOptions
 from klamm.controller.store import Store
 from klamm.controller.term import Phase, Term, no_phase
-from klamm.controller.values import Broker, ControllerMoved, Election, StoreLost, TopicPartition
+from klamm.controller.values import Assignment, Broker, ControllerMoved, Election, StoreLost, TopicPartition
 from klamm.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("klamm.controller")
@@ -160,6 +160,13 @@ class Controller:
         future = self._future()
         self.put(requests.AlterPartition(request, version, future))
         return await future
+
+    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+        """Those partitions, or all, that are being reassigned; raises ApiError(NOT_CONTROLLER)."""
+        future = self._future()
+        self.put(requests.ListReassignments(None if partitions is None else tuple(partitions), future))
+        found: dict[TopicPartition, Assignment] = await future
+        return found
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
         """(first id, count) of a new block; raises ApiError."""
@@ -312,6 +319,8 @@ class Controller:
                 answers = await alter_partition.alter_partitions(term, [(e.request, e.version) for e in taken])
                 for e, answer in zip(taken, answers, strict=True):
                     _answer(e.future, answer)
+            case requests.ListReassignments(partitions_or_none, future):
+                _answer(future, _reassigning(term, partitions_or_none))
             case requests.AllocateProducerIds(broker_id, broker_epoch, future):
                 _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
                 _answer(future, await term.store.allocate_producer_ids(broker_id))
@@ -428,6 +437,12 @@ def _is_registered(term: Term, broker_id: int, broker_epoch: int) -> bool:
     """Whether an answer that waited is of the process that is there now; one that bounced meanwhile knows nothing of it."""
     broker = term.cluster.brokers.get(broker_id)
     return broker is not None and broker.epoch == broker_epoch
+
+
+def _reassigning(term: Term, asked: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+    """Partitions that are being reassigned, sorted, with their assignments (controller 11.2)."""
+    known = {p.key: p.assignment for p in term.cluster.reassigning}
+    return {key: known[key] for key in sorted(known.keys() if asked is None else known.keys() & set(asked))}
 
 
 def _check_sender(broker: Broker | None, broker_epoch: int) -> None:

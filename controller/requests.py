@@ -50,6 +50,14 @@ class AllocateProducerIds:
 
 
 @dataclass(frozen=True, slots=True)
+class ListReassignments:
+    """Which of these partitions (None: of all) are being reassigned; dict[TopicPartition, Assignment], topics together."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    future: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAndIsrAnswered:
     """A broker answered LeaderAndIsr."""
 
@@ -67,7 +75,7 @@ class StopReplicaAnswered:
     response: Any
 
 
-Asked = ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds
+Asked = ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds | ListReassignments
 Answered = LeaderAndIsrAnswered | StopReplicaAnswered
 
 

@@ -111,6 +111,7 @@ _BUILDERS: dict[int, Build] = {
     37: _create_partitions,
     43: _elect_leaders,
     44: _incremental_alter_configs,
+    46: lambda request, version, code, message: messages.ListPartitionReassignmentsResponse(error_code=code, error_message=message),
     56: lambda request, version, code, message: messages.AlterPartitionResponse(error_code=code),
     60: lambda request, version, code, message: messages.DescribeClusterResponse(error_code=code, error_message=message),
     67: lambda request, version, code, message: messages.AllocateProducerIdsResponse(error_code=code),
