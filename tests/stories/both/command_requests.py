@@ -102,8 +102,12 @@ async def delete(stage: Stage, words: list[str]) -> str:
 
 @action("elect")
 async def elect(stage: Stage, words: list[str]) -> str:
-    """elect preferred|unclean orders-0 ...|all [timeout=ms] [vN] [to N]: ElectLeaders; one line for each partition named in the answer."""
-    parsed = Words.of(words)
+    """elect preferred|unclean orders-0 ...|all [timeout=ms] [hasty] [vN] [to N]: ElectLeaders; one line for each partition answered.
+
+    hasty: whether the new leader was seen in time is left open.
+    """
+    parsed = Words.of([word for word in words if word != "hasty"])
+    open_codes = {0: "NONE or REQUEST_TIMED_OUT", 7: "NONE or REQUEST_TIMED_OUT"} if "hasty" in words else {}
     version = 2 if parsed.version is None else parsed.version
     named = None
     if parsed.rest[1:] != ["all"]:
@@ -114,7 +118,8 @@ async def elect(stage: Stage, words: list[str]) -> str:
     if isinstance(answered, str):
         return answered
     lines = [
-        f"{topic.topic}-{each.partition_id} {code(each.error_code)}, message {told_text(each.error_message)}"
+        f"{topic.topic}-{each.partition_id} {open_codes.get(each.error_code) or code(each.error_code)}, "
+        f"message {told_text(each.error_message)}"
         for topic in answered.replica_election_results
         for each in topic.partition_result
     ]

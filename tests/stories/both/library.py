@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from pathlib import Path
 
 from klamm.tests.reference.jars import VERSION
 from klamm.tests.stories.both.stage import Grounds, Target
 from klamm.tests.stories.both.story_file import Story, StoryFile, read_all
-from klamm.tests.stories.both.telling import record, replay
+from klamm.tests.stories.both.telling import Otherwise, record, replay
 
 REPLAY, RECORD, REWRITE = "replay", "record", "rewrite"
 
@@ -38,7 +39,20 @@ class Library:
             self._open = None
 
     async def tell(self, story_id: str) -> None:
-        """Tell one story. When replaying, raises Otherwise where the target does not do what the story says."""
+        """Tell one story. When replaying, raises Otherwise where the target does not do what the story says.
+
+        A real Kafka has races of its own: what it does differently is asked once more, of new brokers on an empty ZooKeeper path.
+        """
+        try:
+            await self._tell(story_id)
+        except Otherwise as difference:
+            if self.mode != REPLAY or self.target.name != "kafka":
+                raise
+            warnings.warn(f"{story_id}: told again, {difference}", stacklevel=1)
+            self.close()
+            await self._tell(story_id)
+
+    async def _tell(self, story_id: str) -> None:
         file, story = self.by_id[story_id]
         stage = await asyncio.to_thread(self._grounds(file).stage)
         try:

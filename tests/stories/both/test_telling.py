@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +14,8 @@ from klamm.protocol import messages
 from klamm.tests.cluster.fake_broker import Frame
 from klamm.tests.stories.both import answers, command_views, commands, frames, telling
 from klamm.tests.stories.both.commands import Look
-from klamm.tests.stories.both.stage import Stage
+from klamm.tests.stories.both.library import Library
+from klamm.tests.stories.both.stage import Stage, Target
 from klamm.tests.stories.both.story_file import BadStory, Scene, Story, read
 from klamm.tests.stories.both.telling import Otherwise, record, replay
 
@@ -203,3 +206,21 @@ def test_frames_are_taken_apart_by_partition() -> None:
     assert frames.told(seen, ["c"]) == "nothing"
     assert frames.live(seen, 0, {1: 11, 2: 99}) == "by 7/8: 1,2:12"
     assert frames.live(seen, 2, {1: 11, 2: 99}) == "nothing", "new"
+
+
+@pytest.mark.parametrize(
+    ("target", "differs", "told", "ends"), [("kafka", 0, 1, True), ("kafka", 1, 2, True), ("kafka", 2, 2, False), ("klamm", 1, 1, False)]
+)
+async def test_only_a_real_kafka_is_asked_twice(monkeypatch: pytest.MonkeyPatch, target: str, differs: int, told: int, ends: bool) -> None:
+    library = Library(Path(__file__).parent, "nowhere", Target(target))
+    tellings: list[str] = []
+
+    async def tell(story_id: str) -> None:
+        tellings.append(story_id)
+        if len(tellings) <= differs:
+            raise Otherwise("somewhere", [], "this", "that")
+
+    monkeypatch.setattr(library, "_tell", tell)
+    with warnings.catch_warnings(record=True), nullcontext() if ends else pytest.raises(Otherwise):
+        await library.tell("a-story")
+    assert len(tellings) == told
