@@ -99,7 +99,7 @@ def missing_topic_bytes(
 def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cluster_operations: int = OPERATIONS_OMITTED) -> Any:
     """A DescribeCluster response. A controller that is not in the list of brokers is not named here (Metadata does name it)."""
     broker_type = messages.DescribeClusterResponse.DescribeClusterBroker
-    nodes = list(_nodes(metadata, listener))
+    nodes = list(brokers_at(metadata, listener))
     return messages.DescribeClusterResponse(
         cluster_id=cluster_id,
         controller_id=next((node[0] for node in nodes if node[0] == metadata.controller_id), -1),
@@ -108,7 +108,7 @@ def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cl
     )
 
 
-def _nodes(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, Any, str | None]]:
+def brokers_at(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, Any, str | None]]:
     """(id, endpoint, rack) of the brokers that have this listener, by id."""
     for broker_id in sorted(metadata.brokers):
         broker = metadata.brokers[broker_id]
@@ -126,7 +126,7 @@ def _frame(metadata: MetadataCache, version: int, listener: str, cluster_id: str
         has_operations = 8 <= version <= 10
         empty = messages.encode(
             messages.MetadataResponse(
-                brokers=[broker_type(node_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in _nodes(metadata, listener)],
+                brokers=[broker_type(node_id=b, host=e.host, port=e.port, rack=rack) for b, e, rack in brokers_at(metadata, listener)],
                 cluster_id=cluster_id,
                 controller_id=-1 if metadata.controller_id is None else metadata.controller_id,
                 cluster_authorized_operations=cluster_operations if has_operations else OPERATIONS_OMITTED,

@@ -95,8 +95,10 @@ class RequestBatch:
     def lead_many(self, by_broker: Mapping[int, Sequence[Partition]], partitions: Sequence[Partition]) -> None:
         """LeaderAndIsr, not new, to each broker for its partitions; UpdateMetadata for `partitions`, which are all of them, to every one.
 
-        No partition may be there twice for a broker.
+        No partition may be there twice for a broker. Without partitions nothing happens.
         """
+        if not partitions:
+            return
         for b, held in by_broker.items():
             if b < 0 or not held:
                 continue

@@ -126,16 +126,17 @@ class Cluster:
 
     def online(self, partition: Partition) -> frozenset[int]:
         """Brokers whose replica of this partition may lead or stay in sync."""
-        if not self.offline_dirs:
-            return self.alive
-        bad = {b for b, held in self.offline_dirs.items() if partition in held}
-        return self.alive - bad if bad else self.alive
+        return self._healthy(self.alive, partition)
 
     def online_or_leaving(self, partition: Partition) -> frozenset[int]:
         """As `online`, brokers that are shutting down included."""
+        return self._healthy(self._registered, partition)
+
+    def _healthy(self, brokers: frozenset[int], partition: Partition) -> frozenset[int]:
+        """Those of these brokers whose log directory with the partition is not offline."""
         if not self.offline_dirs:
-            return self._registered
-        return self._registered - {b for b, held in self.offline_dirs.items() if partition in held}
+            return brokers
+        return brokers - {b for b, held in self.offline_dirs.items() if partition in held}
 
     def offline_replicas(self, partition: Partition) -> Ints:
         """Assigned replicas that are not online, in assignment order."""

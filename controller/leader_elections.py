@@ -50,7 +50,7 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
             results[key] = _NEEDLESS
         else:
             chosen.append(p)
-    strategy = elections.Preferred() if election is Election.PREFERRED else elections.Offline(allow_unclean=by_admin)
+    strategy = elections.Preferred() if preferred else elections.Offline(allow_unclean=by_admin)
     new = [p for p in chosen if p.state is PartitionState.NEW]
     moved = await partition_machine.to_online(term, chosen, strategy)
     unavailable = _UNAVAILABLE[election]

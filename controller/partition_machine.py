@@ -164,8 +164,7 @@ async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy
             else:
                 again.append(p)
         term.written.update(moved)
-        if moved:
-            term.batch.lead_many(told.by_broker, moved)
+        term.batch.lead_many(told.by_broker, moved)
         if not again:
             return results
         states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))

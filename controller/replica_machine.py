@@ -52,8 +52,7 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
         for p in unassigned:
             log.error("replica %d of %s was not assigned; it is now", broker_id, p)
             cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
-        if told:
-            batch.lead_many({broker_id: told}, told)
+        batch.lead_many({broker_id: told}, told)
         return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
     _refused(cluster, broker_id, illegal, target)
@@ -105,8 +104,7 @@ async def _offline(term: Term, broker_id: int, partitions: list[Partition]) -> N
         for tell in told[p.assignment.replicas]:
             tell(p)
     told.by_broker.pop(broker_id, None)
-    if led:
-        batch.lead_many(told.by_broker, led)
+    batch.lead_many(told.by_broker, led)
     if unknown:
         batch.tell_all(unknown)
     cluster.set_replica_states(broker_id, done, ReplicaState.OFFLINE)

@@ -17,21 +17,21 @@ CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 4, 5, 8, 13
 MULTI_READ, ERROR = 22, -1
 _MULTI, _SET_WATCHES = 14, 101
 
-_int = struct.Struct(">i").pack
+pack_int = struct.Struct(">i").pack
 _read_int = struct.Struct(">i").unpack_from
-_header_and_int = struct.Struct(">iBii").unpack_from
+read_header_and_int = struct.Struct(">iBii").unpack_from
 _header = struct.Struct(">iBi").unpack_from
 _stat = struct.Struct(">qqqqiiiq").unpack_from
 _join = b"".join
 
-_HEADER_SIZE, _STAT_SIZE, _VERSION_IN_STAT = 9, 68, 32
-_END = struct.pack(">iBi", -1, 1, -1)
+HEADER_SIZE, STAT_SIZE, VERSION_IN_STAT = 9, 68, 32
+END = struct.pack(">iBi", -1, 1, -1)
 _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
     struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, GET_DATA, GET_CHILDREN)
 )
 # All rights to everybody, and the flags of the kinds of node: version 2 of the tree's access rules may choose another list.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-_PERSISTENT, _EPHEMERAL = _OPEN_TO_ALL + _int(0), _OPEN_TO_ALL + _int(1)
+_PERSISTENT, _EPHEMERAL = _OPEN_TO_ALL + pack_int(0), _OPEN_TO_ALL + pack_int(1)
 
 
 class Node(NamedTuple):
@@ -131,20 +131,20 @@ class Operations:
 
     def check(self, path: str, version: int) -> bytes:
         name = self._prefix + path.encode()
-        return _join((_CHECK, _int(len(name)), name, _int(version)))
+        return _join((_CHECK, pack_int(len(name)), name, pack_int(version)))
 
     def create(self, path: str, data: bytes | None, ephemeral: bool = False) -> bytes:
         name = self._prefix + path.encode()
-        content = _int(-1) if data is None else _int(len(data)) + data
-        return _join((_CREATE, _int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
+        content = pack_int(-1) if data is None else pack_int(len(data)) + data
+        return _join((_CREATE, pack_int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
 
     def set_data(self, path: str, data: bytes, version: int) -> bytes:
         name = self._prefix + path.encode()
-        return _join((_SET_DATA, _int(len(name)), name, _int(len(data)), data, _int(version)))
+        return _join((_SET_DATA, pack_int(len(name)), name, pack_int(len(data)), data, pack_int(version)))
 
     def delete(self, path: str, version: int = -1) -> bytes:
         name = self._prefix + path.encode()
-        return _join((_DELETE, _int(len(name)), name, _int(version)))
+        return _join((_DELETE, pack_int(len(name)), name, pack_int(version)))
 
 
 class Multi:
@@ -160,7 +160,7 @@ class Multi:
         return f"Multi({len(self.operations)} operations)"
 
     def serialize(self) -> bytes:
-        return _join((_int(_MULTI), *self.operations, _END))
+        return _join((pack_int(_MULTI), *self.operations, END))
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Any] | MultiFailed | None:
         kind, _, _ = _header(buffer, offset)
@@ -172,19 +172,19 @@ class Multi:
         """Operations before the bad one carry 0, it carries its own code, those behind it a roll-back code."""
         index = 0
         while True:
-            kind, _, _, code = _header_and_int(buffer, offset)
+            kind, _, _, code = read_header_and_int(buffer, offset)
             if kind != ERROR:
                 raise ValueError(f"operation {index} of a failed multi has type {kind}")
             if code != 0:
                 return MultiFailed(index, code)
-            offset += _HEADER_SIZE + 4
+            offset += HEADER_SIZE + 4
             index += 1
 
     def _parse(self, buffer: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
         for _ in self.operations:
             kind, _, _ = _header(buffer, offset)
-            offset += _HEADER_SIZE
+            offset += HEADER_SIZE
             if kind == CREATE:
                 (length,) = _read_int(buffer, offset)
                 offset += 4
@@ -192,7 +192,7 @@ class Multi:
                 offset += length
             elif kind == SET_DATA:
                 results.append(_node(None, buffer, offset))
-                offset += _STAT_SIZE
+                offset += STAT_SIZE
             else:
                 results.append(None)
         return results
@@ -212,19 +212,19 @@ class MultiRead:
         return f"{type(self).__name__}({len(self.paths)} paths)"
 
     def serialize(self) -> bytes:
-        parts = [_int(MULTI_READ)]
+        parts = [pack_int(MULTI_READ)]
         kind, prefix = self._kind, self._prefix.encode()
         for path in self.paths:
             name = prefix + path.encode()
-            parts.append(_join((kind, _int(len(name)), name, b"\0")))
-        parts.append(_END)
+            parts.append(_join((kind, pack_int(len(name)), name, b"\0")))
+        parts.append(END)
         return _join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
         for _ in self.paths:
-            kind, _, _, first = _header_and_int(buffer, offset)
-            offset += _HEADER_SIZE + 4
+            kind, _, _, first = read_header_and_int(buffer, offset)
+            offset += HEADER_SIZE + 4
             if kind == ERROR:
                 results.append(None if first == NO_NODE else error(first))
                 continue
@@ -234,7 +234,7 @@ class MultiRead:
 
     def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
         end = offset + max(length, 0)
-        return _node(buffer[offset:end] if length >= 0 else None, buffer, end), end + _STAT_SIZE
+        return _node(buffer[offset:end] if length >= 0 else None, buffer, end), end + STAT_SIZE
 
 
 class MultiReadVersions(MultiRead):
@@ -242,7 +242,7 @@ class MultiReadVersions(MultiRead):
 
     def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
         end = offset + max(length, 0)
-        return (buffer[offset:end] if length >= 0 else None, *_read_int(buffer, end + _VERSION_IN_STAT)), end + _STAT_SIZE
+        return (buffer[offset:end] if length >= 0 else None, *_read_int(buffer, end + VERSION_IN_STAT)), end + STAT_SIZE
 
 
 class MultiReadChildren(MultiRead):
@@ -280,12 +280,12 @@ class SetWatches:
         return f"SetWatches({len(self._watchers)} paths)"
 
     def serialize(self) -> bytes:
-        parts = [_int(_SET_WATCHES), struct.pack(">qi", 2**63 - 1, len(self._watchers))]
+        parts = [pack_int(_SET_WATCHES), struct.pack(">qi", 2**63 - 1, len(self._watchers))]
         table = self._table()
         for path, watcher in self._watchers.items():
             table[path].add(watcher)
             name = path.encode()
-            parts.append(_int(len(name)) + name)
+            parts.append(pack_int(len(name)) + name)
         parts.append(struct.pack(">ii", 0, 0))
         return _join(parts)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from kazoo.hosts import collect_hosts
@@ -353,29 +355,19 @@ class ZkSession:
 
 def batches(items: Sequence[T], size: Callable[[T], int], count: int = BATCH_OPERATIONS) -> list[Sequence[T]]:
     """Cut a list so that each part fits into one request."""
-    parts: list[Sequence[T]] = []
-    start = held = 0
-    for index, item in enumerate(items):
-        # A request adds about this much to each entry: its header, its lengths, its rights.
-        needed = size(item) + 64
-        if index > start and (index - start >= count or held + needed > BATCH_BYTES):
-            parts.append(items[start:index])
-            start, held = index, 0
-        held += needed
-    if start < len(items):
-        parts.append(items[start:])
-    return parts
+    return [items[start:end] for start, end in spans(map(size, items), count)]
 
 
-def spans(operations: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Where to cut operations so that each part fits into one request: (start, end)."""
-    start = 0
-    while start < len(operations):
-        end = min(start + BATCH_OPERATIONS, len(operations))
-        while end - start > 1 and sum(map(len, operations[start:end])) > BATCH_BYTES:
-            end = (start + end + 1) // 2
+def spans(sizes: Iterable[int], count: int = BATCH_OPERATIONS) -> Iterator[tuple[int, int]]:
+    """Where to cut what has these sizes so that each part fits into one request: (start, end)."""
+    # A request adds about this much to each entry: its header, its lengths, its rights.
+    ends = list(accumulate(size + 64 for size in sizes))
+    start = before = 0
+    while start < len(ends):
+        end = min(start + count, bisect_right(ends, before + BATCH_BYTES, start))
+        end = max(end, start + 1)
         yield start, end
-        start = end
+        start, before = end, ends[end - 1]
 
 
 def _to_node(data: bytes | None, stat: ZnodeStat) -> Node:

@@ -1,6 +1,6 @@
 """Reads and writes of partition states, of which there may be 100,000, as bytes: what many of them share is made once.
 
-The path of a state is its topic's part, kept as long as the topic stays the same, and a leaf that all topics share. Written states are
+The path of a state is its topic's part, kept for the request, and a leaf that all topics share. Written states are
 mostly a few different ones, and so are read ones: their bytes are made and read once each. Answers of equal length are unpacked in one
 run. The reading ends here, in kazoo's thread: states come out of the answer, not bytes.
 """
@@ -14,13 +14,22 @@ from struct import Struct
 from klamm.controller.values import LeaderAndIsr, StateWrite
 from klamm.zk import paths
 from klamm.zk.layout import decode_state, encode_state, remembered_states
-from klamm.zk.requests import ERROR, GET_DATA, MULTI_READ, NO_NODE, SET_DATA, error
+from klamm.zk.requests import (
+    END,
+    ERROR,
+    GET_DATA,
+    HEADER_SIZE,
+    MULTI_READ,
+    NO_NODE,
+    SET_DATA,
+    STAT_SIZE,
+    VERSION_IN_STAT,
+    error,
+    pack_int,
+    read_header_and_int,
+)
 
-_int = Struct(">i").pack
 _begin = Struct(">iBii").pack
-_begin_of = Struct(">iBii").unpack_from
-_STAT_SIZE, _VERSION_IN_STAT = 68, 32
-_END = Struct(">iBi").pack(-1, 1, -1)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -31,17 +40,19 @@ def _leaf(partition: int) -> bytes:
 @lru_cache(maxsize=1 << 10)
 def _record(length: int) -> Struct:
     """One result of a multiRead whose data have this length: type, done, error, length, data, version."""
-    return Struct(f">iBii{length}s{_VERSION_IN_STAT}xi{_STAT_SIZE - _VERSION_IN_STAT - 4}x")
+    return Struct(f">iBii{length}s{VERSION_IN_STAT}xi{STAT_SIZE - VERSION_IN_STAT - 4}x")
 
 
-class _Heads:
-    """What an operation on a topic's states begins with, by the length of the leaf that follows."""
+class _Heads(dict[str, "_HeadsOfTopic"]):
+    """What operations of one kind on states begin with, by topic and by the length of the leaf that follows."""
 
     def __init__(self, kind: int, prefix: str) -> None:
+        super().__init__()
         self._kind, self._prefix = kind, prefix
 
-    def of(self, topic: str) -> _HeadsOfTopic:
-        return _HeadsOfTopic(self._kind, f"{self._prefix}{paths.partitions_path(topic)}/".encode())
+    def __missing__(self, topic: str) -> _HeadsOfTopic:
+        heads = self[topic] = _HeadsOfTopic(self._kind, f"{self._prefix}{paths.partitions_path(topic)}/".encode())
+        return heads
 
 
 class _HeadsOfTopic(dict[int, bytes]):
@@ -56,18 +67,16 @@ class _HeadsOfTopic(dict[int, bytes]):
 
 def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
     """Operations of a Multi: each sets a state if its node has the expected version."""
-    heads, heads_of, last = _Heads(SET_DATA, prefix), _HeadsOfTopic(SET_DATA, b""), None
+    heads = _Heads(SET_DATA, prefix)
     tails: dict[tuple[int, int], bytes] = {}  # by the id of a state, which lives in `writes`
     operations = []
     for topic, index, state, expected in writes:
-        if topic != last:
-            heads_of, last = heads.of(topic), topic
         tail = tails.get((id(state), expected))
         if tail is None:
             data = encode_state(state)
-            tail = tails[id(state), expected] = _int(len(data)) + data + _int(expected)
+            tail = tails[id(state), expected] = pack_int(len(data)) + data + pack_int(expected)
         leaf = _leaf(index)
-        operations.append(heads_of[len(leaf)] + leaf + tail)
+        operations.append(heads[topic][len(leaf)] + leaf + tail)
     return operations
 
 
@@ -84,14 +93,12 @@ class ReadStates:
         return f"ReadStates({len(self._partitions)})"
 
     def serialize(self) -> bytes:
-        heads, heads_of, last = _Heads(GET_DATA, self._prefix), _HeadsOfTopic(GET_DATA, b""), None
-        parts = [_int(MULTI_READ)]
+        heads = _Heads(GET_DATA, self._prefix)
+        parts = [pack_int(MULTI_READ)]
         for topic, index in self._partitions:
-            if topic != last:
-                heads_of, last = heads.of(topic), topic
             leaf = _leaf(index)
-            parts += heads_of[len(leaf)], leaf, b"\0"
-        parts.append(_END)
+            parts += heads[topic][len(leaf)], leaf, b"\0"
+        parts.append(END)
         return b"".join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> list[LeaderAndIsr | None]:
@@ -100,17 +107,17 @@ class ReadStates:
         states: list[LeaderAndIsr | None] = []
         with memoryview(buffer) as view:
             while left:
-                kind, _, _, first = _begin_of(buffer, offset)
+                kind, _, _, first = read_header_and_int(buffer, offset)
                 if kind == ERROR:
                     if first != NO_NODE:
                         raise error(first)
                     states.append(None)
-                    offset += 13
+                    offset += HEADER_SIZE + 4
                     left -= 1
                     continue
                 if first < 0:  # a node without data
                     states.append(None)
-                    offset += 13 + _STAT_SIZE
+                    offset += HEADER_SIZE + 4 + STAT_SIZE
                     left -= 1
                     continue
                 record = _record(first)

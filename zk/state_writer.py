@@ -79,7 +79,7 @@ class StateWriter:
 
     async def write(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         operations = updates(self._session.chroot, writes)
-        parts = await together(self._write(writes[start:end], operations[start:end]) for start, end in spans(operations))
+        parts = await together(self._write(writes[start:end], operations[start:end]) for start, end in spans(map(len, operations)))
         return [outcome for part in parts for outcome in part]
 
     async def _write(self, writes: Sequence[StateWrite], operations: Sequence[bytes]) -> list[Outcome]:

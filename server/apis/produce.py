@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.broker.hosted import Role
+from klamm.broker.metadata_answers import brokers_at
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import CloseConnection, Context, Operation, ResourceType
@@ -23,26 +24,38 @@ UNKNOWN = -1
 
 
 def handle(ctx: Context, request: Any) -> Any:
-    topic_type = messages.ProduceResponse.TopicProduceResponse
+    if request.acks == 0:
+        if request.topic_data:
+            raise CloseConnection("records for which no answer is wanted cannot be stored")
+        return None
     topics = []
-    leaders: set[int] = set()
     for topic in request.topic_data:
         allowed = ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        codes = ((part.index, _code(ctx, topic.name, part.index, request.acks, allowed)) for part in topic.partition_data)
-        rows = [_refused(ctx, topic.name, index, code) for index, code in codes]
-        leaders.update(row.current_leader.leader_id for row in rows)
-        topics.append(topic_type(name=topic.name, partition_responses=rows))
-    if request.acks == 0 and topics:
-        raise CloseConnection("records for which no answer is wanted cannot be stored")
-    return None if request.acks == 0 else messages.ProduceResponse(responses=topics, node_endpoints=_endpoints(ctx, leaders))
+        rows = [_refused(ctx, topic.name, part.index, request.acks, allowed) for part in topic.partition_data]
+        topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
+    leaders = {row.current_leader.leader_id for topic in topics for row in topic.partition_responses}
+    return messages.ProduceResponse(responses=topics, node_endpoints=_endpoints(ctx, leaders))
 
 
-def _code(ctx: Context, topic: str, partition: int, acks: int, allowed: bool) -> ErrorCode:
+def _refused(ctx: Context, topic: str, partition: int, acks: int, allowed: bool) -> Any:
+    known = ctx.node.metadata.partition(topic, partition)
+    code = _code(ctx, topic, partition, known, acks, allowed)
+    leader = messages.ProduceResponse.LeaderIdAndEpoch()
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE and known is not None:
+        leader = leader._replace(leader_id=known.leader, leader_epoch=known.leader_epoch)
+    text = NO_RECORDS if code is ErrorCode.UNSUPPORTED_VERSION and ctx.api_version >= TEXT_SINCE else None
+    return messages.ProduceResponse.PartitionProduceResponse(
+        index=partition, error_code=code, base_offset=UNKNOWN, error_message=text, current_leader=leader
+    )
+
+
+def _code(ctx: Context, topic: str, partition: int, known: Any, acks: int, allowed: bool) -> ErrorCode:
+    """Why records are refused; `known` is the partition in the metadata cache, or None."""
     if not allowed:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if ctx.node.metadata.partition(topic, partition) is None:
+    if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if acks not in (-1, 0, 1):
+    if acks not in (-1, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
     replica = ctx.node.hosted.get(topic, partition)
     if replica is not None and replica.offline:
@@ -52,23 +65,11 @@ def _code(ctx: Context, topic: str, partition: int, acks: int, allowed: bool) ->
     return ErrorCode.UNSUPPORTED_VERSION
 
 
-def _refused(ctx: Context, topic: str, partition: int, code: ErrorCode) -> Any:
-    leader = messages.ProduceResponse.LeaderIdAndEpoch()
-    known = ctx.node.metadata.partition(topic, partition)
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE and known is not None:
-        leader = leader._replace(leader_id=known.leader, leader_epoch=known.leader_epoch)
-    text = NO_RECORDS if code is ErrorCode.UNSUPPORTED_VERSION and ctx.api_version >= TEXT_SINCE else None
-    return messages.ProduceResponse.PartitionProduceResponse(
-        index=partition, error_code=code, base_offset=UNKNOWN, error_message=text, current_leader=leader
-    )
-
-
 def _endpoints(ctx: Context, leaders: set[int]) -> list[Any]:
     """Where the leaders that were named can be reached on the listener of the request."""
-    rows = []
-    for broker_id in sorted(leaders & ctx.node.metadata.brokers.keys()):
-        broker = ctx.node.metadata.brokers[broker_id]
-        endpoint = broker.endpoints.get(ctx.listener)
-        if endpoint is not None:
-            rows.append(messages.ProduceResponse.NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack))
-    return rows
+    row = messages.ProduceResponse.NodeEndpoint
+    return [
+        row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
+        for broker_id, endpoint, rack in brokers_at(ctx.node.metadata, ctx.listener)
+        if broker_id in leaders
+    ]
