@@ -1,26 +1,12 @@
-"""What tests know of the running cluster, and waiting for what a client must see."""
+"""What tests know of the running cluster."""
 
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from klamm.tests.cluster.tree import Tree
-
-T = TypeVar("T")
-
-
-def wait_for(look: Callable[[], T | None], what: str, within_s: float = 20) -> T:
-    """The first true value of `look`."""
-    end = time.monotonic() + within_s
-    while not (found := look()):
-        assert time.monotonic() < end, f"not within {within_s} s: {what}; last {found!r}"
-        time.sleep(0.02)
-    return found
 
 
 @dataclass

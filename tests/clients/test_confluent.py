@@ -17,7 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from klamm.tests.clients.served import Served, wait_for
+from klamm.tests.clients.served import Served
+from klamm.tests.cluster.waits import wait_for
 
 DEAD = 99
 WITHIN_S = 30

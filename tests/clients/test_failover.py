@@ -17,9 +17,9 @@ from kafka.admin import NewTopic as OtherNewTopic
 from kafka.errors import KafkaError as OtherError
 from kafka.errors import TopicAlreadyExistsError
 
-from klamm.tests.clients.served import wait_for
 from klamm.tests.cluster.klamm_broker import KlammBroker
 from klamm.tests.cluster.tree import Tree
+from klamm.tests.cluster.waits import wait_for
 
 TIMES = 10
 PARTITIONS = 3
@@ -46,7 +46,8 @@ class Creating(threading.Thread):
 
     def __init__(self, name: str) -> None:
         super().__init__(daemon=True)
-        self.prefix, self.made, self.over = name, [], threading.Event()  # type: ignore[var-annotated]
+        self.prefix, self.over = name, threading.Event()
+        self.made: list[str] = []
         self.failure: BaseException | None = None
         self.refused: object = None
         """Why the last attempt did not succeed, for the reader of a failed test."""

@@ -18,7 +18,8 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from klamm.tests.clients.served import Served, wait_for
+from klamm.tests.clients.served import Served
+from klamm.tests.cluster.waits import wait_for
 
 DEAD = 99
 PREFERRED, UNCLEAN = 0, 1

@@ -29,6 +29,23 @@ async def eventually(look: Callable[[], T | None], what: str, within_s: float = 
         await asyncio.sleep(0.01)
 
 
+def wait_for(look: Callable[[], T | None], what: str, within_s: float = WITHIN_S) -> T:
+    """As `eventually`, blocking."""
+    end = time.monotonic() + within_s
+    while True:
+        seen: object
+        try:
+            found = look()
+            if found:
+                return found
+            seen = found
+        except AssertionError as not_yet:
+            seen = not_yet
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within_s:.0f} s: {what}; last seen: {seen!r}")
+        time.sleep(0.02)
+
+
 async def eventually_asked(ask: Callable[[], Awaitable[T | None]], what: str, within_s: float = WITHIN_S) -> T:
     """As `eventually` for what must be asked over a connection."""
     end = time.monotonic() + within_s

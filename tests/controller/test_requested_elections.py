@@ -206,14 +206,19 @@ async def ask_by_node(stage: Stage, *keys: TopicPartition) -> None:
     await stage.settle()
 
 
-@pytest.mark.requirement("R183-18")
-async def test_by_node(stage: Stage) -> None:
+async def led_by_the_other(stage: Stage) -> None:
+    """Partitions t-0 and t-1, which prefer broker 1 and are led by 2 with both in sync."""
     await stage.open(1, 2)
     await stage.create("t", (1, 2), (1, 2))
     stage.world.bounce_broker(1)
     await stage.settle()
     for i in (0, 1):
         stage.somebody_writes("t", i, isr=(2, 1))
+
+
+@pytest.mark.requirement("R183-18")
+async def test_by_node(stage: Stage) -> None:
+    await led_by_the_other(stage)
     mark = stage.mark()
     await ask_by_node(stage, tp("t", 1), tp("gone"))
     assert stage.writes(mark) == ["WROTE t-1 1 e2 [2, 1] v3", NODE_GONE], "deleted after the election"
@@ -251,12 +256,7 @@ async def test_by_node_never_unclean(stage: Stage) -> None:
 
 
 async def test_by_node_a_second_one_in_between_is_seen(stage: Stage) -> None:
-    await stage.open(1, 2)
-    await stage.create("t", (1, 2), (1, 2))
-    stage.world.bounce_broker(1)
-    await stage.settle()
-    for i in (0, 1):
-        stage.somebody_writes("t", i, isr=(2, 1))
+    await led_by_the_other(stage)
     remove: Callable[[], Awaitable[None]] = stage.store.delete_preferred_election
     created: list[bool] = []
 

@@ -105,21 +105,11 @@ class TreeStory:
         """A deletion that waits for a broker is finished by the next controller."""
         self.members.brokers[1].stop()
         self.members.becomes("single", 0, lambda s: s.leader == -1, "leaderless")
-        self.deletion_waits("c", alive=2)
-        self.office(0)
-        assert self.tree.children("/admin/delete_topics") == ["c"]
-        self.returns(1, without="c")
-        self.members.deleted("c")
-        self.prefer()
+        self.deletion_handed("c", to=0, alive=2, down=1)
 
     def deletion_handed_to_another(self) -> None:
         self.members.brokers[2].stop()
-        self.deletion_waits("b", alive=1)
-        self.office(1)
-        assert self.tree.children("/admin/delete_topics") == ["b"]
-        self.returns(2, without="b")
-        self.members.deleted("b")
-        self.prefer()
+        self.deletion_handed("b", to=1, alive=1, down=2)
 
     def unclean_election(self) -> None:
         self.office(0)
@@ -179,6 +169,15 @@ class TreeStory:
         self.members.delete(topic)
         wait_for(lambda: not any(log.exists() for log in logs), f"the logs on {alive} are gone")
         self.members.governs()
+
+    def deletion_handed(self, topic: str, to: int, alive: int, down: int) -> None:
+        """A deletion waits for the broker that is down, the office moves, the broker returns and the deletion is finished."""
+        self.deletion_waits(topic, alive)
+        self.office(to)
+        assert self.tree.children("/admin/delete_topics") == [topic]
+        self.returns(down, without=topic)
+        self.members.deleted(topic)
+        self.prefer()
 
     def prefer(self) -> None:
         """Preferred election of every partition."""

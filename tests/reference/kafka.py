@@ -17,12 +17,12 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from klamm.protocol import messages
+from klamm.tests.cluster import waits
 from klamm.tests.cluster.client import KEYS
 from klamm.tests.cluster.klamm_broker import KlammBroker
 from klamm.tests.cluster.tree import Tree
@@ -68,19 +68,7 @@ T = TypeVar("T")
 
 def wait_for(look: Callable[[], T | None], what: str, within_s: float = WITHIN_S) -> T:
     """Block until `look` gives something true, which is returned. What is not there yet may raise AssertionError."""
-    end = time.monotonic() + within_s
-    while True:
-        seen: object
-        try:
-            found = look()
-            if found:
-                return found
-            seen = found
-        except AssertionError as not_yet:
-            seen = not_yet
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {within_s:.0f} s: {what}; last seen: {seen!r}")
-        time.sleep(0.02)
+    return waits.wait_for(look, what, within_s)
 
 
 def request(port: int, message: Any, version: int, timeout_s: float = 30) -> Any:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
 
 import pytest
 
 from klamm.controller.values import LeaderAndIsr, StateWrite
+from klamm.tests.zk.labs import RealLab
 from klamm.zk import paths
 from klamm.zk.layout import decode_state, encode_state
 from klamm.zk.requests import ERROR, Operations, ZkError
-from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, ZkSession, spans
+from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, spans
 from klamm.zk.state_requests import ReadStates, _begin, updates
-from klamm.zk.store import ZkStore
-
-
-@pytest.fixture
-async def session(zookeeper: str, chroot: str) -> AsyncIterator[ZkSession]:
-    session = ZkSession(zookeeper + chroot, 10_000)
-    await session.start(10_000)
-    yield session
-    await session.stop()
 
 
 @pytest.mark.parametrize("prefix", ["", "/kafka/ä"])
@@ -49,8 +40,9 @@ def test_spans_fit_into_requests() -> None:
     assert list(spans(map(len, huge))) == [(0, 1), (1, 2)], "what fits nowhere goes alone and is refused there"
 
 
-async def test_states_of_all_kinds_are_read_in_one_go(session: ZkSession) -> None:
+async def test_states_of_all_kinds_are_read_in_one_go(real: RealLab) -> None:
     """Present, missing, without data, no JSON, of another length: in any order."""
+    store, _, session = await real.seat()
     rng = random.Random(7)
     written: dict[tuple[str, int], bytes | None] = {}
     for topic in ("t", "another-topic"):
@@ -73,8 +65,8 @@ async def test_states_of_all_kinds_are_read_in_one_go(session: ZkSession) -> Non
     expected = [decode_state(written.get(key), int(key in raised)) for key in asked]
     assert sum(state is not None for state in expected) > 50
     for _ in range(2):  # once with bytes never seen, once with known ones
-        assert await ZkStore(session, lambda _: None).read_states(asked) == expected
-    assert await ZkStore(session, lambda _: None).read_states([]) == []
+        assert await store.read_states(asked) == expected
+    assert await store.read_states([]) == []
 
 
 def test_another_error_than_a_missing_node_is_raised() -> None:
