@@ -3,7 +3,8 @@
 kazoo runs one thread for the connection. That thread never touches asyncio state: answers, watch events and state changes go through
 one inbox, in the order in which they came off the wire, and one wake-up of the loop empties it however much it holds. No more than a
 window of requests is handed to kazoo at a time (it wakes its thread through a socket pair whose buffer is small); the rest waits here.
-Requests made while there is no connection fail at once. A request that kazoo loses while its session ends is failed from here.
+Requests made while there is no connection fail at once; the first request that kazoo fails for that reason is the news of it, since kazoo
+tells the state last. A request that kazoo loses while its session ends is failed from here.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import socket
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ZookeeperError
+from kazoo.exceptions import ConnectionLoss, ZookeeperError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback, EventType, KazooState, KeeperState, WatchedEvent
 
@@ -110,9 +113,21 @@ class _Client(KazooClient):
 
     def _session_callback(self, state: str) -> None:
         was_open = self._state != KeeperState.CLOSED
+        if state == KeeperState.CONNECTED:
+            self._drop_stale_wakeups()
         super()._session_callback(state)
         if state == KeeperState.CLOSED and was_open:
             self.on_closed()
+
+    def _drop_stale_wakeups(self) -> None:
+        """Empty the socket pair of what failed requests left in it: whoever wakes the thread through a full one blocks."""
+        ours, theirs = self._connection._read_sock, self._connection._write_sock
+        if ours is None or theirs is None:
+            return
+        with suppress(BlockingIOError):
+            while ours.recv(4096, socket.MSG_DONTWAIT):
+                pass
+        theirs.send(bytes(len(self._queue)))
 
 
 class Watch:
@@ -254,6 +269,8 @@ class Connection:
         if reply not in self._in_flight:
             return
         self._in_flight.discard(reply)
+        if self._connected and isinstance(value, ConnectionLoss):
+            self._linked(Link.SUSPENDED, 0)
         if not reply.future.done():
             if isinstance(value, MultiFailed):
                 reply.future.set_exception(value)
@@ -279,6 +296,8 @@ class Connection:
             self._post(self._linked, Link.EXPIRED, 0)
 
     def _linked(self, link: Link, session_id: int) -> None:
+        if link is Link.SUSPENDED and not self._connected:
+            return
         self._connected = link is Link.CONNECTED
         if link is Link.SUSPENDED:
             # What kazoo holds it fails itself, before it tells us.

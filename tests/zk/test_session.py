@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
-from klamm.zk.connection import Change
+from klamm.zk.connection import Change, _Reply
 from klamm.zk.requests import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable, batches
 
@@ -304,6 +304,26 @@ async def test_pipelined_requests_survive_cuts(session: ZkSession, road: Road) -
     assert node is not None
     assert node.version >= count
     await cutting
+
+
+async def test_a_slow_loss_does_not_block_the_loop(session: ZkSession, road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kazoo's thread may take its time to fail what it holds; requests repeated meanwhile must not fill the socket that wakes it."""
+    await session.create("/a", b"")
+    fail = _Reply.set_exception
+
+    def slowly(reply: _Reply, exception: Exception) -> None:
+        fail(reply, exception)
+        time.sleep(0.001)
+
+    monkeypatch.setattr(_Reply, "set_exception", slowly)
+    for _ in range(8):
+        asked = [asyncio.ensure_future(session.set("/a", b"x")) for _ in range(1000)]
+        await asyncio.sleep(0.005)
+        road.cut()
+        await asyncio.gather(*asked)
+    node = await session.get("/a")
+    assert node is not None
+    assert node.version >= 8000
 
 
 async def test_expiry(session: ZkSession, road: Road, zookeeper: str, changes: list[SessionChange]) -> None:
