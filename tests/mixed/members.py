@@ -22,6 +22,9 @@ SETTINGS: dict[str, Any] = {
 }
 """For all members: deaths are noticed soon, deleted logs are gone soon."""
 
+WAIT_MS = 10_000
+"""Given to requests that wait for their effect. A real controller may miss the moment of it, and answers when this time is over."""
+
 
 class Members:
     """Brokers by id; `jars` is where the real ones come from."""
@@ -98,7 +101,7 @@ class Members:
         rows = [asked.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in enumerate(assignment)]
         extra = [asked.CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
         one = asked.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows, configs=extra)
-        (answer,) = self.ask(asked(topics=[one], timeout_ms=30_000, validate_only=False), 7).topics
+        (answer,) = self.ask(asked(topics=[one], timeout_ms=WAIT_MS, validate_only=False), 7).topics
         assert answer.error_code == 0, answer
         for partition, ids in enumerate(assignment):
             self.shown(topic, partition, frozenset(ids).__contains__)
@@ -108,7 +111,7 @@ class Members:
         asked = messages.CreatePartitionsRequest
         rows = [asked.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignment]
         one = asked.CreatePartitionsTopic(name=topic, count=count, assignments=rows)
-        (answer,) = self.ask(asked(topics=[one], timeout_ms=30_000, validate_only=False), 3).results
+        (answer,) = self.ask(asked(topics=[one], timeout_ms=WAIT_MS, validate_only=False), 3).results
         assert answer.error_code == 0, answer
         for partition, ids in enumerate(assignment, count - len(assignment)):
             self.shown(topic, partition, frozenset(ids).__contains__)
@@ -117,7 +120,7 @@ class Members:
         """Delete a topic; returns when it is accepted."""
         asked = messages.DeleteTopicsRequest
         named = asked.DeleteTopicState(name=topic, topic_id=bytes(16))
-        (answer,) = self.ask(asked(topics=[named], timeout_ms=30_000), 6).responses
+        (answer,) = self.ask(asked(topics=[named], timeout_ms=WAIT_MS), 6).responses
         assert answer.error_code == 0, answer
 
     def deleted(self, topic: str) -> None:
@@ -128,7 +131,7 @@ class Members:
         """ElectLeaders for one partition; the partition's error code."""
         asked = messages.ElectLeadersRequest
         named = [asked.TopicPartitions(topic=topic, partitions=[partition])]
-        answer = self.ask(asked(election_type=int(unclean), topic_partitions=named, timeout_ms=30_000), 2)
+        answer = self.ask(asked(election_type=int(unclean), topic_partitions=named, timeout_ms=WAIT_MS), 2)
         assert answer.error_code == 0, answer
         return int(answer.replica_election_results[0].partition_result[0].error_code)
 
