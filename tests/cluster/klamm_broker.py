@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from klamm.tests.cluster import frozen
 from klamm.tests.cluster.tree import Tree
 
 COMMAND = shlex.split(os.environ.get("BROKER_COMMAND", f"{Path(sys.executable).parent / 'klamm'} broker"))
@@ -124,11 +125,11 @@ class KlammBroker:
 
     def freeze(self) -> None:
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGSTOP)
+        frozen.freeze(self.process.pid)
 
     def thaw(self) -> None:
         assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGCONT)
+        frozen.thaw(self.process.pid)
 
     def tail(self) -> str:
         return self.log.read_bytes()[-1500:].decode(errors="replace") if self.log.exists() else ""
