@@ -122,8 +122,6 @@ class _Client(KazooClient):
     def _drop_stale_wakeups(self) -> None:
         """Empty the socket pair of what failed requests left in it: whoever wakes the thread through a full one blocks."""
         ours, theirs = self._connection._read_sock, self._connection._write_sock
-        if ours is None or theirs is None:
-            return
         with suppress(BlockingIOError):
             while ours.recv(4096, socket.MSG_DONTWAIT):
                 pass
@@ -269,7 +267,7 @@ class Connection:
         if reply not in self._in_flight:
             return
         self._in_flight.discard(reply)
-        if self._connected and isinstance(value, ConnectionLoss):
+        if isinstance(value, ConnectionLoss):
             self._linked(Link.SUSPENDED, 0)
         if not reply.future.done():
             if isinstance(value, MultiFailed):

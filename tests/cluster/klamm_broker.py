@@ -16,8 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-from klamm.tests.cluster import frozen
 from klamm.tests.cluster.tree import Tree
+from klamm.tests.cluster.waits import wait_until_stopped
 
 COMMAND = shlex.split(os.environ.get("BROKER_COMMAND", f"{Path(sys.executable).parent / 'klamm'} broker"))
 SESSION_TIMEOUT_MS = 6000
@@ -125,11 +125,12 @@ class KlammBroker:
 
     def freeze(self) -> None:
         assert self.process is not None
-        frozen.freeze(self.process.pid)
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        wait_until_stopped(self.process.pid)
 
     def thaw(self) -> None:
         assert self.process is not None
-        frozen.thaw(self.process.pid)
+        os.killpg(self.process.pid, signal.SIGCONT)
 
     def tail(self) -> str:
         return self.log.read_bytes()[-1500:].decode(errors="replace") if self.log.exists() else ""

@@ -86,6 +86,7 @@ async def test_new_leader_is_the_first_in_assignment_order_and_the_isr_keeps_its
     await cluster.lost(a)
     state = await cluster.becomes(topic, leader=c.id)
     assert state.isr == [d.id, c.id], "b was out of sync; the order is that of the ISR"
+    # All online replicas are told, in sync or not.
     for online in (b, c, d):
         await online.told(LISR, topic, leader=c.id)
 

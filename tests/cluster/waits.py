@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -56,3 +57,21 @@ async def eventually_asked(ask: Callable[[], Awaitable[T | None]], what: str, wi
         if time.monotonic() > end:
             raise AssertionError(f"not within {within_s:.0f} s: {what}; last seen: {found!r}")
         await asyncio.sleep(0.02)
+
+
+def wait_until_stopped(pid: int) -> None:
+    """After SIGSTOP: return when no thread of the process runs any more (where the system has no /proc: at once).
+
+    One thread delivers the signal, and may have to wait for a core; on a busy machine the others run on long enough to win an election.
+    """
+    threads = Path(f"/proc/{pid}/task")
+    if threads.exists():
+        wait_for(lambda: all(_thread_state(thread) == "T" for thread in threads.iterdir()), f"process {pid} has stopped")
+
+
+def _thread_state(thread: Path) -> str:
+    """The letter behind the name, which stands in parentheses; that of a stopped one for a thread that has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return "T"

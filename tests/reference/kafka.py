@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from klamm.protocol import messages
-from klamm.tests.cluster import frozen, waits
+from klamm.tests.cluster import waits
 from klamm.tests.cluster.client import KEYS
 from klamm.tests.cluster.klamm_broker import KlammBroker
 from klamm.tests.cluster.tree import Tree
@@ -172,12 +172,12 @@ class OwnedBroker(KlammBroker):
             self.owned.stop()
 
     def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
         if self.alive():
-            frozen.freeze(self.pid())
+            waits.wait_until_stopped(self.pid())
 
     def thaw(self) -> None:
-        if self.alive():
-            frozen.thaw(self.pid())
+        self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive():
