@@ -10,6 +10,9 @@ NODE := .venv/node
 BIN := .venv/bin
 SERVE ?=
 PYTEST ?=
+SEED ?=
+MINUTES ?=
+DUEL ?=
 
 .PHONY: help
 help: ## What can be made
@@ -66,6 +69,11 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests; fetches the real Kafka when it is missing
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@$(BIN)/python -m pytest -q $(PYTEST)
+
+.PHONY: duel
+duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=7 MINUTES=60); what differs goes to build/duel
+	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
+	@exec $(BIN)/python -m klamm.tests.duel $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(DUEL)
 
 .PHONY: bench
 bench: setup ## Measure: requests, the controller's work, start, memory

@@ -1,3 +1,21 @@
-"""Klamm: a wire-compatible stand-in for Kafka's controller broker."""
+"""Klamm: a wire-compatible stand-in for Kafka's controller broker.
+
+`klamm.Cluster` is what other programs use; it is imported when it is asked for, so that `import klamm` costs nothing.
+"""
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+__all__ = ["Cluster", "__version__"]
+
+if TYPE_CHECKING:
+    from klamm.server.library import Cluster
+else:
+
+    def __getattr__(name: str) -> object:
+        if name == "Cluster":
+            from klamm.server.library import Cluster
+
+            globals()[name] = Cluster
+            return Cluster
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,12 @@
 """The controller's own work at N partitions: klamm alone, or in turn with a real Kafka in the same run.
 
-    python -m klamm.benchmarks.controller [--partitions 10000] [--rounds 3] [--kafka-jars DIR] [--fsync] [--json FILE]
+    python -m klamm.benchmarks.controller [--partitions 10000] [--rounds 3] [--kafka-jars DIR] [--fsync] [--stalls] [--json FILE]
 
 One broker is the controller of N partitions with three replicas each on fake brokers that agree to everything at once, on a real ZooKeeper.
 A scenario begins with an act (a node deleted, a broker gone, a request sent) and ends with its last effect: the last write of a state, the
 last frame answered by a fake broker, or the answer to the request, whichever is latest. It counts only when every state in ZooKeeper is as
 it must be and the fakes were told exactly these leaders and leader epochs. Wall and CPU (of the broker's process) are in seconds.
+With `--stalls` another client asks all the time, and its longest wait is told too (see `stalls.py`); this costs some CPU.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 from klamm.benchmarks.controlled_cluster import FAKES, Connection, ControlledCluster, Partition
 from klamm.benchmarks.processes import Failed, machine_busy_s, note
+from klamm.benchmarks.stalls import Probe
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
 from klamm.zk.embedded import EmbeddedZooKeeper
@@ -37,8 +39,8 @@ Good = Callable[[Partition, LeaderAndIsr], bool]
 class Round:
     """One pass over all scenarios on one cluster; each builds on the one before."""
 
-    def __init__(self, cluster: ControlledCluster, number: int) -> None:
-        self.cluster, self.number = cluster, number
+    def __init__(self, cluster: ControlledCluster, number: int, probing: bool = False) -> None:
+        self.cluster, self.number, self._probing = cluster, number, probing
         self.results: list[dict[str, Any]] = []
         self._quiet_s = 0.4 if len(cluster.keys) <= 20_000 else 1.5
 
@@ -57,6 +59,22 @@ class Round:
         `right` returns what is missing and the time of the last write; it is asked when the fakes are quiet and each broker in `least` got
         at least so many states by LeaderAndIsr and by UpdateMetadata.
         """
+        if not self._probing:
+            self._measure(scenario, work, act, right, least or {})
+            return
+        with Probe(self.cluster.port, self.cluster.broker) as probe:
+            self._measure(scenario, work, act, right, least or {})
+        self.results[-1] |= probe.stall()
+        note(f"{scenario}: {probe.stall()}")
+
+    def _measure(
+        self,
+        scenario: str,
+        work: int,
+        act: Callable[[], float | None],
+        right: Callable[[], tuple[str, float]],
+        least: dict[int, tuple[int, int]],
+    ) -> None:
         fakes, broker = self.cluster.fakes, self.cluster.broker
         fakes.ask("reset")
         answered: list[float | None] = []
@@ -82,7 +100,7 @@ class Round:
                 raise Failed(f"{scenario}: {failures[0]}")
             if not broker.alive():
                 raise Failed(f"{scenario}: the broker ended: {broker.tail()}")
-            if not acting.is_alive() and _heard(stats, least or {}) and now - max(last_frame, began, answered[0] or 0) > self._quiet_s:
+            if not acting.is_alive() and _heard(stats, least) and now - max(last_frame, began, answered[0] or 0) > self._quiet_s:
                 missing, last_write = right()
                 if not missing:
                     break
@@ -385,9 +403,10 @@ def _codes(results: list[Any]) -> str:
 
 def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
     """A line for each scenario: medians of the warm rounds (of the only one, if there is no other), and Kafka's divided by klamm's."""
+    stalls = f" {'stall ms':>8s} {'cpu ms':>8s}" if any("stall_ms" in r for r in results) else ""
     lines = [
         f"{'scenario':26s} {'work':>7s}"
-        + "".join(f" {t + ' wall':>12s} {'cpu':>7s} {'frames':>7s}" for t in targets)
+        + "".join(f" {t + ' wall':>12s} {'cpu':>7s} {'frames':>7s}{stalls}" for t in targets)
         + (f" {'x wall':>7s} {'x cpu':>7s}" if len(targets) > 1 else "")
     ]
     for scenario in dict.fromkeys(r["scenario"] for r in results):
@@ -404,6 +423,8 @@ def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
             else:
                 wall, cpu, frames = (statistics.median(r[k] for r in runs) for k in ("wall_s", "cpu_s", "frames"))
                 line += f" {wall:12.3f} {cpu:7.2f} {frames:7.0f}"
+                if "stall_ms" in runs[0]:
+                    line += "".join(f" {max(r[k] for r in runs):8.0f}" for k in ("stall_ms", "stall_cpu_ms"))
                 values.append((wall, cpu))
         if len(values) == 2:
             line += f" {values[1][0] / values[0][0]:7.1f} " + (f"{values[1][1] / values[0][1]:7.1f}" if values[0][1] else f"{'':7s}")
@@ -418,6 +439,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the first one is cold")
     parser.add_argument("--kafka-jars", help="a folder with all jars of Kafka 3.9: run it too, in turn with klamm")
     parser.add_argument("--fsync", action="store_true", help="ZooKeeper syncs to disk, as installed ones do")
+    parser.add_argument("--stalls", action="store_true", help="tell how long another client has to wait meanwhile")
     parser.add_argument("--json", help="write all results here")
     options = parser.parse_args(arguments)
     targets = ["klamm", "kafka"] if options.kafka_jars else ["klamm"]
@@ -439,7 +461,7 @@ def main(arguments: list[str] | None = None) -> None:
             note(f"{target}: {len(cluster.keys)} partitions loaded, broker started, {cluster.broker.rss_mb()} MB")
         for number in range(1, options.rounds + 1):
             for cluster in clusters:
-                one = Round(cluster, number)
+                one = Round(cluster, number, options.stalls)
                 if number > 1:
                     cluster.hold()
                     one.settle()

@@ -136,6 +136,16 @@ class Process:
                 continue
         return ticks / TICK
 
+    def running_s(self) -> float:
+        """Seconds that its own threads have been running on a CPU, to the nanosecond where the kernel counts them."""
+        running = 0
+        for task in pathlib.Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            try:
+                running += int(task.read_text().split()[0])
+            except OSError:
+                continue  # the thread ended meanwhile
+        return running / 1e9
+
     def rss_mb(self, *, descendants: bool = True) -> float:
         """Resident memory."""
         pages = 0

@@ -23,6 +23,7 @@ from klamm.broker.config_listeners import Listener, Listeners, listeners_of
 from klamm.broker.config_table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, key_of
 from klamm.broker.config_types import ConfigError
 from klamm.broker.ibp import MetadataVersion
+from klamm.broker.passwords import PasswordEncoder
 
 __all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "Listener"]
 
@@ -51,11 +52,22 @@ class BrokerConfig:
         if "zookeeper.connect" not in self.static:
             raise ConfigError("zookeeper.connect", None, "must be set")
         self._take(self.static)
+        self.passwords = self._encoder("password.encoder.secret")
+        """Encrypts and decrypts stored passwords; None without a secret. `former_passwords` decrypts what an earlier secret encrypted."""
+        self.former_passwords = self._encoder("password.encoder.old.secret")
         self.broker_id: int = self.get("broker.id")
 
     def get(self, name: str) -> Any:
         """The value in force, of the type its table row says; None when it is unset. KeyError for a name no table has."""
         return self._values[name]
+
+    def _encoder(self, secret: str) -> PasswordEncoder | None:
+        return None if self.get(secret) is None else PasswordEncoder(self.get(secret), self._values)
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value in force for one listener: its own (`listener.name.<listener>.<name>`), else that of all."""
+        text = self._effective.get(f"listener.name.{listener.lower()}.{name}")
+        return self.get(name) if text is None else BROKER[name].parse(text)
 
     def raw(self, name: str) -> str | None:
         """The text somebody set for this name in the strongest source; None when nobody did."""
@@ -63,8 +75,8 @@ class BrokerConfig:
 
     def apply_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> DynamicChange:
         """Take what the default entity and this broker's own hold, all or, when it does not go together, nothing."""
-        self.dynamic_default, problems = usable(default, per_broker=False)
-        self.dynamic_own, own_problems = usable(own, per_broker=True)
+        self.dynamic_default, problems = usable(default, False, self.passwords)
+        self.dynamic_own, own_problems = usable(own, True, self.passwords)
         problems += own_problems
         before = self._values
         properties = self.overlaid(self.dynamic_default, self.dynamic_own)

@@ -14,6 +14,7 @@ from klamm.broker.config_definition import PER_BROKER, READ_ONLY, ConfigKey, wit
 from klamm.broker.config_listeners import Listeners
 from klamm.broker.config_table_broker import BROKER, QUOTAS, key_of
 from klamm.broker.config_types import ConfigError
+from klamm.broker.passwords import CannotDecrypt, PasswordEncoder
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
 # Given for a listener only: the stores and keys of TLS.
@@ -90,8 +91,8 @@ def check_listener_configs(
             raise ConfigError(key, after.get(key), f"listener {listener.name} cannot change its protocol while it is open")
 
 
-def usable(stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Of what an entity holds, what a broker takes; and a line for each value it leaves out."""
+def usable(stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None) -> tuple[dict[str, str], list[str]]:
+    """Of what an entity holds, what a broker takes, passwords decrypted; and a line for each value it leaves out."""
     taken: dict[str, str] = {}
     problems: list[str] = []
     for name, text in stored.items():
@@ -100,11 +101,17 @@ def usable(stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str],
         except ConfigError as error:
             problems.append(f"a stored config is ignored: {error}")
             continue
-        if is_password(name):
-            problems.append(f"a stored config is ignored: the password {name} cannot be decrypted")
-            continue
-        taken[name] = text
+        try:
+            taken[name] = _decrypted(text, passwords) if is_password(name) else text
+        except CannotDecrypt as error:
+            problems.append(f"a stored config is ignored: the password {name} cannot be decrypted: {error}")
     return taken, problems
+
+
+def _decrypted(text: str, passwords: PasswordEncoder | None) -> str:
+    if passwords is None:
+        raise CannotDecrypt("password.encoder.secret is not set")
+    return passwords.decode(text)
 
 
 def is_password(name: str) -> bool:

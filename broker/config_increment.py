@@ -27,6 +27,12 @@ class Operation(IntEnum):
 Change = tuple[str, int, str | None]
 
 
+def check_operations(changes: Iterable[Change]) -> None:
+    """All operations exist. Raises ValueError."""
+    for _, number, _ in changes:
+        Operation(number)
+
+
 def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, ConfigKey]) -> dict[str, str]:
     """What is stored after the changes (name, operation, value). Raises ApiError, ValueError for an operation that does not exist."""
     configs = dict(stored)

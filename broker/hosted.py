@@ -30,6 +30,7 @@ _STALE_CONTROLLER_EPOCH = int(ErrorCode.STALE_CONTROLLER_EPOCH)
 _KAFKA_STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 _FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 _INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
+_RECOVERY_STATES = frozenset((0, 1))
 
 
 class Role(IntEnum):
@@ -130,26 +131,50 @@ class HostedPartitions:
     # LeaderAndIsr
 
     def handle_leader_and_isr(self, request: Any, version: int, broker_epoch: int) -> Any:
-        """The answer. Versions 0-1 list partitions flat, 2 and later by topic."""
+        """The answer. Versions 0-1 list partitions flat, 2 and later by topic. Of a partition named twice the last entry counts.
+
+        A topic in two elements, or a follower with a recovery state that does not exist, makes it an unknown server error as a whole,
+        before anything has changed.
+        """
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return refuse_leader_and_isr(request, version, refusal)
+        topics = _each_once(request)
+        if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
+            return refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         if version >= 5:
             topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
             by_id: dict[bytes, list[Any]] = {}
-            for topic in request.topic_states:
-                errors = self._apply(topic.topic_name, topic.topic_id, topic.partition_states)
-                if topic.topic_id in by_id:
-                    by_id[topic.topic_id] += errors
+            for (name, topic_id), states in topics:
+                errors = self._apply(name, topic_id, states)
+                if topic_id in by_id:
+                    by_id[topic_id] += errors
                 else:
-                    by_id[topic.topic_id] = errors
+                    by_id[topic_id] = errors
             return messages.LeaderAndIsrResponse(topics=[topic_error(topic_id, errors) for topic_id, errors in by_id.items()])
         partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
         flat = []
-        for name, states in _flat_or_by_topic(request):
+        for (name, _), states in topics:
             errors = self._apply(name, ZERO_UUID, states)
             flat += [partition_error(topic_name=name, partition_index=e.partition_index, error_code=e.error_code) for e in errors]
         return messages.LeaderAndIsrResponse(partition_errors=flat)
+
+    def _has_unknown_recovery(self, topic: str, states: Sequence[Any]) -> bool:
+        """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in stock."""
+        if {state.leader_recovery_state for state in states} <= _RECOVERY_STATES:
+            return False
+        me, alive = self.broker_id, self.metadata.brokers
+        for state in states:
+            if (
+                state.leader_recovery_state not in _RECOVERY_STATES
+                and state.leader != me
+                and state.leader in alive
+                and me in state.replicas
+            ):
+                replica = self.get(topic, state.partition_index)
+                if state.leader_epoch > (NO_EPOCH if replica is None else replica.leader_epoch):
+                    return True
+        return False
 
     def _apply(self, topic: str, topic_id: bytes, states: Sequence[Any]) -> list[Any]:
         """Results of one topic's partition states, each made effective where it is good. Equal results are one object."""
@@ -207,19 +232,18 @@ class HostedPartitions:
         return _NONE
 
     def _become(self, replica: HostedPartition, state: Any, topic_id: bytes) -> None:
-        """Leader or follower, by the state. One with a lower partition epoch, or a leader that is not alive, changes nothing."""
-        if state.partition_epoch < replica.partition_epoch:
+        """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
+        epoch nothing is."""
+        leads = state.leader == self.broker_id
+        follows = not leads and state.leader in self.metadata.brokers
+        if (leads or follows) and state.partition_epoch < replica.partition_epoch:
             return
         if topic_id != ZERO_UUID:
             replica.topic_id = topic_id
-        if state.leader == self.broker_id:
-            replica.role = Role.LEADER
-            replica.fetching = False
-        elif state.leader in self.metadata.brokers:
-            replica.role = Role.FOLLOWER
-            replica.fetching = True
-        else:
+        if not leads and not follows:
             return
+        replica.role = Role.LEADER if leads else Role.FOLLOWER
+        replica.fetching = follows
         replica.leader_epoch = state.leader_epoch
         replica.partition_epoch = state.partition_epoch
         replica.state = state
@@ -227,14 +251,17 @@ class HostedPartitions:
     # StopReplica
 
     def handle_stop_replica(self, request: Any, version: int, broker_epoch: int) -> Any:
-        """The answer; a refused request lists no partitions."""
+        """The answer; a refused request lists no partitions. Of a partition named twice the last entry counts."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return messages.StopReplicaResponse(error_code=int(refusal))
         error = messages.StopReplicaResponse.StopReplicaPartitionError
+        last = {
+            (topic, partition): (leader_epoch, delete) for topic, partition, leader_epoch, delete in stopped_partitions(request, version)
+        }
         results = [
             error(topic_name=topic, partition_index=partition, error_code=self._stop(topic, partition, leader_epoch, delete))
-            for topic, partition, leader_epoch, delete in stopped_partitions(request, version)
+            for (topic, partition), (leader_epoch, delete) in last.items()
         ]
         return messages.StopReplicaResponse(partition_errors=results)
 
@@ -295,6 +322,23 @@ def refuse_stop_replica(request: Any, version: int, code: ErrorCode) -> Any:
     error = messages.StopReplicaResponse.StopReplicaPartitionError
     results = [error(topic_name=t, partition_index=p, error_code=int(code)) for t, p, _, _ in stopped_partitions(request, version)]
     return messages.StopReplicaResponse(error_code=int(code), partition_errors=results)
+
+
+def _each_once(request: Any) -> list[tuple[tuple[str, bytes], Sequence[Any]]] | None:
+    """LeaderAndIsr partition states of any version by topic name and id; of a partition named twice the last entry.
+
+    None where two elements are of one topic: a stock broker does not take that.
+    """
+    topics = [((topic.topic_name, topic.topic_id), topic.partition_states) for topic in request.topic_states]
+    if len({name for (name, _), _ in topics}) < len(topics):
+        return None
+    topics += [((state.topic_name, ZERO_UUID), (state,)) for state in request.ungrouped_partition_states]
+    if not request.ungrouped_partition_states and all(len({s.partition_index for s in states}) == len(states) for _, states in topics):
+        return topics
+    last: dict[tuple[str, bytes], dict[int, Any]] = {}
+    for name, states in topics:
+        last.setdefault(name, {}).update((state.partition_index, state) for state in states)
+    return [(name, list(states.values())) for name, states in last.items()]
 
 
 def _flat_or_by_topic(request: Any) -> list[tuple[str, list[Any]]]:

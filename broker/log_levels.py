@@ -1,7 +1,11 @@
-"""Log levels as Kafka's admin clients see them: every logger of ours by its Python name, and their common parent as `root`.
+"""Log levels as Kafka's admin clients see them: the loggers of a stock broker by their names, and their common parent as `root`.
 
-Kafka's words for levels are used outside, Python's numbers inside; FATAL is CRITICAL, TRACE lies below DEBUG. A logger shows the level
-in force, its own or its parent's. What libraries log is not touched. Brokers of one process share their loggers.
+The names and their levels are a tree of their own, in which a logger has its own level or that of the nearest name above it. Those with
+a counterpart here (`COUNTERPARTS`) hand their level on to it; `root` is the parent of all loggers of this program. The others are known,
+keep a level and change nothing. What libraries log is not touched, but for that of the ZooKeeper client.
+
+Kafka's words for levels are used outside, Python's numbers inside; FATAL is CRITICAL, TRACE lies below DEBUG. Brokers of one process
+share their loggers.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import logging
 from collections.abc import Iterable
 
 from klamm.broker.config_increment import Operation
+from klamm.broker.log_names import KAFKA_LOGGERS
 from klamm.protocol.errors import ApiError, ErrorCode
 
 ROOT = "root"
@@ -22,15 +27,46 @@ LEVELS = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+COUNTERPARTS = {
+    "klamm.controller": "kafka.controller.KafkaController",
+    "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",
+    "klamm.controller.state_change": "state.change.logger",
+    "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
+    "klamm.server.channels": "kafka.controller.RequestSendThread",
+    "klamm.server.config_changes": "kafka.server.ConfigAdminManager",
+    "klamm.server.connection": "kafka.network.Processor",
+    "klamm.server.connection_limits": "kafka.network.ConnectionQuotas",
+    "klamm.server.dispatch": "kafka.server.KafkaApis",
+    "klamm.server.dynamic_configs": "kafka.server.ZkConfigManager",
+    "klamm.server.features": "kafka.server.FinalizedFeatureChangeListener",
+    "klamm.server.leaving": "kafka.server.KafkaServer",
+    "klamm.server.listener": "kafka.network.ConnectionQuotas",
+    "klamm.server.listeners": "kafka.network.SocketServer",
+    "klamm.server.node": "kafka.server.KafkaServer",
+    "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",
+    "klamm.server.request_log": "kafka.request.logger",
+    "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",
+    "klamm.zk.connection": "kafka.zookeeper.ZooKeeperClient",
+    "klamm.zk.connection.kazoo": "org.apache.zookeeper.ClientCnxn",
+    "klamm.zk.fenced": "kafka.zk.KafkaZkClient",
+    "klamm.zk.layout": "kafka.zk.KafkaZkClient",
+    "klamm.zk.session": "kafka.zookeeper.ZooKeeperClient",
+    "klamm.zk.store": "kafka.zk.KafkaZkClient",
+}
+"""Kafka's logger by the name of ours that obeys it; parents stand before their children."""
 
 Change = tuple[str, int, str | None]
+
+# Python keeps levels and parents of Kafka's names apart from those of this program.
+_KAFKA = logging.Manager(logging.RootLogger(logging.INFO))
+_BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in KAFKA_LOGGERS}}
+_GIVEN: dict[str, int] = {}
 
 
 def log_levels() -> dict[str, str]:
     """Level in force by logger name, the root logger first."""
-    loggers = logging.Logger.manager.loggerDict
-    names = sorted(name for name in loggers if name.startswith(f"{OURS}.") and isinstance(loggers[name], logging.Logger))
-    return {name: _word(_logger(name).getEffectiveLevel()) for name in (ROOT, *names)}
+    _KAFKA.root.setLevel(logging.getLogger(OURS).getEffectiveLevel())
+    return {name: _word(logger.getEffectiveLevel()) for name, logger in _BY_NAME.items()}
 
 
 def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> None:
@@ -39,11 +75,33 @@ def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> No
     if validate_only:
         return
     for name, level in wanted:
-        _logger(name).setLevel(level)
+        if name == ROOT:
+            logging.getLogger(OURS).setLevel(level)
+        else:
+            _BY_NAME[name].setLevel(level)
+    _hand_on()
 
 
-def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(OURS if name == ROOT else name)
+def _hand_on() -> None:
+    """Give our loggers the levels of their counterparts, and those without one the level that the program gave them."""
+    of_root = logging.getLogger(OURS).getEffectiveLevel()
+    for name, counterpart in COUNTERPARTS.items():
+        logger = logging.getLogger(name)
+        given = _GIVEN.setdefault(name, logger.level)
+        level = _below_root(_BY_NAME[counterpart]) or given
+        logger.setLevel(level)
+        if logger.getEffectiveLevel() != (level or of_root):
+            logger.setLevel(of_root)  # its Python parent has a level of its own, which does not count here
+
+
+def _below_root(logger: logging.Logger) -> int:
+    """The level that a Kafka logger has of its own or from a parent other than the root, else NOTSET."""
+    while logger is not _KAFKA.root:
+        if logger.level:
+            return logger.level
+        assert logger.parent is not None
+        logger = logger.parent
+    return logging.NOTSET
 
 
 def _level(name: str, number: int, word: str | None) -> int:
@@ -54,7 +112,7 @@ def _level(name: str, number: int, word: str | None) -> int:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     if operation in (Operation.APPEND, Operation.SUBTRACT):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} means nothing for a log level")
-    if name not in log_levels():
+    if name not in _BY_NAME:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}")
     if operation is Operation.DELETE:
         if name == ROOT:

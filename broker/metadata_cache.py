@@ -76,7 +76,10 @@ class MetadataCache:
         self._live_brokers: list[Any] = []
 
     def update(self, request: Any) -> set[str]:
-        """Merge a decoded UpdateMetadata request of any version; the names of the topics whose partitions it named."""
+        """Merge a decoded UpdateMetadata request of any version; the names of the topics whose partitions it named.
+
+        In requests of versions 1 and 2 listeners get their names before (`with_listeners`): here nothing may fail half way.
+        """
         changed = self._update_brokers(request)
         touched: set[str] = set()
         ids = self.topic_ids
@@ -181,12 +184,27 @@ class MetadataCache:
             topic.encoded.clear()
 
 
+def with_listeners(request: Any, version: int) -> Any:
+    """An UpdateMetadata request in which all listeners have names: versions 1 and 2 call them as their security protocols.
+
+    Raises ValueError where there is no such protocol.
+    """
+    if version not in (1, 2):
+        return request
+    brokers = [broker._replace(endpoints=[_named(endpoint) for endpoint in broker.endpoints]) for broker in request.live_brokers]
+    return request._replace(live_brokers=brokers)
+
+
+def _named(endpoint: Any) -> Any:
+    number = endpoint.security_protocol
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise ValueError(f"there is no security protocol {number}")
+    return endpoint._replace(listener=SECURITY_PROTOCOLS[number])
+
+
 def _cached_broker(broker: Any) -> CachedBroker:
-    """Versions 0 to 2 name no listeners: there a listener is called as its security protocol, in version 0 PLAINTEXT."""
+    """Version 0 names no listeners: there it is PLAINTEXT."""
     if not broker.endpoints and broker.v0_host:
         return CachedBroker(broker.id, {"PLAINTEXT": CachedEndpoint(broker.v0_host, broker.v0_port, 0)}, broker.rack)
-    endpoints = {}
-    for endpoint in broker.endpoints:
-        listener = endpoint.listener if endpoint.listener else SECURITY_PROTOCOLS[endpoint.security_protocol]
-        endpoints[listener] = CachedEndpoint(endpoint.host, endpoint.port, endpoint.security_protocol)
+    endpoints = {e.listener: CachedEndpoint(e.host, e.port, e.security_protocol) for e in broker.endpoints}
     return CachedBroker(broker.id, endpoints, broker.rack)

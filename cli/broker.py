@@ -45,4 +45,8 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
     from klamm.server.node import Node
     from klamm.server.run import run
 
-    run(lambda: live(Node(config), signals, lambda: None))
+    async def serve() -> None:
+        broker = Node(config)
+        await live(broker, signals, lambda: None, broker.failure)
+
+    run(serve)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import sys
 
+from klamm.cli.logs import printable
+
 FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ENOSPC})
 
 EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.broker.config_types", "ConfigError"),
     ("klamm.broker.properties", "PropertiesError"),
+    ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.node", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),
 )
@@ -24,8 +27,8 @@ def one_line(failure: BaseException) -> str | None:
     for module, name in EXPECTED:
         expected = getattr(sys.modules.get(module), name, None)
         if expected is not None and isinstance(failure, expected):
-            return " ".join(str(failure).split())
+            return printable(" ".join(str(failure).split()))
     if isinstance(failure, OSError) and failure.errno in FILE_ERRORS:
         where = "" if failure.filename is None else f"{failure.filename}: "
-        return f"{where}{failure.strerror}"
+        return printable(f"{where}{failure.strerror}")
     return None

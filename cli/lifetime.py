@@ -1,4 +1,4 @@
-"""The life of a process that serves: start, say so, wait for a signal, stop in order.
+"""The life of a process that serves: start, say so, wait for a signal or for what makes serving impossible, stop in order.
 
 SIGINT and SIGTERM ask it to stop, whatever it is doing, its start included; a second one ends the process at once (what it owns dies with
 it). Signals count from the first moment on, before there is an event loop to hear them.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -58,21 +58,33 @@ class StopSignals:
             self._stop.set()
 
 
-async def live(serving: Serving, signals: StopSignals, ready: Callable[[], None]) -> None:
-    """Start `serving`, call `ready`, stop at the first signal. A start that fails raises, with everything stopped."""
+async def _nothing_fails() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def live(
+    serving: Serving, signals: StopSignals, ready: Callable[[], None], failure: Callable[[], Coroutine[Any, Any, None]] = _nothing_fails
+) -> None:
+    """Start `serving`, call `ready`, stop at the first signal. A start that fails raises, with everything stopped; so does `failure`,
+    which waits for what ends the serving against everybody's will and raises that.
+    """
     stop = asyncio.ensure_future(signals.wait())
     await asyncio.sleep(0)  # let it hear signals before anything else runs
     start = asyncio.ensure_future(serving.start())
+    failing = asyncio.ensure_future(failure())
     try:
-        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
-        if start.done():
+        await asyncio.wait({start, stop, failing}, return_when=asyncio.FIRST_COMPLETED)
+        if start.done() and not failing.done():
             start.result()
             ready()
-            await stop
+            await asyncio.wait({stop, failing}, return_when=asyncio.FIRST_COMPLETED)
         else:
             await _cancelled(start)
+        if not stop.done():
+            failing.result()
     finally:
         await serving.stop()
+        await _cancelled(failing)
         await _cancelled(stop)
 
 

@@ -15,6 +15,8 @@ import click
 
 from klamm import __version__
 from klamm.cli.failures import one_line
+from klamm.cli.logs import printable
+from klamm.cli.output import end_with_failure, open_standard_streams, tell_scripts
 
 VERBS = {
     "broker": "klamm.cli.broker",
@@ -54,6 +56,7 @@ def klamm() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    open_standard_streams()
     try:
         code = klamm.main(prog_name="klamm", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as failure:
@@ -61,12 +64,13 @@ def main() -> None:
         sys.exit(0)
     except click.ClickException as failure:
         path = getattr(getattr(failure, "ctx", None), "command_path", "klamm")
-        sys.exit(f"{path}: {failure.format_message()}")
+        end_with_failure(path, printable(failure.format_message()))
     except click.Abort:
         sys.exit(130)
     except Exception as failure:  # the one place where failures become a line; what it does not know goes on
         line = one_line(failure)
         if line is None:
+            tell_scripts(f"fault: {failure!r}")
             raise
-        sys.exit(f"klamm: {line}")
+        end_with_failure("klamm", line)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,18 +1,10 @@
-"""Shapes of option values: `KEY=VALUE` and `NAME:PARTITIONS:RF`."""
+"""Shapes of option values: `KEY=VALUE` and `NAME:PARTITIONS:RF[:KEY=VALUE…]`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import click
 
-
-class SeededTopic(NamedTuple):
-    """A topic to create at start."""
-
-    name: str
-    partitions: int
-    replication_factor: int
+from klamm.server.arguments import SeedTopic
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
@@ -30,20 +22,19 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key.strip(), text.strip()
 
 
-class Topic(click.ParamType[SeededTopic]):
-    """`NAME:PARTITIONS:RF`; partitions and replication factor default to 1."""
+class Topic(click.ParamType[SeedTopic]):
+    """`NAME:PARTITIONS:RF:KEY=VALUE…`; partitions and replication factor default to 1, configs may follow or not."""
 
-    name = "NAME:PARTITIONS:RF"
+    name = "NAME:PARTITIONS:RF[:KEY=VALUE…]"
 
-    def convert(self, value: str | SeededTopic, param: click.Parameter | None, ctx: click.Context | None) -> SeededTopic:
-        """The topic asked for; whether the name is legal is the broker's business."""
-        if isinstance(value, SeededTopic):
+    def convert(self, value: str | SeedTopic, param: click.Parameter | None, ctx: click.Context | None) -> SeedTopic:
+        """The topic asked for; whether a broker would create it is checked later, with all of them."""
+        if isinstance(value, SeedTopic):
             return value
-        name, *numbers = value.split(":")
-        if not name or len(numbers) > 2 or not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):
-            self.fail(f"{value!r} is not NAME:PARTITIONS:RF, such as orders:6:3", param, ctx)
-        partitions, replication_factor = (*map(int, numbers), 1, 1)[:2]
-        return SeededTopic(name, partitions, replication_factor)
+        try:
+            return SeedTopic.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 KEY_VALUE = KeyValue()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +18,22 @@ import click
 
 from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
-from klamm.cli.parameters import KEY_VALUE, TOPIC, SeededTopic
+from klamm.cli.output import say
+from klamm.cli.parameters import KEY_VALUE, TOPIC
+from klamm.server.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
 
 if TYPE_CHECKING:
     from klamm.server.cluster import LocalCluster
 
-OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "listeners", "node.id", "zookeeper.connect"})
-EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
-
 
 @click.command(short_help="Run a cluster: brokers in one process and a ZooKeeper.")
-@click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True, help="How many brokers; their ids are 1, 2, 3, …")
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, MAX_BROKERS),
+    default=3,
+    show_default=True,
+    help="How many brokers; their ids are 1, 2, 3, …",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to advertise.")
 @click.option(
     "--port",
@@ -47,7 +52,7 @@ EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 )
 @click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property for all brokers; may be given again and again.")
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; may be given again and again.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses, also when it fails.")
 @log_level_option
 def command(
     brokers: int,
@@ -56,28 +61,30 @@ def command(
     zookeeper: str | None,
     data_dir: Path | None,
     configs: tuple[tuple[str, str], ...],
-    topics: tuple[SeededTopic, ...],
+    topics: tuple[SeedTopic, ...],
     as_json: bool,
     log_level: str,
 ) -> None:
     """Run a cluster: some brokers in one process, and a real ZooKeeper.
 
     When every broker is registered, the controller is elected, and every broker knows all brokers and topics, the addresses are printed on
-    stdout, one a line, or with --json one line with bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
+    stdout, one a line, or with --json one line with bootstrap_servers, brokers, controller_id, cluster_id and zookeeper. With --json a
+    failure is one line on stdout too, {"error": "the reason"}, behind that one if it comes later; the exit code is 1.
 
-    SIGINT (Ctrl-C) or SIGTERM shuts down in order within two seconds and exits with 0; a second one exits at once.
+    SIGINT (Ctrl-C) or SIGTERM shuts down in order within two seconds and exits with 0; a second one exits at once. When the embedded
+    ZooKeeper dies or its disk is full, the cluster ends with the reason.
 
     \b
     klamm serve
-    klamm serve --port 0 --json --topic orders:6:3
+    klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy=compact
     klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
     """
     log_to_stderr(log_level)
-    _check(brokers, host, port, dict(configs))
+    _check(brokers, host, port, dict(configs), topics, zookeeper is None)
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
-    from klamm.server.cluster import LocalCluster, SeedTopic
+    from klamm.server.cluster import LocalCluster
     from klamm.server.run import run
 
     cluster = LocalCluster(
@@ -86,19 +93,23 @@ def command(
         port=port,
         zookeeper=embedded.zookeeper if embedded is not None else zookeeper,
         config=dict(configs),
-        topics=[SeedTopic(*topic) for topic in topics],
+        topics=topics,
     )
-    run(lambda: live(Served(cluster, embedded), signals, lambda: click.echo(_as_json(cluster) if as_json else _as_lines(cluster))))
+    served = Served(cluster, embedded)
+    run(lambda: live(served, signals, lambda: say(_as_json(cluster) if as_json else _as_lines(cluster)), served.failure))
 
 
-def _check(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:
-    """What no option can say by itself."""
-    if port + brokers - 1 > 65535:
-        raise click.BadParameter(f"{port} leaves no ports for {brokers} brokers", param_hint="--port")
-    if host in EVERY_ADDRESS:
-        raise click.BadParameter("clients are told this address; name one that they can reach", param_hint=f"--host {host}")
-    for name in OWN_PROPERTIES & config.keys():
-        raise click.BadParameter("differs from broker to broker and is settled by the other options", param_hint=f"--config {name}")
+def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:
+    """What no option can say by itself. `alone`: other brokers cannot be there."""
+    try:
+        check_arguments(brokers, host, port, config)
+        if config or topics:
+            from klamm.server.config_arguments import check_configs
+
+            check_configs(config, topics, brokers if alone else None)
+    except BadArgument as bad:
+        option = "topic" if bad.argument == "topics" else bad.argument
+        raise click.BadParameter(bad.reason, param_hint=f"--{option}") from bad
 
 
 class EarlyZooKeeper:
@@ -132,6 +143,12 @@ class Served:
         if self._embedded is not None:
             await asyncio.wrap_future(self._embedded.started)
         await self._cluster.start()
+
+    async def failure(self) -> None:
+        """Wait for the end of the embedded ZooKeeper, and raise what ended it."""
+        if self._embedded is not None:
+            await asyncio.wrap_future(self._embedded.started)
+        await self._cluster.failure()
 
     async def stop(self) -> None:
         """Brokers first, then the ZooKeeper."""

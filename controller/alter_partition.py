@@ -1,18 +1,19 @@
 """AlterPartition: leaders change their ISR through the controller (controller 14).
 
 Waiting requests are handled together: their writes go out in one commit and their partitions in one UpdateMetadata, as long as
-no partition occurs twice; the second request for a partition waits for the first one's write. The ISR changes, the leader epoch
-does not, and no LeaderAndIsr is sent.
+no partition occurs twice; the second request for a partition waits for the first one's write. Of a partition that one request names
+twice the last entry counts. The ISR changes, the leader epoch does not, and no LeaderAndIsr is sent.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.pace import Pace
 from klamm.controller.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, Ints, LeaderAndIsr, Outcome, StateWrite, intern_ints
 from klamm.protocol import messages
@@ -22,6 +23,7 @@ log = logging.getLogger("klamm.controller")
 
 _NONE = int(ErrorCode.NONE)
 _broker_id = attrgetter("broker_id")
+_index = attrgetter("partition_index")
 _asked = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
 
 
@@ -36,24 +38,25 @@ class Proposal(NamedTuple):
 
 
 def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
-    """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due."""
+    """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due.
+
+    What stock would write although no leader could come of it is refused last: where stock refuses, it is for stock's reason.
+    """
     if ask.partition_epoch > info.partition_epoch or ask.leader_epoch > info.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if ask.leader_epoch < info.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if ask.leader != info.leader:
-        return ErrorCode.INVALID_REQUEST  # stock would make the sender leader within the same leader epoch
-    if ask.isr == info.isr and ask.recovery == info.recovery:
+    if ask.leader == info.leader and ask.isr == info.isr and ask.recovery == info.recovery:
         return ErrorCode.NONE
     if ask.partition_epoch < info.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     if ask.recovery == RECOVERING and (len(ask.isr) > 1 or info.recovery == RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    if not ask.isr:
-        return ErrorCode.INVALID_REQUEST  # stock would write it; any other list is written as it stands, as there
     for member in ask.isr:
         if member not in alive:
             return ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+    if ask.leader != info.leader or not ask.isr:
+        return ErrorCode.INVALID_REQUEST  # a second leader of one leader epoch, no leader ever; any other list is written as it stands
     return None
 
 
@@ -144,15 +147,16 @@ async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> l
     cluster = term.cluster
     joined = _Joined(term)
     answers: list[Answer] = []
+    pace = Pace()
     for request, version in requests:
         answers.append(answer := Answer(version, _top_level(cluster, request, version)))
         if answer.error is not ErrorCode.NONE:
             continue
-        for asked in request.topics:
+        for topic, asked, partitions in _by_topic(cluster, request.topics, version):
+            await pace(len(asked.partitions))
             rows: list[Any] = []
             answer.topics.append((asked, rows))
-            topic = cluster.topics.get(asked.topic_name) if version < 2 else cluster.topics_by_id.get(asked.topic_id)
-            await _topic(term, joined, request.broker_id, version, topic, asked, rows)
+            await _topic(term, joined, request.broker_id, version, topic, partitions, rows)
     if any(a.error is ErrorCode.NONE for a in answers):  # of requests refused as a whole nobody is told
         await joined.flush()
     return [a.response() for a in answers]
@@ -162,16 +166,36 @@ def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
     broker = cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
-    if any(p.leader_recovery_state not in (RECOVERED, RECOVERING) for t in request.topics for p in t.partitions):
+    known = request.topics if version < 2 else [t for t in request.topics if t.topic_id in cluster.topics_by_id]
+    if any(p.leader_recovery_state not in (RECOVERED, RECOVERING) for t in known for p in t.partitions):
         log.error("AlterPartition of broker %d names an unknown leader recovery state", request.broker_id)
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
-async def _topic(term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, asked: Any, rows: list[Any]) -> None:
+def _by_topic(cluster: Cluster, topics: Sequence[Any], version: int) -> Iterator[tuple[Topic | None, Any, Iterable[Any]]]:
+    """Each topic of a request once, with an element that names it and its partitions, of which the last entry of each counts.
+
+    Where nothing is asked of a topic it is left out. What carries an unknown id comes as it stands.
+    """
+    asked: dict[Any, tuple[Topic | None, Any, dict[int, Any]]] = {}
+    for element in topics:
+        topic = cluster.topics.get(element.topic_name) if version < 2 else cluster.topics_by_id.get(element.topic_id)
+        if topic is None and version >= 2:
+            yield None, element, element.partitions
+        elif element.partitions:
+            key = element.topic_name if version < 2 else element.topic_id
+            asked.setdefault(key, (topic, element, {}))[2].update(zip(map(_index, element.partitions), element.partitions, strict=True))
+    for topic, element, partitions in asked.values():
+        yield topic, element, partitions.values()
+
+
+async def _topic(
+    term: Term, joined: _Joined, leader: int, version: int, topic: Topic | None, partitions: Iterable[Any], rows: list[Any]
+) -> None:
     row = messages.AlterPartitionResponse.PartitionData
     with_epochs = version >= 3
-    for index, leader_epoch, old_isr, new_isr, recovery, partition_epoch in map(_asked, asked.partitions):
+    for index, leader_epoch, old_isr, new_isr, recovery, partition_epoch in map(_asked, partitions):
         if topic is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 2 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             rows.append(row(partition_index=index, error_code=unknown))

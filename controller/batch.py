@@ -3,20 +3,22 @@
 Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers:
 all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything. States are taken
 from the cluster when the batch is sent, which is right after they were committed; the leader epoch of a StopReplica is the
-exception: it is the one at the moment of `stop`.
+exception: it is the one at the moment of `stop`. A partition that cannot be encoded is logged and left out, all others are told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Encoder
+from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UNENCODABLE, UPDATE_METADATA, Encoder
 from klamm.controller.options import ControllerOptions
 from klamm.controller.values import EPOCH_DURING_DELETE, NO_EPOCH, Ints
 from klamm.protocol.clean_answers import is_clean_leader_and_isr
+
+T = TypeVar("T")
 
 
 class Channels(Protocol):
@@ -48,14 +50,14 @@ OnResponse = Callable[[int, int, Any], None]
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
-    """Partitions by the brokers that are told of them: `for tell in recipients[broker_ids]: tell(partition)`."""
+    """Partitions by the brokers that are told of them, each once: `for tell in recipients[broker_ids]: tell(partition)`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by_broker: dict[int, list[Partition]] = {}
 
     def __missing__(self, broker_ids: Ints) -> list[Callable[[Partition], None]]:
-        found = self[broker_ids] = [self.by_broker.setdefault(b, []).append for b in broker_ids]
+        found = self[broker_ids] = [self.by_broker.setdefault(b, []).append for b in dict.fromkeys(broker_ids)]
         return found
 
 
@@ -68,6 +70,8 @@ class RequestBatch:
         self._encoder = encoder
         self._options = options
         self._on_response = on_response
+        self.posted: list[tuple[int, int]] = []
+        """(API key, broker id) of the requests sent since somebody cleared it."""
         self.clear()
 
     def clear(self) -> None:
@@ -147,10 +151,10 @@ class RequestBatch:
         for b in sorted(lisr):
             broker = cluster.brokers.get(b)
             if broker is not None:
-                body = encoder.leader_and_isr(cluster, broker, lisr[b], listener)
+                body = self._all_or_rest(partial(encoder.leader_and_isr, cluster, broker, listener=listener), lisr[b])
                 self._post(b, LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._tells_nothing, b))
         if umr_brokers:
-            topics = encoder.metadata_topics(cluster, umr)
+            topics = self._all_or_rest(partial(encoder.metadata_topics, cluster), umr)
             live = encoder.live_brokers(cluster, listener)
             for b in sorted(umr_brokers):
                 broker = cluster.brokers.get(b)
@@ -159,8 +163,16 @@ class RequestBatch:
         for b in sorted(stop):
             broker = cluster.brokers.get(b)
             if broker is not None:
-                for body, deletes in encoder.stop_replica(cluster, broker, stop[b]):
+                for body, deletes in self._all_or_rest(partial(encoder.stop_replica, cluster, broker), stop[b]):
                     self._post(b, STOP_REPLICA, encoder.sr_version, body, watched=deletes)
+
+    def _all_or_rest(self, encode: Callable[[Any], T], partitions: Mapping[Partition, Any] | Sequence[Partition]) -> T:
+        """What `encode` makes of partitions, or of those among them that can be encoded."""
+        try:
+            return encode(partitions)
+        except UNENCODABLE:
+            rest = list(filter(self._encoder.is_encodable, partitions))
+            return encode({p: partitions[p] for p in rest} if isinstance(partitions, Mapping) else rest)
 
     def _tells_nothing(self, broker_id: int, payload: bytes, offset: int) -> bool:
         """An answer without errors is news only where log directories were offline."""
@@ -178,4 +190,5 @@ class RequestBatch:
         def answered(response: Any) -> None:
             self._on_response(broker_id, api_key, response)
 
+        self.posted.append((api_key, broker_id))
         self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable)

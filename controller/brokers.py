@@ -2,12 +2,15 @@
 
 `/brokers/ids` is compared with what is registered here: new ids, ids whose node was made anew (a greater czxid: they bounced)
 and dead ones are handled in this sequence, each group in ascending order of ids.
+
+A broker that does not support what the cluster has finalised does not become registered: nobody is told of it, and it is told nothing.
+As in Kafka it still gets a channel, and its start is handled like any other's, again at each change as long as it is there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from klamm.controller import deletion, partition_machine, replica_machine
 from klamm.controller.cluster import Partition
@@ -21,7 +24,7 @@ log = logging.getLogger("klamm.controller")
 async def on_broker_change(term: Term) -> None:
     """Children of `/brokers/ids` changed."""
     cluster = term.cluster
-    current = reachable(term, (await term.store.brokers()).values())
+    current = await reachable(term, (await term.store.brokers()).values())
     new = sorted(current.keys() - cluster.brokers.keys())
     dead = sorted(cluster.brokers.keys() - current.keys())
     bounced = sorted(b for b in current.keys() & cluster.brokers.keys() if current[b].epoch > cluster.brokers[b].epoch)
@@ -35,16 +38,19 @@ async def on_broker_change(term: Term) -> None:
         open_channel(term, current[b])
     for b in dead:
         term.channels.remove_broker(b)
+    welcome = compatible(term, (current[b] for b in (*new, *bounced)))
     if new:
         for b in new:
-            cluster.add_broker(current[b])
+            if b in welcome:
+                cluster.add_broker(current[b])
         await on_startup(term, new)
     if bounced:
         for b in bounced:
             cluster.remove_broker(b)
         await on_failure(term, bounced)
         for b in bounced:
-            cluster.add_broker(current[b])
+            if b in welcome:
+                cluster.add_broker(current[b])
         await on_startup(term, bounced)
     if dead:
         for b in dead:
@@ -52,15 +58,41 @@ async def on_broker_change(term: Term) -> None:
         await on_failure(term, dead)
 
 
-def reachable(term: Term, brokers: Iterable[Broker]) -> dict[int, Broker]:
-    """Brokers with an endpoint the controller can dial; the others are logged and treated as absent."""
+async def reachable(term: Term, brokers: Iterable[Broker]) -> dict[int, Broker]:
+    """Brokers with an endpoint the controller can dial; the others are logged, watched, and treated as absent."""
+    out = {}
+    listener = term.options.channel_listener
+    for broker in brokers:
+        found: Broker | None = broker
+        if broker.endpoint(listener) is None:
+            log.error("broker %d has no endpoint for listener %s and is treated as absent", broker.id, listener)
+            found = await term.store.broker(broker.id)
+        if found is not None and found.endpoint(listener) is not None:
+            out[found.id] = found
+    return out
+
+
+def compatible(term: Term, brokers: Iterable[Broker]) -> dict[int, Broker]:
+    """Brokers that support all finalised features; the others are logged."""
     out = {}
     for broker in brokers:
-        if broker.endpoint(term.options.channel_listener) is None:
-            log.error("broker %d has no endpoint for listener %s and is treated as absent", broker.id, term.options.channel_listener)
+        supported = {name: (low, high) for name, low, high in broker.features}
+        unsupported = unsupported_features(supported, term.options.finalized_features)
+        if unsupported:
+            log.warning("broker %d is not registered: it does not support %s", broker.id, ", ".join(unsupported))
         else:
             out[broker.id] = broker
     return out
+
+
+def unsupported_features(supported: Mapping[str, tuple[int, int]], finalized: Mapping[str, int]) -> list[str]:
+    """Finalised features, with their levels, that are not within the versions a broker supports, by name (lowest, highest)."""
+    bad = []
+    for name, level in sorted(finalized.items()):
+        lowest, highest = supported.get(name, (0, -1))
+        if not lowest <= level <= highest:
+            bad.append(f"{name} {level}")
+    return bad
 
 
 def open_channel(term: Term, broker: Broker) -> None:
@@ -119,11 +151,17 @@ async def on_replicas_offline(term: Term, replicas: dict[int, list[Partition]]) 
 
 
 async def on_broker_modifications(term: Term, broker_id: int) -> None:
-    """A broker's node has new data: endpoints and features count, a rack alone does not (controller 4.4)."""
+    """A broker's node has new data: endpoints and features count, a rack alone does not (controller 4.4).
+
+    A broker that counted as absent, because its node could not be read, is there now if it can.
+    """
     cluster = term.cluster
     broker = await term.store.broker(broker_id)
     known = cluster.brokers.get(broker_id)
-    if broker is None or known is None:
+    if broker is None:
+        return
+    if known is None:
+        await on_broker_change(term)
         return
     if (broker.endpoints, broker.features) == (known.endpoints, known.features):
         return

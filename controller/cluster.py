@@ -190,6 +190,7 @@ class Cluster:
             self._not_online.pop(partition, None)
             for held in self.offline_dirs.values():
                 held.discard(partition)
+        topic.partitions.clear()  # the two name each other; parted, they go at once and not when cycles are looked for
 
     def partition(self, key: TopicPartition) -> Partition | None:
         topic = self.topics.get(key[0])
@@ -289,7 +290,7 @@ class Cluster:
                 for r in replicas:
                     first = ReplicaState.ONLINE if r in alive else ReplicaState.DELETION_INELIGIBLE
                     states = with_replica_state(states, r, first)
-                sides = [(online if r in alive else offline).setdefault(r, []).append for r in replicas]
+                sides = [(online if r in alive else offline).setdefault(r, []).append for r in dict.fromkeys(replicas)]
                 found = known[replicas, alive] = states, sides
             p.replica_states, sides = found
             for put in sides:

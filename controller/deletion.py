@@ -153,7 +153,7 @@ async def _start(term: Term, topics: list[Topic]) -> None:
     for topic in topics:
         for p in topic.partitions.values():
             online = cluster.online(p)
-            for r in p.assignment.replicas:
+            for r in dict.fromkeys(p.assignment.replicas):
                 if r not in online:
                     dead.setdefault(r, []).append(p)
                 elif cluster.replica_state(p, r) is not _SUCCESSFUL:
@@ -171,7 +171,7 @@ async def _complete(term: Term, topics: list[Topic]) -> None:
     gone: dict[int, list[Partition]] = {}
     for topic in topics:
         for p in topic.partitions.values():
-            for r in p.assignment.replicas:
+            for r in dict.fromkeys(p.assignment.replicas):
                 gone.setdefault(r, []).append(p)
     await term.phase("deletion-confirmed")
     known = [(t.name, sorted(t.partitions)) for t in topics]

@@ -24,7 +24,7 @@ async def fail_over(term: Term) -> None:
     await store.delete_isr_notifications(names)
 
     found, topic_names = await asyncio.gather(store.brokers(), store.topics())
-    registered = brokers.reachable(term, found.values())
+    registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.set_brokers(registered.values())
     await asyncio.gather(
         store.watch_brokers(sorted(registered)),

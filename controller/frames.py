@@ -4,12 +4,16 @@ The newest versions, which a current inter-broker protocol uses, are put togethe
 encoded part that both requests share (`wire`) until it changes, and a request joins them. Older versions go
 through the codec field by field.
 Both paths give the same bytes (a test compares them).
+
+What was read from ZooKeeper can be encoded; should a broker be found that cannot, it is logged and left out, so that all others are
+told. `is_encodable` is for whoever has to find such a partition (see `batch`).
 """
 
 from __future__ import annotations
 
+import logging
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -18,6 +22,12 @@ from typing import Any
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.values import LEADER_DURING_DELETE, Assignment, Broker, Ints, LeaderAndIsr
 from klamm.protocol import messages
+from klamm.protocol.errors import LocalProtocolError
+
+log = logging.getLogger("klamm.controller")
+
+UNENCODABLE = (struct.error, ValueError, LocalProtocolError)
+"""What encoding raises over a number or a text that has no place in a request."""
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 
@@ -99,6 +109,17 @@ def _topic_struct(head: bytes, states: list[bytes]) -> bytes:
     return b"".join((head, _varint(len(states) + 1), *states, b"\x00"))
 
 
+def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> list[bytes]:
+    """Encoded brokers but for those that cannot be."""
+    out = []
+    for broker in brokers:
+        try:
+            out.append(encode(broker))
+        except UNENCODABLE as problem:
+            log.error("broker %d is not told of, it cannot be encoded: %s", broker.id, problem)
+    return out
+
+
 _topic_of = attrgetter("topic")
 
 
@@ -134,6 +155,20 @@ class Encoder:
         wire = p.wire = _index(p.index) + rest
         return wire
 
+    @staticmethod
+    def is_encodable(p: Partition) -> bool:
+        """Whether a partition can be told of at all."""
+        try:
+            _index(p.index)
+            _head(p.topic)
+            if p.info is not None:
+                _wire(p, p.info)
+                _lisr_tail(p.assignment.adding, p.assignment.removing, False, p.info.recovery)
+        except UNENCODABLE as problem:
+            log.error("%s is not told of, it cannot be encoded: %s", p, problem)
+            return False
+        return True
+
     # --- LeaderAndIsr ---
 
     def leader_and_isr(
@@ -165,7 +200,7 @@ class Encoder:
             "controller_id": self.controller_id,
             "controller_epoch": cluster.epoch,
             "broker_epoch": broker.epoch,
-            "live_leaders": [self._live_leader(cluster.brokers[b], listener) for b in sorted(leaders) if b in cluster.brokers],
+            "live_leaders": self._live_leaders([cluster.brokers[b] for b in sorted(leaders) if b in cluster.brokers], listener),
         }
         if version < 2:
             body = request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries], **common)
@@ -199,16 +234,20 @@ class Encoder:
             out.append(encoded)
         return out
 
-    @staticmethod
-    def _live_leader(broker: Broker, listener: str) -> Any:
-        endpoint = broker.endpoint(listener)
-        host, port = ("", -1) if endpoint is None else (endpoint.host, endpoint.port)
-        return messages.LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=host, port=port)
+    def _live_leaders(self, brokers: Iterable[Broker], listener: str) -> list[bytes]:
+        encode = messages.struct_encoder("LeaderAndIsrRequest", "LeaderAndIsrLiveLeader", self.lisr_version)
+
+        def encoded(broker: Broker) -> bytes:
+            endpoint = broker.endpoint(listener)
+            host, port = ("", -1) if endpoint is None else (endpoint.host, endpoint.port)
+            return encode(messages.LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=host, port=port))
+
+        return _encodable(brokers, encoded)
 
     # --- UpdateMetadata ---
 
-    def metadata_topics(self, cluster: Cluster, partitions: Iterable[Partition]) -> list[Any]:
-        """The topic part of an UpdateMetadata request, the same for every receiver of a batch.
+    def metadata_topics(self, cluster: Cluster, partitions: Iterable[Partition]) -> list[bytes]:
+        """The topic part of an UpdateMetadata request, encoded, the same for every receiver of a batch.
 
         Partitions without leadership are left out; those of a topic queued for deletion say leader -2.
         """
@@ -233,12 +272,14 @@ class Encoder:
                 if tail is None:
                     tail = tails[replicas] = _compact(cluster.offline_replicas(p)) + b"\x00"
                 entries.append(wire + tail)
-        if version < 5:
-            return [e for entries in by_topic.values() for e in entries]
         if kept:
             return [_topic_struct(_head(t), e) for t, e in by_topic.items() if e]
+        if version < 5:
+            encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataPartitionState", version)
+            return [encode(e) for entries in by_topic.values() for e in entries]
+        encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataTopicState", version)
         topic_state = messages.UpdateMetadataRequest.UpdateMetadataTopicState
-        return [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
+        return [encode(topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e)) for t, e in by_topic.items() if e]
 
     @staticmethod
     def _metadata_state(cluster: Cluster, p: Partition, info: LeaderAndIsr, kept: bool) -> Any:
@@ -251,8 +292,8 @@ class Encoder:
         """Every registered broker with all its endpoints, encoded."""
         request, version = messages.UpdateMetadataRequest, self.umr_version
         encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataBroker", version)
-        out = []
-        for _, b in sorted(cluster.brokers.items()):
+
+        def encoded(b: Broker) -> bytes:
             first = b.endpoint(listener)
             host, port = ("", -1) if first is None else (first.host, first.port)
             endpoints = [
@@ -261,10 +302,11 @@ class Encoder:
             ]
             broker = request.UpdateMetadataBroker(id=b.id, rack=b.rack if version >= 2 else None)
             broker = broker._replace(v0_host=host, v0_port=port) if version == 0 else broker._replace(endpoints=endpoints)
-            out.append(encode(broker))
-        return out
+            return encode(broker)
 
-    def update_metadata(self, cluster: Cluster, broker: Broker, topics: list[Any], live_brokers: list[bytes]) -> bytes:
+        return _encodable((b for _, b in sorted(cluster.brokers.items())), encoded)
+
+    def update_metadata(self, cluster: Cluster, broker: Broker, topics: list[bytes], live_brokers: list[bytes]) -> bytes:
         """Body of an UpdateMetadata request from the shared parts of a batch."""
         version = self.umr_version
         field = "ungrouped_partition_states" if version < 5 else "topic_states"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from klamm.controller import elections, partition_machine
 from klamm.controller.cluster import Partition
+from klamm.controller.pace import Pace
 from klamm.controller.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
@@ -38,9 +39,11 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
     """One pass over the partitions asked for; `by_admin` permits what only an administrator may force."""
     cluster = term.cluster
     results: dict[TopicPartition, ElectionResult] = {}
-    chosen: list[Partition] = []
+    chosen: dict[Partition, None] = {}
     preferred, alive = election is Election.PREFERRED, cluster.alive
-    for key in dict.fromkeys(asked):
+    pace = Pace()
+    for key in asked:
+        await pace()
         p = cluster.partition(key)
         if p is None:
             results[key] = _UNKNOWN
@@ -49,7 +52,7 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
         elif (info := p.info) is not None and (info.leader in p.assignment.replicas[:1] if preferred else info.leader in alive):
             results[key] = _NEEDLESS
         else:
-            chosen.append(p)
+            chosen[p] = None
     strategy = elections.Preferred() if preferred else elections.Offline(allow_unclean=by_admin)
     new = [p for p in chosen if p.state is PartitionState.NEW]
     moved = await partition_machine.to_online(term, chosen, strategy)

@@ -6,7 +6,9 @@ active are dropped, or answered NOT_CONTROLLER where somebody waits. Events of o
 together: AlterPartition requests, changes of topic nodes.
 
 Errors: a lost epoch looks whether `/controller` still names this broker and resigns if not; a lost session ends the event, the
-Expire event follows; anything else is a fault of ours: logged with its trace, answered UNKNOWN_SERVER_ERROR, and the loop goes on.
+Expire event follows; what ZooKeeper refuses ends the event with one line in the log; anything else is a fault of ours: logged with its
+trace. The last two are answered UNKNOWN_SERVER_ERROR, and the loop goes on. While taking office every error is a reason to give the
+office away: nothing acts on a half-loaded cluster. Whoever failed takes part in an election again after a while, longer each time.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from klamm.controller import (
     alter_partition,
     brokers,
+    decision_log,
     deletion,
     events,
     failover,
@@ -38,14 +42,26 @@ from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADAT
 from klamm.controller.leader_elections import ElectionResult
 from klamm.controller.options import ControllerOptions
 from klamm.controller.store import Store
-from klamm.controller.term import Phase, Term, no_phase
-from klamm.controller.values import Assignment, Broker, ControllerMoved, Election, StoreLost, TopicPartition
+from klamm.controller.term import ELECTION, Phase, Term, no_phase
+from klamm.controller.values import (
+    Assignment,
+    Broker,
+    ControllerEpoch,
+    ControllerMoved,
+    Election,
+    StoreLost,
+    StoreRefused,
+    TopicPartition,
+)
 from klamm.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("klamm.controller")
 
 FIRST_REBALANCE_SECONDS = 5
 """After an election the first look at the leaders' balance comes this soon."""
+
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 12.8
+"""After an election or a fail-over that failed a broker keeps out of elections this long; twice as long after each further one."""
 
 E = TypeVar("E")
 Event = Any
@@ -91,13 +107,16 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self._expiring: asyncio.Future[None] | None = None
         self._rebalance: asyncio.TimerHandle | None = None
+        self._decided: decision_log.DecidedStates | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._retry_seconds: float = FIRST_RETRY_SECONDS
 
     # --- what others see and ask ---
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
-        return self.active_id == self.broker_id
+        """Whether this broker is the controller, as far as it knows. A node of its own that outlived a failed term does not make it one."""
+        return self.term is not None and self.active_id == self.broker_id
 
     @property
     def epoch(self) -> int:
@@ -107,6 +126,11 @@ class Controller:
     def queued_for_deletion(self, topic: str) -> bool:
         """Whether the topic is marked for deletion."""
         return self.term is not None and topic in self.term.cluster.to_delete
+
+    def told_topics(self) -> set[str]:
+        """Topics that brokers are told of: those that have a partition with a state, and are not marked for deletion."""
+        topics = [] if self.term is None else list(self.term.cluster.topics.values())
+        return {topic.name for topic in topics if not topic.queued and any(p.info is not None for p in topic.partitions.values())}
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None when the controller knows none."""
@@ -187,6 +211,8 @@ class Controller:
         self._queue.clear()
         self._resign()
         self.active_id = -1
+        if self._retry is not None:
+            self._retry.cancel()
 
     @staticmethod
     def _future() -> asyncio.Future[Any]:
@@ -204,48 +230,65 @@ class Controller:
                 return
             if self.term is not None:
                 self.term.written.clear()
-            try:
-                await self._guarded(event)
-            except asyncio.CancelledError:
-                if isinstance(event, requests.Asked):
-                    requests.preempt(event)
-                raise
+                self.term.batch.posted.clear()
+            await self._guarded(event)
 
     async def _guarded(self, event: Event) -> None:
-        """Handle one event; every error ends here (the table of faults)."""
+        """Handle one event, and those taken with it; every error ends here (the table of faults) and answers all of them."""
         taken: list[Event] = [event]
-        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        name = type(event).__name__
+        answer: Callable[[requests.Asked], None] = partial(requests.refuse, error=ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             await self._handle(event, taken)
             return
+        except asyncio.CancelledError:
+            answer = requests.preempt
+            raise
         except ControllerMoved as e:
             log.warning("broker %d: another controller was elected (%s)", self.broker_id, e)
-            error = ErrorCode.NOT_CONTROLLER
-            await self._again(self._maybe_resign)
+            answer = requests.preempt
+            await self._after_a_lost_epoch()
         except StoreLost as e:
-            log.warning("broker %d: %s was cut short by the end of the ZooKeeper session: %s", self.broker_id, type(event).__name__, e)
-            error = ErrorCode.NOT_CONTROLLER
+            log.warning("broker %d: %s was cut short by the end of the ZooKeeper session: %s", self.broker_id, name, e)
+            answer = requests.preempt
+        except StoreRefused as e:
+            log.error("broker %d: %s failed, ZooKeeper refused: %s", self.broker_id, name, e)
         except ApiError as e:
-            if isinstance(event, requests.Asked):
-                requests.refuse(event, e.code, e.message)
-                return
-            log.exception("broker %d: %s failed", self.broker_id, type(event).__name__)
+            if not isinstance(event, requests.Asked):
+                log.exception("broker %d: %s failed", self.broker_id, name)
+            answer = partial(requests.refuse, error=e.code, message=e.message)
         except Exception:
-            log.exception("broker %d: %s failed", self.broker_id, type(event).__name__)
-        for asked in taken:
-            if isinstance(asked, requests.Asked):
-                if error is ErrorCode.NOT_CONTROLLER:
-                    requests.preempt(asked)
-                else:
-                    requests.refuse(asked, error)
+            log.exception("broker %d: %s failed", self.broker_id, name)
+        finally:
+            for asked in taken:
+                if isinstance(asked, requests.Asked):
+                    answer(asked)
 
-    async def _again(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _after_a_lost_epoch(self) -> None:
         try:
-            await step()
+            await self._maybe_resign()
         except StoreLost as e:
             log.warning("broker %d: the ZooKeeper session ended: %s", self.broker_id, e)
+        except StoreRefused as e:
+            log.error("broker %d: /controller cannot be read: %s", self.broker_id, e)
 
     async def _handle(self, event: Event, taken: list[Event]) -> None:
+        """Handle one event, and those put into `taken` with it; at DEBUG a line says what came of it."""
+        if not log.isEnabledFor(logging.DEBUG):
+            await self._take(event, taken)
+            return
+        began = time.monotonic()
+        states = self._decided = decision_log.DecidedStates()
+        if self.term is not None:
+            states.watch(self.term.cluster)
+        try:
+            await self._take(event, taken)
+        finally:
+            self._decided = None
+            states.end()
+            log.debug("broker %d: %s", self.broker_id, decision_log.line(taken, time.monotonic() - began, states, self.term))
+
+    async def _take(self, event: Event, taken: list[Event]) -> None:
         match event:
             case events.Startup():
                 await self._store.watch_controller()
@@ -338,31 +381,48 @@ class Controller:
 
     async def _elect(self) -> None:
         self.active_id = await self._store.controller_id()
-        if self.active_id == self.broker_id and self.term is None and await self._store.end_stale_session(self.broker_id):
+        if self.active_id == self.broker_id and self.term is None and await self._store.end_leftover(self.broker_id):
             self.active_id = await self._store.controller_id()
         if self.active_id != -1:
             log.debug("broker %d: the controller is broker %d", self.broker_id, self.active_id)
             return
+        if self._retry is not None:
+            return
+        await self._phase(ELECTION)
         try:
             epoch = await self._store.register_controller(self.broker_id, self._now_ms())
         except ControllerMoved:
             await self._maybe_resign()
             return
+        except StoreRefused as e:
+            self._try_again_later(f"cannot be elected: {e}")
+            return
         self.active_id = self.broker_id
         log.info("broker %d is elected controller with epoch %d", self.broker_id, epoch.epoch)
+        await self._take_office(epoch)
+
+    async def _take_office(self, epoch: ControllerEpoch) -> None:
+        """Fail over. Whatever keeps it from being complete, no term is left behind."""
         began = time.monotonic()
         try:
             self.term = self._new_term(epoch.epoch)
             await failover.fail_over(self.term)
-        except ControllerMoved:
-            await self._maybe_resign()
-            return
         except StoreLost:
+            self._leave_office()
             raise
-        except Exception:
-            log.exception("broker %d could not take office; another one may try", self.broker_id)
-            await self._trigger_controller_move()
+        except ControllerMoved as e:
+            await self._maybe_resign()
+            if self.term is not None:  # the epoch was raised, but `/controller` names this broker still
+                await self._give_office_away(str(e))
             return
+        except StoreRefused as e:
+            await self._give_office_away(str(e))
+            return
+        except Exception as e:
+            log.exception("broker %d: taking office failed", self.broker_id)
+            await self._give_office_away(repr(e))
+            return
+        self._retry_seconds = FIRST_RETRY_SECONDS
         cluster = self.term.cluster
         log.info(
             "broker %d took office in %.3f s: brokers %s, %d topics, %d partitions",
@@ -373,6 +433,8 @@ class Controller:
 
     def _new_term(self, epoch: int) -> Term:
         cluster, options = Cluster(epoch), self.options
+        if self._decided is not None:
+            self._decided.watch(cluster)
         encoder = Encoder(
             self.broker_id, options.leader_and_isr_version, options.update_metadata_version, options.stop_replica_version
         )  # fmt: skip
@@ -391,6 +453,8 @@ class Controller:
         if self._rebalance is not None:
             self._rebalance.cancel()
             self._rebalance = None
+        # One that fired and waits is of this term too; the next one has a timer of its own.
+        self._queue = deque(e for e in self._queue if not isinstance(e, events.AutoPreferredReplicaLeaderElection))
         self._store.reset_fence()
         if self.term is None:
             return
@@ -401,12 +465,31 @@ class Controller:
         self.term.cluster.dissolve()
         self.term = None
 
-    async def _trigger_controller_move(self) -> None:
-        """Give the office away: the deleted node makes everybody elect anew."""
-        if await self._store.controller_id() == self.broker_id:
-            await self._store.delete_controller()
+    def _leave_office(self) -> None:
         self.active_id = -1
         self._resign()
+
+    async def _give_office_away(self, why: str) -> None:
+        """The deleted node makes everybody elect anew; what cannot be deleted now is a leftover for the next election."""
+        self._try_again_later(f"could not take office: {why}")
+        try:
+            if await self._store.controller_id() == self.broker_id:
+                await self._store.delete_controller()
+        except (ControllerMoved, StoreRefused) as e:
+            log.debug("broker %d: /controller is not deleted: %s", self.broker_id, e)
+        finally:
+            self._leave_office()
+
+    def _try_again_later(self, why: str) -> None:
+        """Keep out of elections for a while, so that brokers that all fail do not elect each other in a tight loop."""
+        seconds = self._retry_seconds
+        self._retry_seconds = min(2 * seconds, LAST_RETRY_SECONDS)
+        log.error("broker %d %s; it takes part in an election again in %g s", self.broker_id, why, seconds)
+        self._retry = asyncio.get_running_loop().call_later(seconds, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.put(events.Reelect())
 
     def _schedule_rebalance(self, seconds: float) -> None:
         if self.term is not None:
@@ -442,7 +525,8 @@ def _is_registered(term: Term, broker_id: int, broker_epoch: int) -> bool:
 def _reassigning(term: Term, asked: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
     """Partitions that are being reassigned, sorted, with their assignments (controller 11.2)."""
     known = {p.key: p.assignment for p in term.cluster.reassigning}
-    return {key: known[key] for key in sorted(known.keys() if asked is None else known.keys() & set(asked))}
+    named = known.keys() if asked is None or not known else {key for key in asked if key in known}
+    return {key: known[key] for key in sorted(named)}
 
 
 def _check_sender(broker: Broker | None, broker_epoch: int) -> None:

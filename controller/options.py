@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -21,6 +22,8 @@ class ControllerOptions:
     stop_replica_version: int = 4
     leader_recovery_supported: bool = True
     topic_ids_supported: bool = True
+    finalized_features: Mapping[str, int] = field(default_factory=dict)
+    """Version level by name, as this broker has last seen them in `/feature`."""
 
     @property
     def channel_listener(self) -> str:

@@ -17,7 +17,7 @@ from klamm.controller.cluster import Partition
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite, next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
 
@@ -177,7 +177,7 @@ async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy
 def _state(info: LeaderAndIsr, choice: Choice, term: Term) -> LeaderAndIsr:
     """The state after this choice."""
     recovery = RECOVERING if choice.unclean and term.options.leader_recovery_supported else info.recovery
-    return LeaderAndIsr(choice.leader, info.leader_epoch + 1, choice.isr, recovery, info.partition_epoch + 1, term.cluster.epoch)
+    return LeaderAndIsr(choice.leader, next_epoch(info.leader_epoch), choice.isr, recovery, info.partition_epoch + 1, term.cluster.epoch)
 
 
 Plan = tuple[LeaderAndIsr, Ints]

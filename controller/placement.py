@@ -8,7 +8,7 @@ over while its rack already holds a replica and another rack holds none (likewis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from klamm.controller.values import Ints, intern_ints
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -61,13 +61,27 @@ def alternate_racks(racks: Mapping[int, str | None]) -> list[int]:
 
 def _place_without_racks(ids: list[int], partitions: int, replication_factor: int, start: int, shift: int, first: int) -> dict[int, Ints]:
     n = len(ids)
+
+    def replicas(leader: int, distance: int) -> Ints:
+        followers = (ids[(leader + 1 + (distance + j) % (n - 1)) % n] for j in range(replication_factor - 1))
+        return intern_ints((ids[leader], *followers))
+
+    return _place_around(n, 1, replicas, range(first, first + partitions), start, shift)
+
+
+def _place_around(n: int, step: int, replicas: Callable[[int, int], Ints], partitions: range, start: int, shift: int) -> dict[int, Ints]:
+    """Go around a ring of `n` brokers. `replicas(place of the leader, distance)` is asked once for each pair, distances below n - 1."""
     placed: dict[int, Ints] = {}
-    for partition in range(first, first + partitions):
+    known: dict[tuple[int, int], Ints] = {}
+    distances = max(1, n - 1)
+    for partition in partitions:
         if partition > 0 and partition % n == 0:
             shift += 1
-        leader = (partition + start) % n
-        followers = (ids[(leader + 1 + (shift + j) % (n - 1)) % n] for j in range(replication_factor - 1))
-        placed[partition] = intern_ints((ids[leader], *followers))
+        key = (partition + start) % n, shift * step % distances
+        found = known.get(key)
+        if found is None:
+            found = known[key] = replicas(*key)
+        placed[partition] = found
     return placed
 
 
@@ -75,20 +89,18 @@ def _place_with_racks(racks: Racks, partitions: int, replication_factor: int, st
     ring = alternate_racks(racks)
     n = len(ring)
     rack_count = len(set(racks.values()))
-    placed: dict[int, Ints] = {}
-    for partition in range(first, first + partitions):
-        if partition > 0 and partition % n == 0:
-            shift += 1
-        leader = (partition + start) % n
-        replicas = [ring[leader]]
+
+    def replicas(leader: int, distance: int) -> Ints:
+        chosen = [ring[leader]]
         used_racks = {racks[ring[leader]]}
         looked_at = 0
-        while len(replicas) < replication_factor:
-            broker = ring[(leader + 1 + (shift * rack_count + looked_at) % (n - 1)) % n]
+        while len(chosen) < replication_factor:
+            broker = ring[(leader + 1 + (distance + looked_at) % (n - 1)) % n]
             looked_at += 1
-            if broker in replicas or (racks[broker] in used_racks and len(used_racks) < rack_count):
+            if broker in chosen or (racks[broker] in used_racks and len(used_racks) < rack_count):
                 continue
-            replicas.append(broker)
+            chosen.append(broker)
             used_racks.add(racks[broker])
-        placed[partition] = intern_ints(tuple(replicas))
-    return placed
+        return intern_ints(tuple(chosen))
+
+    return _place_around(n, rack_count, replicas, range(first, first + partitions), start, shift)

@@ -12,10 +12,11 @@ from typing import assert_never
 
 from klamm.controller.batch import Recipients
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.hash_order import in_hash_order
 from klamm.controller.partition_machine import MAX_ROUNDS
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import NO_LEADER, Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.controller.values import NO_LEADER, Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints, next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
 
@@ -36,7 +37,7 @@ async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
         return
     term.batch.clear()
     try:
-        for broker_id in sorted(replicas):
+        for broker_id in in_hash_order(replicas):
             await _move(term, broker_id, replicas[broker_id], target)
     except BaseException:
         term.batch.clear()
@@ -168,4 +169,4 @@ def _without(broker_id: int, info: LeaderAndIsr, epoch: int) -> LeaderAndIsr:
     """A state without this broker in the ISR."""
     isr = info.isr if len(info.isr) == 1 else intern_ints(tuple(r for r in info.isr if r != broker_id))
     leader = NO_LEADER if info.leader == broker_id else info.leader
-    return LeaderAndIsr(leader, info.leader_epoch + 1, isr, info.recovery, info.partition_epoch + 1, epoch)
+    return LeaderAndIsr(leader, next_epoch(info.leader_epoch), isr, info.recovery, info.partition_epoch + 1, epoch)

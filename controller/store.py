@@ -3,7 +3,8 @@
 Every write is fenced: it takes hold only while `/controller_epoch` has the version of this controller's election, else
 ControllerMoved is raised. Lists are written in as many multis as size asks (1,000 operations, 900 KB), pipelined; each entry
 succeeds or fails alone and the outcomes come back in the order of the writes. A lost connection is waited out and the work
-repeated (an own write found in place counts as OK); an expired session raises StoreLost. Reads of many nodes are multiReads.
+repeated (an own write found in place counts as OK); the end of the session raises StoreLost. Whatever else ZooKeeper will not do (no
+rights, a node in the way, one that cannot be read where nothing can stand for it) raises StoreRefused. Reads of many nodes are multiReads.
 Methods that say "arms" leave a one-shot watch that puts the named event on the controller's queue.
 Source: zookeeper-layout 1.1-1.4, 3, 5.
 """
@@ -44,8 +45,11 @@ class Store(Protocol):
     async def delete_controller(self) -> None:
         """Delete `/controller`, fenced. A missing node is fine."""
 
-    async def end_stale_session(self, broker_id: int) -> bool:
-        """True when `/controller` names `broker_id` but belongs to another session (a leftover of an earlier life)."""
+    async def end_leftover(self, broker_id: int) -> bool:
+        """Delete a `/controller` that names `broker_id` though nobody acts as controller: of an earlier session, or of a term that failed.
+
+        False when there is none. Where the controller epoch changed meanwhile, nothing is deleted.
+        """
 
     def reset_fence(self) -> None:
         """Forget the epoch: no fenced write succeeds until the next election."""
@@ -55,10 +59,13 @@ class Store(Protocol):
 
     # brokers (layout 3.2)
     async def brokers(self) -> dict[int, Broker]:
-        """All registered brokers; unreadable nodes are logged and left out. Arms BrokerChange (children)."""
+        """All registered brokers; unreadable nodes are logged and left out.
+
+        Arms BrokerChange (children), and BrokerModifications (data) of those left out.
+        """
 
     async def broker(self, broker_id: int) -> Broker | None:
-        """One broker. Arms BrokerModifications (data)."""
+        """One broker; None where it is missing, or unreadable and logged. Arms BrokerModifications (data)."""
 
     async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
         """Arms BrokerModifications of these."""
@@ -68,7 +75,10 @@ class Store(Protocol):
         """Names below `/brokers/topics`. Arms TopicChange (children)."""
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Topic nodes in the order asked, None where missing; one that is no JSON has no partitions. Arms PartitionModifications (data)."""
+        """Topic nodes in the order asked; one that is no JSON has no partitions. Arms PartitionModifications (data).
+
+        None where missing, or unreadable and logged.
+        """
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
         """Replace topic nodes, fenced."""
@@ -78,7 +88,7 @@ class Store(Protocol):
 
     # partition states (layout 3.5)
     async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
-        """States in the order asked; None where the node is missing or no JSON."""
+        """States in the order asked; None where the node is missing, or unreadable and logged."""
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         """Conditional writes. OK means the new PE is `expected + 1`."""

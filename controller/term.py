@@ -18,6 +18,10 @@ from klamm.controller.store import Store
 Phase = Callable[[str], Awaitable[None]]
 
 
+ELECTION = "election"
+"""The one phase outside of a term: this broker is about to try to become controller."""
+
+
 async def no_phase(name: str) -> None:
     """Nobody holds the controller."""
 

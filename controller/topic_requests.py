@@ -12,18 +12,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from klamm.controller.pace import Pace
 from klamm.controller.placement import Racks, growth_start, place_replicas
-from klamm.controller.values import ZERO_UUID, Assignment, Ints, StoredTopic, intern_ints
+from klamm.controller.values import ZERO_UUID, Assignment, Ints, StoredTopic
 from klamm.protocol.errors import ApiError, ErrorCode
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249
 BROKER_DEFAULT = -1
 """Number of partitions or replication factor: take the broker's default, or the assignments say it."""
+MAX_CREATED_PARTITIONS = 46_341
+"""Kafka creates no topic with more: the sum in its check of the partitions' numbers overflows."""
+MAX_PARTITIONS = 100_000
+"""No topic grows beyond: however short its replica lists, its node would be larger than ZooKeeper takes."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -39,12 +44,27 @@ def is_valid_name(name: str) -> bool:
     return name not in (".", "..") and len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
-def colliding(name: str, existing: Sequence[str] | set[str]) -> str | None:
-    """A topic whose name is the same once dots are read as underscores (they meet in metric names), or None."""
-    if "." not in name and "_" not in name:
-        return None
-    flat = name.replace(".", "_")
-    return next((other for other in existing if other.replace(".", "_") == flat), None)
+class TopicNames:
+    """Names of topics, looked up as they are and with their dots read as underscores (the two meet in metric names)."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names: set[str] = set()
+        self._by_flat: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """One more topic."""
+        self._names.add(name)
+        if "." in name or "_" in name:
+            self._by_flat[name.replace(".", "_")] = name
+
+    def colliding(self, name: str) -> str | None:
+        """A topic whose name is the same once dots are read as underscores, or None."""
+        return self._by_flat.get(name.replace(".", "_")) if "." in name or "_" in name else None
 
 
 # CreateTopics
@@ -75,7 +95,7 @@ class CreationFacts:
 
     racks: Racks
     cached: Container[str]
-    existing: set[str] | None
+    existing: TopicNames | None
     queued_for_deletion: Callable[[str], bool]
     default_partitions: int
     default_replication_factor: int
@@ -115,11 +135,15 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     if explicit:
         if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
             raise ApiError(ErrorCode.INVALID_REQUEST, "assignments leave no room for a number of partitions or a replication factor")
-        assignments = {entry.partition_index: intern_ints(tuple(entry.broker_ids)) for entry in topic.assignments}
+        assignments = {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
+        count = len(assignments)
     else:
-        assignments = _place(topic, facts)
+        count = facts.default_partitions if topic.num_partitions == BROKER_DEFAULT else topic.num_partitions
+        assignments = _place(topic, count, facts)
     _check_name(name, facts)
     try:
+        if count > MAX_CREATED_PARTITIONS:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a topic is created with at most {MAX_CREATED_PARTITIONS} partitions")
         if explicit:
             _check_assignments(assignments)
         configs = {config.name: config.value for config in topic.configs}
@@ -139,8 +163,9 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     return TopicPlan(name, assignments, configs)
 
 
-def _place(topic: Any, facts: CreationFacts) -> Assignments:
-    partitions = facts.default_partitions if topic.num_partitions == BROKER_DEFAULT else topic.num_partitions
+def _place(topic: Any, count: int, facts: CreationFacts) -> Assignments:
+    """Replicas of each partition; of a single one when there are so many that they will be refused."""
+    partitions = 1 if count > MAX_CREATED_PARTITIONS else count
     factor = facts.default_replication_factor if topic.replication_factor == BROKER_DEFAULT else topic.replication_factor
     brokers = max(1, len(facts.racks))
     return place_replicas(facts.racks, partitions, factor, facts.dice(brokers), facts.dice(brokers))
@@ -160,7 +185,7 @@ def _check_name(name: str, facts: CreationFacts) -> None:
         return
     if name in facts.existing:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
-    other = colliding(name, facts.existing)
+    other = facts.existing.colliding(name)
     if other is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the topic {other} differ only in dots and underscores")
 
@@ -219,6 +244,8 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
         added = _explicit_growth(topic, current, first, racks)
     elif first is None or not first.replicas:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partition 0 of {name} has no replicas to follow")
+    elif topic.count > MAX_PARTITIONS:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} cannot have {topic.count} partitions, at most {MAX_PARTITIONS}")
     else:
         start = growth_start(list(racks), first.replicas[0])
         added = place_replicas(racks, topic.count - current, len(first.replicas), start, start, current)
@@ -247,7 +274,7 @@ def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: 
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"partition {index} has {len(replicas)} replicas, partition 0 has {len(first.replicas)}",
             )
-    return {index: intern_ints(replicas) for index, replicas in enumerate(lists, current)}
+    return dict(enumerate(lists, current))
 
 
 # DeleteTopics
@@ -262,7 +289,7 @@ class Deletion:
     code: ErrorCode = ErrorCode.NONE
 
 
-def judge_deletions(
+async def judge_deletions(
     deletions: Sequence[Deletion],
     name_of: Callable[[bytes], str | None],
     may_describe: Callable[[str], bool],
@@ -273,12 +300,18 @@ def judge_deletions(
 
     Name and id both given for any element is INVALID_REQUEST for all, and nothing to delete.
     """
-    if any(deletion.name is not None and deletion.topic_id != ZERO_UUID for deletion in deletions):
+    pace = Pace()
+    both = False
+    for deletion in deletions:
+        await pace()
+        both = both or (deletion.name is not None and deletion.topic_id != ZERO_UUID)
+    if both:
         for deletion in deletions:
             deletion.code = ErrorCode.INVALID_REQUEST
         return []
     wanted: dict[str, None] = {}
     for deletion in deletions:
+        await pace()
         by_id = deletion.topic_id != ZERO_UUID
         name = name_of(deletion.topic_id) if by_id else deletion.name
         deletion.name = name
@@ -298,6 +331,8 @@ def judge_deletions(
 def settle_deletions(deletions: Sequence[Deletion], codes: Mapping[str, ErrorCode]) -> None:
     """Give each topic's final code to the first element that names it, as stock does; later ones stay without an error."""
     pending = dict(codes)
+    if not pending:
+        return
     for deletion in deletions:
         if deletion.code is ErrorCode.NONE and deletion.name is not None and deletion.name in pending:
             deletion.code = pending.pop(deletion.name)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from klamm.controller import partition_machine, replica_machine
+from klamm.controller.batch import Recipients
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.elections import Offline
 from klamm.controller.states import PartitionState, ReplicaState
@@ -26,6 +27,7 @@ async def on_topic_change(term: Term) -> None:
     new = [t for t in names if t not in cluster.topics]
     if new:
         partitions = await take_in(term, new)
+        new = [t for t in new if t in cluster.topics]
         log.info("new topics: %s", ", ".join(new) if len(new) <= 20 else len(new))
         await on_new_partitions(term, partitions)
 
@@ -53,26 +55,31 @@ async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None
     new = list(partitions)
     if not new:
         return
-    by_broker: dict[int, list[Partition]] = {}
+    told = Recipients()
     for p in new:
-        for r in p.assignment.replicas:
-            by_broker.setdefault(r, []).append(p)
-    partition_machine.to_state(term, new, PartitionState.NEW)
-    await replica_machine.move(term, by_broker, ReplicaState.NEW)
+        for tell in told[p.assignment.replicas]:
+            tell(p)
+    partition_machine.to_state(term, [p for p in new if p.state is PartitionState.NON_EXISTENT], PartitionState.NEW)
+    await replica_machine.move(term, told.by_broker, ReplicaState.NEW)
     await term.phase("partitions-new")
     await partition_machine.to_online(term, new, Offline())
-    await replica_machine.move(term, by_broker, ReplicaState.ONLINE)
+    await replica_machine.move(term, told.by_broker, ReplicaState.ONLINE)
 
 
 async def on_partition_modifications(term: Term, names: list[str]) -> None:
-    """Topic nodes have new data: partitions not known yet are added; replicas of known ones are not looked at."""
+    """Topic nodes have new data: partitions not known yet, or known without replicas, are added; other replicas are not looked at.
+
+    A topic that counted as absent, because its node could not be read, is there now if it can.
+    """
     cluster = term.cluster
     new: list[Partition] = []
+    mended = False
     for name, node in zip(names, await term.store.read_topics(names), strict=True):
         topic = cluster.topics.get(name)
         if topic is None or node is None:
+            mended = mended or node is not None
             continue
-        added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if i not in topic.partitions}
+        added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if not _has_replicas(topic.partitions.get(i))}
         if topic.queued:
             if added:
                 log.warning("partitions %s were added to topic %s while it is being deleted; they are taken back", sorted(added), name)
@@ -82,6 +89,12 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
             log.info("new partitions of topic %s: %s", name, sorted(added))
             new += [cluster.add_partition(topic, i, added[i]) for i in sorted(added)]
     await on_new_partitions(term, new)
+    if mended:
+        await on_topic_change(term)
+
+
+def _has_replicas(partition: Partition | None) -> bool:
+    return partition is not None and bool(partition.assignment.replicas)
 
 
 async def _restore(term: Term, topic: Topic, node: StoredTopic) -> None:

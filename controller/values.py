@@ -17,7 +17,14 @@ ZERO_UUID = bytes(16)
 
 Ints = tuple[int, ...]
 
+_LAST_EPOCH = 2**31 - 1
+
 _interned: dict[Ints, Ints] = {}
+
+
+def next_epoch(epoch: int) -> int:
+    """The controller or leader epoch after this one: an int32 that goes round, as Kafka's do."""
+    return epoch + 1 if epoch != _LAST_EPOCH else -_LAST_EPOCH - 1
 
 
 def intern_ints(values: Ints) -> Ints:
@@ -152,4 +159,8 @@ class ControllerMoved(Exception):
 
 
 class StoreLost(Exception):
-    """The session expired or ZooKeeper refused the request for good; nothing is known of the write's fate."""
+    """The ZooKeeper session is over; nothing is known of the write's fate. What this controller was, it is no more."""
+
+
+class StoreRefused(Exception):
+    """ZooKeeper answered, but not with what was asked for: an error, or a node that cannot be read. The session goes on."""

@@ -71,6 +71,7 @@ class MessageType:
         self.rows: dict[str, type[Message]] = {}
         self.decoders: dict[int, Decoder] = {}
         self.encoders: dict[int, Encoder] = {}
+        self._struct_encoders: dict[tuple[str, int], Encoder] = {}
         for struct in schema.structs.values():
             self.rows[struct.name] = self._row(struct, module)
         self._add_constructors()
@@ -101,13 +102,18 @@ class MessageType:
         return found
 
     def struct_encoder(self, struct_name: str, version: int) -> Encoder:
-        """A function that writes one structure as it stands inside the message."""
+        """The function that writes one structure as it stands inside the message, made on first use."""
+        found = self._struct_encoders.get((struct_name, version))
+        if found is not None:
+            return found
         self._check(version)
         struct = self.schema.structs.get(struct_name)
         if struct is None:
             raise LocalProtocolError(f"{self.name} has no structure {struct_name}")
         source = EncoderSource(self.schema, version, self.rows)
-        return _compile(source.text(struct), "encode", source.names, f"{self.name} {version} {struct_name}")
+        found = _compile(source.text(struct), "encode", source.names, f"{self.name} {version} {struct_name}")
+        self._struct_encoders[struct_name, version] = found
+        return found
 
     def _check(self, version: int) -> None:
         if version not in self.schema.valid:

@@ -8,8 +8,9 @@ tuple of its class. Arrays of structures have up to three ways, chosen while rea
   through a function made for that shape;
 * otherwise a loop.
 
-What no broker may accept is refused: nulls where none may be, counts that the rest of the buffer cannot hold (before anything is
-allocated for them), anything cut. Lengths below -1 count as null, bad UTF-8 is replaced, unknown tags are skipped.
+What no broker may accept is refused: nulls where none may be, counts that the rest of the buffer cannot hold, and more than MAX_ELEMENTS
+in the arrays of one message (both before anything is allocated for them), anything cut. Lengths below -1 count as null, bad UTF-8 is
+replaced, unknown tags are skipped.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from klamm.protocol.shapes import UniformRuns
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d", "bool": "?", "uuid": "16s"}
 WIDTHS = {code: Packer(f">{code}").size for code in CODES.values()} | {"B": 1}
 RUN_FROM = 4
+MAX_ELEMENTS = 2_000_000
+"""Elements of all arrays of a message, short lists of int32 apart. A frame of 100 MB may hold fifty million: gigabytes of objects."""
 
 
 def has_shape(struct: Struct, version: int) -> bool:
@@ -55,7 +58,7 @@ class DecoderSource:
         result = self.struct(root)
         self.flush()
         what = f"{self.schema.name} {self.version}"
-        head = ["def decode(buf, pos):", "    size = len(buf)", "    try:"]
+        head = ["def decode(buf, pos):", "    size = len(buf)", f"    left = {MAX_ELEMENTS}", "    try:"]
         tail = [
             "    except (IndexError, struct_error) as error:",
             f"        raise RemoteProtocolError('{what} is cut short') from error",
@@ -226,6 +229,8 @@ class DecoderSource:
         if self.flexible:
             self.line(f"if {n} > 127: {n}, pos = read_uvarint(buf, pos - 1)")
             self.line(f"{n} -= 1")
+        self.line(f"if {n} > 0: left -= {n}")
+        self.line(f"if left < 0: raise too_many({where!r}, {MAX_ELEMENTS})")
         self.line(f"if {n} < 0: {f'{value} = None' if nullable else f'raise null({where!r})'}")
         if field.struct is None and field.type in CODES:
             width = WIDTHS[CODES[field.type]]

@@ -16,11 +16,26 @@ DEFAULT_LIMIT = 104857600
 _LENGTH = Struct(">i")
 
 
+# How clients of other protocols begin, as a length: a TLS record (handshake or alert, version 3.x), the verbs of HTTP.
+_TLS = (b"\x15\x03", b"\x16\x03")
+_HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ")
+
+
+def _mistaken_for_kafka(length: int) -> str:
+    """What a peer speaks, judged by the four bytes that should have been a length; empty when that is not known."""
+    begin = _LENGTH.pack(length)
+    if begin.startswith(_TLS):
+        return "; it begins like TLS: is the client set to SSL, where this port is PLAINTEXT?"
+    if begin.startswith(_HTTP):
+        return "; it begins like HTTP, and this port speaks Kafka's protocol"
+    return ""
+
+
 class BadLength(RemoteProtocolError):
     """A length that no broker takes. `payloads` are the frames of the same feed that came whole before it."""
 
     def __init__(self, length: int, limit: int, payloads: list[bytes]) -> None:
-        super().__init__(f"a frame of {length} bytes, where at most {limit} are taken")
+        super().__init__(f"a frame of {length} bytes, where at most {limit} are taken{_mistaken_for_kafka(length)}")
         self.payloads = payloads
 
 

@@ -69,7 +69,7 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def struct_encoder(top_name: str, struct_name: str, version: int) -> Callable[[Any], bytes]:
-    """A function from a structure to its bytes inside `top_name`; what it returns may stand for the structure in an array."""
+    """The function from a structure to its bytes inside `top_name`; what it returns may stand for the structure in an array."""
     return message_type(top_name).struct_encoder(struct_name, version)
 
 

@@ -105,6 +105,10 @@ def too_long(field: str, count: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"{field}: {count} elements are more than its frame can hold")
 
 
+def too_many(field: str, most: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{field}: a message of more than {most} elements")
+
+
 def not_null(field: str) -> LocalProtocolError:
     return LocalProtocolError(f"{field} must not be null")
 
@@ -133,6 +137,7 @@ FOR_DECODERS: dict[str, Any] = {
     "skip_tags": skip_tags,
     "struct_error": struct_error,
     "too_long": too_long,
+    "too_many": too_many,
 }
 FOR_ENCODERS: dict[str, Any] = {
     "INT32_WRITERS": INT32_WRITERS,

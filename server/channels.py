@@ -2,7 +2,8 @@
 
 A request that cannot be delivered is sent again and again, 100 ms apart, with a new correlation id, until it is answered or the
 broker is removed: the controller's view of a broker only ends with its registration. So a request whose answer got lost arrives
-twice. Nothing asks for ApiVersions; the client id is the controller's broker id; correlation ids count from 0 for each channel.
+twice. After two seconds of it the tries are a second apart, where Kafka's stay at 100 ms: a registration may name anybody's port.
+Nothing asks for ApiVersions; the client id is the controller's broker id; correlation ids count from 0 for each channel.
 Connections are opened when there is something to send. Everything happens in callbacks of the event loop: no task per broker.
 Source: controller 13.1.
 """
@@ -17,11 +18,14 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
+from klamm.server.log_limit import LimitedLog
 from klamm.server.outgoing import Connection, dial
 
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
+QUICK_TRIES = 20
+SLOW_RETRY_S = 1.0
 LOG_INTERVAL_S = 30.0
 
 OnResponse = Callable[[Any], None]
@@ -52,7 +56,8 @@ class _Channel:
         self._sent = False
         self._closed = False
         self._failures = 0
-        self._logged_at: float | None = None
+        self._complained = False
+        self._limited_log = LimitedLog(log, self._name, 1, LOG_INTERVAL_S)
 
     def send(self, request: _Request) -> None:
         self._queue.append(request)
@@ -61,6 +66,7 @@ class _Channel:
 
     def close(self) -> None:
         self._closed = True
+        self._limited_log.end_period()
         self._queue.clear()
         self._hang_up()
         if self._dialing is not None:
@@ -93,9 +99,6 @@ class _Channel:
             connection.close()
             return
         self._connection = connection
-        if self._logged_at is not None:
-            log.info("connected to %s again", self._name)
-            self._logged_at = None
         self._advance()
 
     def _on_payload(self, payload: bytes) -> None:
@@ -112,6 +115,9 @@ class _Channel:
         self._queue.popleft()
         self._sent = False
         self._failures = 0
+        if self._complained:
+            log.info("%s answers again", self._name)
+            self._complained = False
         self._stop_timer()
         self._advance()
         if request.on_response is not None and not ignored:
@@ -133,13 +139,14 @@ class _Channel:
         self._hang_up()
         if self._closed:
             return
-        loop = asyncio.get_running_loop()
         self._failures += 1
         # one failure alone is a broker that leaves, or comes back before anybody has to know
-        if self._failures > 1 and (self._logged_at is None or loop.time() - self._logged_at >= LOG_INTERVAL_S):
-            log.warning("%s: %s; tried %d times, %d requests wait", self._name, why, self._failures, len(self._queue))
-            self._logged_at = loop.time()
-        self._timer = loop.call_later(RETRY_S, self._retry)
+        if self._failures > 1 and self._limited_log.warning(
+            "%s: %s; tried %d times, %d requests wait", self._name, why, self._failures, len(self._queue)
+        ):
+            self._complained = True
+        retry_s = RETRY_S if self._failures <= QUICK_TRIES else SLOW_RETRY_S
+        self._timer = asyncio.get_running_loop().call_later(retry_s, self._retry)
 
     def _retry(self) -> None:
         self._timer = None

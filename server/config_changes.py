@@ -2,8 +2,9 @@
 
 A resource is a topic (2), a broker (4) or, incrementally, a broker's log levels (8). Each succeeds or fails alone. Requests are
 checked in Kafka's order, so that of several faults the same one is named: the resource listed twice, a key twice, a null value; for a
-broker then its id and the values, and only after that whether the caller may; for a topic first whether the caller may, then
-whether there is such a topic, and its values. Validate only stops before anything is stored.
+broker then its id and the values, and only after that whether the caller may; for a topic first whether the caller may, then, where
+single configs are changed, whether that can be done with what is stored, then whether there is such a topic, and its values; then
+the policy, if there is one. Validate only stops before anything is stored.
 
 What is stored takes effect through the notification that goes with it, here as on the other brokers.
 """
@@ -12,17 +13,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klamm.broker.config_dynamic import is_password, usable
 from klamm.broker.config_topic import validate_topic_configs
 from klamm.broker.config_types import ConfigError, parse_integer
+from klamm.controller.pace import Pace
 from klamm.controller.values import ControllerMoved, StoreLost
+from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.context import Context, Operation, ResourceType
 from klamm.zk.layout import Unreadable
-from klamm.zk.paths import DEFAULT_ENTITY, topic_path
+from klamm.zk.paths import DEFAULT_ENTITY, may_be_in_path, topic_path
 from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 Configs = dict[str, str]
+Requested = Mapping[str, str | None]
+"""The configs that a request names, with its values."""
 Proposal = Callable[[Configs], Configs]
 """From what is stored to what is to be stored. Raises ApiError, ValueError for an operation that does not exist."""
 
@@ -48,7 +53,9 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
     """Outcome of each resource, in order. `alter` changes one, or raises ApiError."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
+    pace = Pace()
     for resource in resources:
+        await pace(1 + len(resource.configs))
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is there more than once")
@@ -67,44 +74,78 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
     return outcomes
 
 
-async def alter_configs(ctx: Context, resource_type: int, name: str, propose: Proposal, validate_only: bool) -> None:
+async def result_rows(ctx: Context, response: str, resources: Sequence[Any], outcomes: Sequence[Outcome]) -> list[bytes]:
+    """The encoded rows of an answer: each resource and what became of it."""
+    pace = Pace()
+    row_type = getattr(messages, response).AlterConfigsResourceResponse
+    encode = messages.struct_encoder(response, "AlterConfigsResourceResponse", ctx.api_version)
+    rows = []
+    for resource, (code, message) in zip(resources, outcomes, strict=True):
+        await pace()
+        rows.append(encode(row_type(code, message, resource.resource_type, resource.resource_name)))
+    return rows
+
+
+async def replace_configs(ctx: Context, resource_type: int, name: str, configs: Configs, validate_only: bool) -> None:
+    """Give one topic or broker these configs. Raises as `alter_configs`."""
+    if resource_type == TOPIC:
+        _check_topic(ctx, name)
+        await _store_topic(ctx, name, configs, configs, validate_only)
+    else:
+        await alter_configs(ctx, resource_type, name, configs, lambda stored: dict(configs), validate_only)
+
+
+async def alter_configs(ctx: Context, resource_type: int, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     """Change one topic's or broker's configs. Raises ApiError; ControllerMoved, Unreadable, StoreLost and ZkError from storing."""
     match resource_type:
         case 2:
-            await _alter_topic(ctx, name, propose, validate_only)
+            await _alter_topic(ctx, name, requested, propose, validate_only)
         case 4:
-            await _alter_broker(ctx, name, propose, validate_only)
+            await _alter_broker(ctx, name, requested, propose, validate_only)
         case _:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Configs of resource type {resource_type} cannot be changed here")
 
 
-async def _alter_topic(ctx: Context, topic: str, propose: Proposal, validate_only: bool) -> None:
+def _check_topic(ctx: Context, topic: str) -> None:
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Not authorized to alter the topic's configs")
     if not topic:
         raise ApiError(ErrorCode.INVALID_REQUEST, "There are no default configs of topics")
-    if not ctx.node.metadata.contains(topic):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
-    stored = await ctx.node.admin_zk.read_config("topics", topic) or {}
-    if await ctx.node.zk.exists(topic_path(topic)) is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic} any more")
+
+
+async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
+    _check_topic(ctx, topic)
+    if not may_be_in_path(topic):
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"No topic can be called {topic!r}")
+    # the change is judged before the topic is looked for; what is stored for a topic that does not exist changes no verdict
+    stored = await ctx.node.admin_zk.read_config("topics", topic) if ctx.node.metadata.contains(topic) else None
     try:
-        configs = propose(stored)
+        configs = propose(stored or {})
     except ValueError:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    await _store_topic(ctx, topic, requested, configs, validate_only)
+
+
+async def _store_topic(ctx: Context, topic: str, requested: Requested, configs: Configs, validate_only: bool) -> None:
+    if not ctx.node.metadata.contains(topic):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
+    if await ctx.node.zk.exists(topic_path(topic)) is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic} any more")
     validate_topic_configs(configs, ctx.node.config)
+    _check_policy(ctx, TOPIC, topic, requested)
     if not validate_only:
         log.info("configs of topic %s become %s", topic, ", ".join(configs) or "none")
         await ctx.node.admin_zk.write_config("topics", topic, configs)
 
 
-async def _alter_broker(ctx: Context, name: str, propose: Proposal, validate_only: bool) -> None:
+async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     """An empty name is the default entity of all brokers."""
     per_broker = bool(name)
     if per_broker:
         check_is_own_id(ctx, name)
     entity = str(ctx.node.id) if per_broker else DEFAULT_ENTITY
-    stored, problems = usable(await ctx.node.admin_zk.read_config("brokers", entity) or {}, per_broker)
+    passwords = ctx.node.config.passwords
+    stored, problems = usable(await ctx.node.admin_zk.read_config("brokers", entity) or {}, per_broker, passwords)
     for problem in problems:
         log.warning("configs of broker %s: %s", entity, problem)
     try:
@@ -113,12 +154,26 @@ async def _alter_broker(ctx: Context, name: str, propose: Proposal, validate_onl
     except (ConfigError, ValueError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     check_may_alter_cluster(ctx)
+    _check_policy(ctx, BROKER, name, requested)
     if validate_only:
         return
     for key in filter(is_password, configs):
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password, and passwords cannot be encrypted here")
+        if passwords is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password; without password.encoder.secret it cannot be stored")
+        configs[key] = passwords.encode(configs[key])
     log.info("configs of broker %s become %s", entity, ", ".join(configs) or "none")
     await ctx.node.admin_zk.write_config("brokers", entity, configs)
+
+
+def _check_policy(ctx: Context, resource_type: int, name: str, requested: Requested) -> None:
+    """Raises ApiError when the policy for configs refuses what was requested."""
+    try:
+        violation = ctx.node.alter_config_policy(resource_type, name, requested)
+    except Exception as error:  # somebody else's code: its fault is loud, and only this resource's
+        log.exception("fault in the policy for configs")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+    if violation is not None:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, violation)
 
 
 def check_may_alter_cluster(ctx: Context) -> None:

@@ -16,7 +16,6 @@ one are answered first.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,11 +23,10 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import BadLength, FrameReader
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Peer
+from klamm.server.not_offered import NotOffered
 
 if TYPE_CHECKING:
     from klamm.server.listener import Listener
-
-log = logging.getLogger(__name__)
 
 WRITE_BYTES = 256 << 10
 """Answers are handed to the transport at the latest when they are this long together."""
@@ -207,6 +205,10 @@ class ClientConnection(asyncio.Protocol):
             served += 1
             try:
                 answer = dispatcher.begin(self.peer, payload)
+            except NotOffered:  # the log tells of it already
+                self._write(out)
+                self.close()
+                return
             except (RemoteProtocolError, CloseConnection) as error:
                 self._write(out)
                 self._refuse(str(error))
@@ -290,7 +292,7 @@ class ClientConnection(asyncio.Protocol):
             self._send(out[0] if len(out) == 1 else b"".join(out))
 
     def _refuse(self, reason: str) -> None:
-        log.warning("closing connection from %s to %s: %s", self.name, self._listener.name, reason)
+        self._listener.log_closing(self, reason)
         self.close()
 
 

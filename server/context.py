@@ -7,7 +7,7 @@ also make the bit sets of "authorised operations" in Metadata and DescribeCluste
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -104,36 +104,11 @@ class AllowAll:
         return True
 
 
-class TopicPolicy(Protocol):
-    """create.topic.policy.class.name: may a topic look like this?"""
-
-    def __call__(
-        self,
-        name: str,
-        partitions: int | None,
-        replication_factor: int | None,
-        assignments: Mapping[int, Sequence[int]] | None,
-        configs: Mapping[str, str | None],
-    ) -> str | None:
-        """None when it is fine, else the text of the violation. Counts are None when assignments are given."""
-
-
 class MutationQuota(Protocol):
     """controller_mutation_rate: how long somebody has to wait for creating or deleting so many partitions."""
 
     def __call__(self, principal: Principal, mutations: int) -> int:
         """Throttle time in ms, 0 when the mutations fit into the quota (and are counted)."""
-
-
-def any_topic(
-    name: str,
-    partitions: int | None,
-    replication_factor: int | None,
-    assignments: Mapping[int, Sequence[int]] | None,
-    configs: Mapping[str, str | None],
-) -> str | None:
-    """The policy of a broker that has none."""
-    return None
 
 
 def no_quota(principal: Principal, mutations: int) -> int:
@@ -149,9 +124,10 @@ class Context:
     """One request's surroundings. `listener` is the listener's name, `client_host` the peer's address without port.
 
     `cacheable` turns false when the answer may be another one although the request's bytes and the metadata cache are the same.
+    `large`: the answer, which somebody waits for, is so long that it is encoded in a thread.
     """
 
-    __slots__ = ("api_key", "api_version", "cacheable", "client_host", "client_id", "listener", "node", "principal")
+    __slots__ = ("api_key", "api_version", "cacheable", "client_host", "client_id", "large", "listener", "node", "principal")
 
     def __init__(
         self,
@@ -171,6 +147,7 @@ class Context:
         self.listener = listener
         self.client_host = client_host
         self.cacheable = True
+        self.large = False
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """May the caller do this? The name is needed for everything but the cluster."""

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from klamm.broker.config import BrokerConfig
+from klamm.broker.config_dynamic import is_password
+from klamm.broker.passwords import CannotDecrypt
 from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.controller.values import StoreLost
 from klamm.zk.admin import AdminZk
@@ -60,16 +62,34 @@ class DynamicConfigs:
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """Execute what is announced, then take what is stored. Raises StoreLost, ZkError."""
+        """Execute what is announced, then take what is stored. Raises ControllerMoved, StoreLost, ZkError."""
         self._looking = True
         try:
             await self._execute()
-            for name in (DEFAULT_ENTITY, self._own):
-                self._take(("brokers", name), await self._read(("brokers", name)))
+            await self._encrypt_anew()
+            for entity, properties in (await self._read_all([("brokers", DEFAULT_ENTITY), ("brokers", self._own)])).items():
+                self._take(entity, properties)
         finally:
             self._looking = False
         if self._look_again:
             self._spawn(self.look())
+
+    async def _encrypt_anew(self) -> None:
+        """When the secret of passwords has changed: what the former one encrypted is stored under the new one, and announced.
+
+        Raises ControllerMoved when there is no controller: a stock broker does not start then either.
+        """
+        former, now = self._config.former_passwords, self._config.passwords
+        stored = await self._read(("brokers", self._own))
+        if former is None or now is None or not any(map(is_password, stored or {})):
+            return
+        renewed = dict(stored or {})
+        for name in filter(is_password, renewed):
+            try:
+                renewed[name] = now.encode(former.decode(renewed[name]))
+            except CannotDecrypt:
+                log.debug("the password %s is not of the former secret", name)
+        await self._admin_zk.write_config("brokers", self._own, renewed)
 
     async def look(self) -> None:
         """Execute new notifications and watch for the next ones. Does nothing when the session is over: the next one looks again."""
@@ -90,6 +110,7 @@ class DynamicConfigs:
         self._spawn(self.look())
 
     async def _execute(self) -> None:
+        now_ms = self._now_ms()
         changes = await self._admin_zk.config_changes(self._executed, self._changed)
         entities = [(number, _entity(path)) for number, path in changes]
         stored = await self._read_all([entity for _, entity in entities if entity is not None])
@@ -97,8 +118,8 @@ class DynamicConfigs:
             if entity is not None:
                 self._take(entity, stored[entity])
             self._executed = number
-        if changes:
-            await self._admin_zk.purge_config_changes(self._now_ms())
+        if self._executed >= 0:  # also when nothing is new, as in a new session
+            await self._admin_zk.purge_config_changes(now_ms)
 
     async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
         """What the nodes of entities hold, None where that cannot be told: all at once, or one by one when some are bad."""
@@ -130,11 +151,12 @@ class DynamicConfigs:
         news = True
         if kind == "brokers":
             news = bool(properties or self._stored[name])
-            self._stored[name] = properties
-            change = self._config.apply_dynamic(self._stored[DEFAULT_ENTITY], self._stored[self._own])
-            changed = change.changed
-            for problem in change.problems:
-                log.warning("configs of %s/%s: %s", kind, name, problem)
+            if news:
+                self._stored[name] = properties
+                change = self._config.apply_dynamic(self._stored[DEFAULT_ENTITY], self._stored[self._own])
+                changed = change.changed
+                for problem in change.problems:
+                    log.warning("configs of %s/%s: %s", kind, name, problem)
         if news:
             log.info("configs of %s/%s: %s", kind, name, ", ".join(sorted(properties)) or "none")
         for listener in self._listeners:

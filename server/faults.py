@@ -1,5 +1,7 @@
 """The answer that says "the whole request failed with this code": for faults, and where a missing permission refuses a request.
 
+A request that ends with the ZooKeeper session is no fault: whoever asks again finds another controller.
+
 Kafka has such an answer for nearly every API: a top-level code where the response has one, and the same code on every element
 that the request names. One small function per API builds it from the request, so that a client finds each thing it asked for.
 """
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from klamm.broker.hosted import refuse_leader_and_isr, refuse_stop_replica
+from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 
@@ -20,6 +23,17 @@ def response(api_key: int, version: int, request: Any, code: ErrorCode = ErrorCo
     """A response of this API that carries the code everywhere, or None when the API has no such answer (close the connection)."""
     build = _BUILDERS.get(api_key)
     return None if build is None else build(request, version, code, message)
+
+
+def code_of(problem: Exception) -> ErrorCode | None:
+    """The code that tells a caller of a problem with ZooKeeper; None for any other exception, which is a fault of ours."""
+    match problem:
+        case StoreLost() | ControllerMoved():
+            return ErrorCode.NOT_CONTROLLER
+        case StoreRefused():
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return None
 
 
 def _produce(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
@@ -62,14 +76,14 @@ def _create_partitions(request: Any, version: int, code: ErrorCode, message: str
 
 
 def _elect_leaders(request: Any, version: int, code: ErrorCode, message: str | None) -> Any:
-    by_topic: dict[str, dict[int, None]] = {}
-    for topic in request.topic_partitions or ():
-        by_topic.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
     partition_type = messages.ElectLeadersResponse.PartitionResult
     topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
     results = [
-        topic_type(topic=name, partition_result=[partition_type(partition_id=p, error_code=code, error_message=message) for p in indexes])
-        for name, indexes in by_topic.items()
+        topic_type(
+            topic=topic.topic,
+            partition_result=[partition_type(partition_id=p, error_code=code, error_message=message) for p in topic.partitions],
+        )
+        for topic in request.topic_partitions or ()
     ]
     return messages.ElectLeadersResponse(error_code=code if version > 0 else 0, replica_election_results=results)
 
@@ -96,14 +110,23 @@ def _resources(row_type: Any, request: Any, code: ErrorCode, message: str | None
     ]
 
 
+def _code(name: str) -> Build:
+    """A response that says all by its top-level code."""
+    return lambda request, version, code, message: messages.message_type(name).top(error_code=code)
+
+
+def _code_and_message(name: str) -> Build:
+    return lambda request, version, code, message: messages.message_type(name).top(error_code=code, error_message=message)
+
+
 _BUILDERS: dict[int, Build] = {
     0: _produce,
     3: _metadata,
     4: lambda request, version, code, message: refuse_leader_and_isr(request, version, code),
     5: lambda request, version, code, message: refuse_stop_replica(request, version, code),
-    6: lambda request, version, code, message: messages.UpdateMetadataResponse(error_code=code),
-    7: lambda request, version, code, message: messages.ControlledShutdownResponse(error_code=code),
-    18: lambda request, version, code, message: messages.ApiVersionsResponse(error_code=code),
+    6: _code("UpdateMetadataResponse"),
+    7: _code("ControlledShutdownResponse"),
+    18: _code("ApiVersionsResponse"),
     19: _create_topics,
     20: _delete_topics,
     32: _describe_configs,
@@ -111,8 +134,8 @@ _BUILDERS: dict[int, Build] = {
     37: _create_partitions,
     43: _elect_leaders,
     44: _incremental_alter_configs,
-    46: lambda request, version, code, message: messages.ListPartitionReassignmentsResponse(error_code=code, error_message=message),
-    56: lambda request, version, code, message: messages.AlterPartitionResponse(error_code=code),
-    60: lambda request, version, code, message: messages.DescribeClusterResponse(error_code=code, error_message=message),
-    67: lambda request, version, code, message: messages.AllocateProducerIdsResponse(error_code=code),
+    46: _code_and_message("ListPartitionReassignmentsResponse"),
+    56: _code("AlterPartitionResponse"),
+    60: _code_and_message("DescribeClusterResponse"),
+    67: _code("AllocateProducerIdsResponse"),
 }

@@ -5,6 +5,7 @@ The node's version is the features' epoch. A node that is absent, disabled or un
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,6 +18,10 @@ from klamm.zk.requests import ZkError
 from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
+
+
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
+"""What a broker of 3.9 with ZooKeeper supports, by name (lowest, highest): nothing."""
 
 
 class Features(NamedTuple):
@@ -34,6 +39,8 @@ class FeatureWatch:
         self._on_change = on_change
         self._spawn = spawn
         self._seen = Features()
+        self._version = -1
+        self._looked = asyncio.Event()
 
     async def look(self) -> None:
         """Read the node and watch it for its next change. Does nothing when the session is over: the next one looks again."""
@@ -50,13 +57,32 @@ class FeatureWatch:
             try:
                 content = decode_feature(node.data)
                 if content.enabled:
-                    levels = {name: level["max_version_level"] for name, level in content.features.items()}
-                    features = Features(node.version, levels)
-            except (Unreadable, KeyError, TypeError) as error:
+                    features = Features(node.version, {name: _level(levels) for name, levels in content.features.items()})
+            except (Unreadable, KeyError, TypeError, ValueError) as error:
                 log.warning("/feature is not understood: %s", error)
         if features != self._seen:
             self._seen = features
             self._on_change(features)
+        self._version = -1 if node is None else node.version
+        self._looked.set()
+
+    async def wait_for(self, version: int, timeout_s: float) -> None:
+        """Return when this version of the node or a later one was looked at. Raises StoreLost after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._version < version:
+                    self._looked.clear()
+                    await self._looked.wait()
+        except TimeoutError:
+            raise StoreLost(f"version {version} of /feature was not seen within {timeout_s:g} s") from None
 
     def _changed(self, *what: Any) -> None:
         self._spawn(self.look())
+
+
+def _level(levels: Any) -> int:
+    """The level of one finalised feature; 1 is the lowest there is."""
+    level = levels["max_version_level"]
+    if not isinstance(level, int) or level < 1:
+        raise ValueError(f"{level!r} is no level of a feature")
+    return level

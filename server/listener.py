@@ -3,9 +3,8 @@
 The socket is bound when the listener is made, so that its port is known before the broker registers; nobody is served before
 `serve`. Meanwhile clients wait in the backlog.
 
-Limits are Kafka's: above `max.connections.per.ip` a connection is closed at once; above `max.connections` (of all listeners
-together) it is accepted but not read until another one leaves, as if it waited in the backlog. Connections on which nothing moved
-for `connections.max.idle.ms` are closed, those that do not read their answers too.
+Which connections are served is decided by `ConnectionLimits`. Connections on which nothing moved for `connections.max.idle.ms` are
+closed, those that do not read their answers too.
 """
 
 from __future__ import annotations
@@ -13,62 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import Counter, deque
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from klamm.server.connection import ClientConnection
+from klamm.server.connection_limits import ConnectionLimits
 from klamm.server.dispatch import Answers
+from klamm.server.log_limit import LimitedLog
 
 if TYPE_CHECKING:
     from klamm.server.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
-UNLIMITED = 2**31 - 1
-
-
-class ConnectionLimits:
-    """Counts the connections of all listeners of one broker."""
-
-    def __init__(
-        self, max_connections: int = UNLIMITED, max_per_ip: int = UNLIMITED, per_ip_overrides: Mapping[str, int] | None = None
-    ) -> None:
-        self.max_connections = max_connections
-        self.max_per_ip = max_per_ip
-        self.per_ip_overrides = dict(per_ip_overrides or {})
-        self._served: set[ClientConnection] = set()
-        self._waiting: deque[ClientConnection] = deque()
-        self._by_host: Counter[str] = Counter()
-
-    def admit(self, connection: ClientConnection) -> bool:
-        """Count a new connection; False when its host has too many already (it is not counted then)."""
-        host = connection.peer.host
-        if self._by_host[host] >= self.per_ip_overrides.get(host, self.max_per_ip):
-            return False
-        self._by_host[host] += 1
-        if len(self._served) < self.max_connections:
-            self._served.add(connection)
-        else:
-            connection.hold()
-            self._waiting.append(connection)
-        return True
-
-    def leave(self, connection: ClientConnection) -> None:
-        """A counted connection is gone; one that waited may be served."""
-        self._by_host[connection.peer.host] -= 1
-        if connection in self._served:
-            self._served.remove(connection)
-            while self._waiting and len(self._served) < self.max_connections:
-                following = self._waiting.popleft()
-                self._served.add(following)
-                following.admit()
-        else:
-            self._waiting.remove(connection)
-
 
 def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
-    """A listening socket; an empty host means every interface, port 0 a free one. Raises OSError when it cannot be had."""
+    """A listening socket; an empty host means every interface, port 0 a free one. Raises OSError when it cannot be had, UnicodeError
+    for a host that is no name.
+    """
     if host == "" and socket.has_dualstack_ipv6():
         listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     else:
@@ -99,9 +59,11 @@ class Listener:
         self.requests: set[asyncio.Task[None]] = set()
         self._socket = listening
         self._limits = limits
+        self.gate = limits.gate(name, self._refuse)
         self._max_idle_s = max_idle_ms / 1000
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._limited_log = LimitedLog(log, f"listener {name}")
 
     @property
     def port(self) -> int:
@@ -118,9 +80,11 @@ class Listener:
         """Close the socket and every connection; requests that still wait for something are given up."""
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self._limited_log.end_period()
         if self._server is not None:
             self._server.close()
         self._socket.close()
+        self._limits.remove(self.gate)
         for connection in list(self.connections):
             connection.abort()
         for request in self.requests:
@@ -129,17 +93,21 @@ class Listener:
 
     # --- what connections say
 
+    def log_closing(self, connection: ClientConnection, reason: str) -> None:
+        """A connection is closed for what its client did."""
+        self._limited_log.warning("closing connection from %s to %s: %s", connection.name, self.name, reason)
+
     def opened(self, connection: ClientConnection) -> None:
-        if self._limits.admit(connection):
-            self.connections.add(connection)
-        else:
-            log.warning("closing connection from %s to %s: too many connections from this address", connection.name, self.name)
-            connection.abort()
+        self.connections.add(connection)
+        self._limits.arrive(self.gate, connection)
 
     def lost(self, connection: ClientConnection) -> None:
-        if connection in self.connections:
-            self.connections.remove(connection)
-            self._limits.leave(connection)
+        self.connections.remove(connection)
+        self._limits.leave(self.gate, connection)
+
+    def _refuse(self, connection: ClientConnection) -> None:
+        self.log_closing(connection, "too many connections from this address")
+        connection.abort()
 
     def begun(self, request: asyncio.Task[None]) -> None:
         """A request has to wait; its task outlives the connection."""

@@ -14,10 +14,12 @@ from collections.abc import Iterator
 from klamm.broker.config import BrokerConfig
 from klamm.broker.config_listeners import SECURITY_PROTOCOLS
 from klamm.broker.config_listeners import Listener as Configured
+from klamm.broker.config_rules import connection_overrides
 from klamm.broker.config_types import ConfigError
 from klamm.controller.values import Endpoint
+from klamm.server.connection_limits import ConnectionLimits, ConnectionRate, Gate
 from klamm.server.dispatch import Dispatcher
-from klamm.server.listener import ConnectionLimits, Listener, bind
+from klamm.server.listener import Listener, bind
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +37,8 @@ class Listeners:
     def __init__(self, config: BrokerConfig, dispatcher: Dispatcher) -> None:
         """Raises ConfigError."""
         for one in config.listeners:
-            if one.security_protocol not in SERVED_PROTOCOLS:
-                reason = f"this broker does not serve {one.security_protocol} yet, which listener {one.name} needs"
+            reason = _not_served(one)
+            if reason is not None:
                 raise ConfigError("listeners", config.get("listeners"), reason)
         self.limits = ConnectionLimits()
         self._config = config
@@ -95,6 +97,20 @@ class Listeners:
         self.limits.per_ip_overrides = connections_per_address(get("max.connections.per.ip.overrides"))
         self.limits.max_connections = get("max.connections")
         self.limits.max_per_ip = get("max.connections.per.ip")
+        self.limits.inter_broker_listener = self._config.inter_broker_listener_name
+        self._limit_rate(self.limits.rate, get("max.connection.creation.rate"))
+        for gate in self.limits:
+            self._limit_listener(gate)
+        self.limits.changed()
+
+    def _limit_listener(self, gate: Gate) -> None:
+        """A listener's own limits, which are those of all listeners where it has none."""
+        gate.max_connections = self._config.of_listener(gate.name, "max.connections")
+        self._limit_rate(gate.rate, self._config.of_listener(gate.name, "max.connection.creation.rate"))
+
+    def _limit_rate(self, rate: ConnectionRate, limit: int) -> None:
+        get = self._config.get
+        rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
 
     def forget_answers(self) -> None:
         """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
@@ -103,26 +119,35 @@ class Listeners:
 
     def _bind(self, one: Configured) -> Listener:
         get = self._config.get
+        not_served = _not_served(one)
+        if not_served is not None:
+            raise CannotListen(f"cannot listen on {one}: {not_served}")
         try:
             listening = bind(one.host or "", one.port, get("socket.listen.backlog.size"))
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
             raise CannotListen(f"cannot listen on {one}: {reason}") from error
+        except UnicodeError as error:
+            raise CannotListen(f"cannot listen on {one}: {one.host!r} is no host name") from error
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
         listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms)
+        self._limit_listener(listener.gate)
         return listener
+
+
+def _not_served(one: Configured) -> str | None:
+    """Why this listener cannot be served, if so."""
+    if one.security_protocol in SERVED_PROTOCOLS:
+        return None
+    return f"TLS and SASL are not built, and listener {one.name} needs {one.security_protocol}; only PLAINTEXT is served"
 
 
 def connections_per_address(text: str) -> dict[str, int]:
     """`max.connections.per.ip.overrides` as address → limit. Raises ConfigError."""
-    key = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, limit = entry.rpartition(":")
-        if not colon or not limit.strip().isdecimal():
-            raise ConfigError(key, text, f"{entry!r} is not of the form host:limit")
+    for host, limit in connection_overrides(text).items():
         try:
-            limits[socket.gethostbyname(host.strip())] = int(limit)
-        except OSError as error:
-            raise ConfigError(key, text, f"{host.strip()!r} is not a known host") from error
+            limits[socket.gethostbyname(host)] = limit
+        except (OSError, UnicodeError) as error:
+            raise ConfigError("max.connections.per.ip.overrides", text, f"{host!r} is not a known host") from error
     return limits

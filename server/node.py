@@ -23,16 +23,23 @@ from typing import Any
 from klamm.broker.config import BrokerConfig
 from klamm.broker.hosted import HostedPartitions
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.controller.brokers import unsupported_features
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Broker, Endpoint, StoreLost
+from klamm.controller.term import Phase, no_phase
+from klamm.controller.values import Broker, ControllerMoved, Endpoint, StoreLost
+from klamm.server import policies
 from klamm.server.channels import Channels
-from klamm.server.context import AllowAll, Authorizer, MutationQuota, TopicPolicy, any_topic, no_quota
+from klamm.server.context import AllowAll, Authorizer, MutationQuota, no_quota
 from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs, controller_events
-from klamm.server.features import Features, FeatureWatch
+from klamm.server.features import SUPPORTED_FEATURES, Features, FeatureWatch
+from klamm.server.first_connection import connect
 from klamm.server.leaving import leave
 from klamm.server.listeners import LISTENER_CONFIGS, CannotListen, Listeners
+from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id
+from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout import Unreadable
@@ -43,12 +50,9 @@ from klamm.zk.store import ZkStore, ZkStoreOptions
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 1.0
-"""A start that waits longer than this for ZooKeeper says so."""
-
 
 class StartFailed(Exception):
-    """This broker cannot start; the text is one line for people."""
+    """This broker cannot start, or not go on; the text is one line for people."""
 
 
 class Node:
@@ -66,17 +70,25 @@ class Node:
         config: BrokerConfig,
         *,
         authorizer: Authorizer | None = None,
-        topic_policy: TopicPolicy = any_topic,
+        topic_policy: TopicPolicy | None = None,
+        alter_config_policy: AlterConfigPolicy | None = None,
         mutation_quota: MutationQuota = no_quota,
         patient: bool = True,
+        phase: Phase = no_phase,
     ) -> None:
-        """Raises ConfigError. `patient`: stop with all of a stock broker's retries; not so when the whole cluster stops."""
+        """Raises ConfigError. `patient`: a broker by itself, which stops with all of a stock one's retries; not so one of a cluster that
+        starts and stops as a whole.
+
+        `phase` may hold this broker's controller at named places.
+        """
         self.config = config
         self.id = config.broker_id
         self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
-        self.topic_policy = topic_policy
+        self.topic_policy = policies.topic_policy(config) if topic_policy is None else topic_policy
+        self.alter_config_policy = policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy
         self.mutation_quota = mutation_quota
         self.patient = patient
+        self._phase = phase
         self.broker_epoch = -1
         self.features = Features()
         self.purgatory = Purgatory()
@@ -93,7 +105,9 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._spawn)
         self._registered = False
-        self._stopped = False
+        self._unfit: list[str] = []
+        self._failed = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
         self.started = False
         self.config_changed()
 
@@ -103,25 +117,37 @@ class Node:
         """Come up. Raises StartFailed, with everything closed again."""
         try:
             await self._start()
-        except (CannotListen, RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
-            await self._close()
+        except (CannotListen, ControllerMoved, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
+            await self.close()
             raise StartFailed(str(error)) from error
         except BaseException:
-            await self._close()
+            await self.close()
             raise
 
     async def stop(self) -> None:
         """Leave the cluster in order. Also after a start that failed; a second call does nothing."""
-        if self._stopped:
+        if self._closing is not None:
+            await self.close()
             return
         # without ZooKeeper nothing can be moved; only a patient broker waits for it to come back
         if self._registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
             await leave(self, self.patient)
-        await self._close()
+        await self.close()
+
+    async def failure(self) -> None:
+        """Wait until this broker must not go on, as features were finalised that it does not support; then raise StartFailed."""
+        await self._failed.wait()
+        raise StartFailed(self._unfit[0])
+
+    async def kill(self) -> None:
+        """End as a killed process does: connections are cut, nobody is told, and ZooKeeper keeps the session until it expires."""
+        self.zk.sever()
+        await self.close()
 
     async def _start(self) -> None:
         config, step = self.config, self.config.inter_broker_protocol_version
-        self._log_properties()
+        if self.patient:
+            log_properties(config, f"broker {self.id}: ")
         await self._connect()
         await self.admin_zk.ensure_paths()
         self.cluster_id = await self.admin_zk.cluster_id()
@@ -129,8 +155,9 @@ class Node:
         self.metadata = MetadataCache(self.id)
         self.hosted = HostedPartitions(self.id, self.metadata)
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
-        self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(step.feature_node_version if step.has_feature_versioning else None))
-        self.controller = Controller(self.id, self.store, self._channels, self.options, self._register)
+        feature_version = step.feature_node_version if step.has_feature_versioning else None
+        self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
+        self.controller = Controller(self.id, self.store, self._channels, self.options, self._register, phase=self._phase)
         self._dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._spawn)
         self._dynamic_configs.listen(self._configs_changed)
         self.started = True
@@ -140,14 +167,19 @@ class Node:
         await self._register()
         if step.has_feature_versioning:
             await self._feature_watch.look()
+            if self._unfit:
+                raise StartFailed(self._unfit[0])
         await self.listeners.serve()
         self.controller.start()
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
-    async def _close(self) -> None:
-        if self._stopped:
-            return
-        self._stopped = True
+    async def close(self) -> None:
+        """End at once what is left, without asking anybody; also when `stop` was cancelled. A second call waits for the first."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close_all())
+        await asyncio.shield(self._closing)
+
+    async def _close_all(self) -> None:
         self.purgatory.close()
         await self.listeners.close()
         for task in list(self._tasks):
@@ -161,33 +193,26 @@ class Node:
 
     # --- steps of the start
 
-    def _log_properties(self) -> None:
-        if self.config.without_meaning:
-            log.info("properties without meaning here: %s", ", ".join(self.config.without_meaning))
-        for name in self.config.unknown:
-            log.warning("property %s is unknown", name)
-
     async def _connect(self) -> None:
-        """Wait for ZooKeeper, and say so when it takes long."""
-        timeout_ms = self.config.get("zookeeper.connection.timeout.ms")
-        if timeout_ms is None:
-            timeout_ms = self.config.get("zookeeper.session.timeout.ms")
-        connecting = asyncio.ensure_future(self.zk.start(timeout_ms))
         try:
-            done, _ = await asyncio.wait({connecting}, timeout=PATIENCE_S)
-            if not done:
-                log.warning(
-                    "no answer from ZooKeeper at %s; trying for up to %g s", self.config.get("zookeeper.connect"), timeout_ms / 1000
-                )
-            await connecting
+            await connect(self.zk, self.config)
         except ZkUnavailable as error:
             raise StartFailed(str(error)) from error
-        finally:
-            connecting.cancel()
+
+    @property
+    def _connection_timeout_ms(self) -> int:
+        timeout_ms: int | None = self.config.get("zookeeper.connection.timeout.ms")
+        session_timeout_ms: int = self.config.get("zookeeper.session.timeout.ms")
+        return session_timeout_ms if timeout_ms is None else timeout_ms
 
     async def _broker_id(self) -> int:
-        if self.config.broker_id >= 0:
-            return self.config.broker_id
+        """The configured id, else the one of the log directories, else a new one. Raises ForeignDirectory."""
+        stored = read_stored(self.config) if self.patient else []  # brokers of one process share their properties
+        broker_id = stored_broker_id(stored, self.cluster_id, self.config.broker_id)
+        for file, _ in stored:
+            log.info("broker %d: %s is its own; nothing is kept there", broker_id, file)
+        if broker_id >= 0:
+            return broker_id
         return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
 
     async def _register(self) -> None:
@@ -260,7 +285,16 @@ class Node:
 
     def _features_changed(self, features: Features) -> None:
         self.features = features
+        self.options.finalized_features = features.finalized
         self.listeners.forget_answers()
+        unsupported = unsupported_features(SUPPORTED_FEATURES, features.finalized)
+        if unsupported and not self._unfit:
+            self._unfit.append(f"/feature has finalised what this broker does not support: {', '.join(unsupported)}")
+            log.error("broker %d: %s", self.id, self._unfit[0])
+            self._failed.set()
+
+    async def _feature_seen(self, version: int) -> None:
+        await self._feature_watch.wait_for(version, self._connection_timeout_ms / 1000)
 
     # --- the session
 

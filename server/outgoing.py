@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -61,10 +62,15 @@ class Connection(asyncio.Protocol):
 async def dial(
     host: str, port: int, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], timeout_s: float
 ) -> Connection:
-    """Connect, or raise OSError (a TimeoutError when it takes too long)."""
+    """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(timeout_s):
-        _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost), host, port)
+    if not 0 < port < 65536:  # uvloop would take it modulo 65536
+        raise OSError(errno.EINVAL, f"{port} is no port")
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost), host, port)
+    except UnicodeError as error:  # a label without letters, or with more than 63
+        raise OSError(errno.EINVAL, f"{host!r} is no host name") from error
     return connection
 
 

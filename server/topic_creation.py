@@ -7,6 +7,7 @@ metadata cache shows a leader for every partition: that is what "created" means 
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from klamm.broker.config_topic import validate_topic_configs
 from klamm.controller.loop import random_topic_id
-from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
-from klamm.controller.values import NO_LEADER, ZERO_UUID
+from klamm.controller.pace import Pace
+from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
+from klamm.controller.values import NO_LEADER, ZERO_UUID, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from klamm.server.context import Context
     from klamm.server.node import Node
+
+log = logging.getLogger(__name__)
+
+
+TOPIC_ENTRIES = 10
+"""A topic is as much work as so many plain entries of a list."""
 
 
 @dataclass(slots=True)
@@ -74,7 +82,11 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
     LEADER_NOT_AVAILABLE stands for "created, look again".
     """
     topics = [_default_topic(ctx.node, name) for name in names if is_valid_name(name)]
-    outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
+    try:
+        outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
+    except StoreLost as problem:
+        log.warning("%d topics are not created before they are asked for again: %s", len(topics), problem)
+        outcomes = {topic.name: Creation(ErrorCode.NONE) for topic in topics}
     codes: dict[str, ErrorCode] = {}
     for name in names:
         outcome = outcomes.get(name)
@@ -88,13 +100,13 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
 
 
 async def wait_for_leaders(node: Node, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
-    """Wait until every partition has a leader in the metadata cache; the topics that miss one when the time is over.
+    """Wait until all partitions have a leader in the metadata cache at the same time; the topics that miss one when the time is over.
 
     A time-out of zero or less does not even look: all of them count as missing.
     """
     if timeout_ms <= 0:
         return set(partitions)
-    # looked at from the end: a partition once seen is looked at again only when all are there
+    # looked at from the end: a topic once seen is looked at again only when all were
     waiting = list(partitions)
 
     def leaderless(topic: str) -> bool:
@@ -103,6 +115,8 @@ async def wait_for_leaders(node: Node, partitions: Mapping[str, Iterable[int]], 
     def ready() -> bool:
         while waiting and not leaderless(waiting[-1]):
             waiting.pop()
+        if not waiting:
+            waiting.extend(filter(leaderless, partitions))
         return not waiting
 
     await node.purgatory.wait(partitions, ready, timeout_ms)
@@ -114,15 +128,18 @@ async def _plan(node: Node, topics: Sequence[Any], written: bool) -> dict[str, C
     facts = _facts(node)
     outcomes: dict[str, Creation] = {}
     unsettled: list[Any] = []
+    pace = Pace()
     for topic in topics:
+        await pace(TOPIC_ENTRIES)
         try:
             outcomes[topic.name] = _outcome(topic, facts, written)
         except TopicNamesNeeded:
             outcomes[topic.name] = Creation(ErrorCode.NONE)
             unsettled.append(topic)
     if unsettled:
-        facts.existing = set(await node.admin_zk.topics())
+        facts.existing = TopicNames(await node.admin_zk.topics())
         for topic in unsettled:
+            await pace(TOPIC_ENTRIES)
             outcomes[topic.name] = _outcome(topic, facts, written)
     return outcomes
 

@@ -6,6 +6,7 @@ differ. Then nothing else is run.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -41,7 +42,11 @@ def writing(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[str]:
-    """Address `host:port` of a real ZooKeeper."""
+    """Address `host:port` of a real ZooKeeper: of one that runs already where KLAMM_TEST_ZOOKEEPER names it."""
+    running = os.environ.get("KLAMM_TEST_ZOOKEEPER")
+    if running:
+        yield running
+        return
     server = EmbeddedZooKeeper()
     yield server.start()
     server.stop()

@@ -5,7 +5,8 @@ Requests that name many topics become few multis. A multi is taken apart as the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from klamm.controller.values import Assignment, Broker, Ints, Outcome, StoredTopic
 from klamm.protocol.errors import ErrorCode
@@ -13,9 +14,12 @@ from klamm.zk import config_nodes, layout, paths, registration
 from klamm.zk.broker_node import encode_broker
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.connection import WatchCallback
-from klamm.zk.fenced import Entry, outcome_of, settle, write_entries
+from klamm.zk.fenced import E, Entry, outcome_of, settle, write_entries
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists
 from klamm.zk.session import ZkSession
+
+ENCODED_AT_ONCE = 5_000
+"""Partitions whose assignments are encoded without leaving the loop: some twenty milliseconds of work."""
 
 
 class _TopicCreation(Entry):
@@ -83,17 +87,22 @@ class AdminZk:
         return await self._session.children(paths.TOPICS)
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Topic nodes in the order asked, None where there is none."""
+        """Topic nodes in the order asked, None where there is none that can be read."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
-        return [None if node is None else layout.decode_topic(node[0]) for node in nodes]
+        return [None if node is None else layout.decode_topic(name, node[0]) for name, node in zip(names, nodes, strict=True)]
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
         """Create (name, id, replicas by partition, config) each; NONE, TOPIC_ALREADY_EXISTS or UNKNOWN_SERVER_ERROR in the same order."""
-        entries = []
-        for name, topic_id, replicas, config in topics:
-            data = layout.encode_topic(topic_id, {index: Assignment(tuple(ids)) for index, ids in replicas.items()})
-            entries.append(_TopicCreation(self._session, name, layout.encode_config(config), data))
-        return _codes(await write_entries(self._multi, entries, self._settle_topic), ErrorCode.TOPIC_ALREADY_EXISTS)
+
+        def entries() -> list[_TopicCreation]:
+            made = []
+            for name, topic_id, replicas, config in topics:
+                data = layout.encode_topic(topic_id, {index: Assignment(tuple(ids)) for index, ids in replicas.items()})
+                made.append(_TopicCreation(self._session, name, layout.encode_config(config), data))
+            return made
+
+        made = await _made(entries, sum(len(replicas) for _, _, replicas, _ in topics))
+        return _codes(await write_entries(self._multi, made, self._settle_topic), ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def _settle_topic(self, sent: Sequence[_TopicCreation], entry: _TopicCreation, operation: int, failure: MultiFailed) -> None:
         """A config without its topic is replaced; a topic with our id was created by a try whose answer was lost."""
@@ -123,12 +132,15 @@ class AdminZk:
 
     async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
         """Replace topic nodes, as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_SERVER_ERROR."""
-        ops = self._session.ops
-        entries = [
-            Entry((ops.set_data(paths.topic_path(name), layout.encode_topic(topic.topic_id, topic.assignments), -1),))
-            for name, topic in topics
-        ]
-        return _codes(await write_entries(self._multi, entries, settle))
+        set_data = self._session.ops.set_data
+
+        def entries() -> list[Entry]:
+            return [
+                Entry((set_data(paths.topic_path(name), layout.encode_topic(topic.topic_id, topic.assignments), -1),))
+                for name, topic in topics
+            ]
+
+        return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t in topics)), settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
         """Ask the controller to delete topics; asking twice is fine. UNKNOWN_TOPIC_OR_PARTITION for those that have no node."""
@@ -173,6 +185,11 @@ class AdminZk:
     async def purge_config_changes(self, now_ms: int) -> None:
         """Delete notifications that are older than a quarter of an hour."""
         await config_nodes.purge_config_changes(self._session, now_ms)
+
+
+async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:
+    """Entries that speak of so many partitions: when these are many, encoded beside the loop, which others need meanwhile."""
+    return await asyncio.to_thread(make) if partitions > ENCODED_AT_ONCE else make()
 
 
 def _codes(outcomes: Iterable[Outcome], exists: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> list[ErrorCode]:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from klamm.controller.values import Broker, Endpoint
-from klamm.zk.layout import Unreadable
+from klamm.zk.layout import Unreadable, int32, parse_int
+
+log = logging.getLogger(__name__)
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLAINTEXT = 0
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+def broker_ids(names: Iterable[str]) -> list[int]:
+    """The ids below `/brokers/ids`, sorted; a name that is no id is logged and left out."""
+    ids = []
+    for name in names:
+        try:
+            ids.append(parse_int(name))
+        except ValueError as problem:
+            log.error("A broker counts as absent: %s", problem)
+    return sorted(ids)
 
 
 def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> bytes:
@@ -39,20 +54,20 @@ def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
     """A broker whose node was created by transaction `epoch`. Raises Unreadable where stock cannot read it."""
     try:
         content = json.loads(data if data is not None else b"")
-        version = _number(content["version"])
+        version = int32(content["version"])
         if version < 1:
             raise ValueError(f"version {version}")
-        _number(content["jmx_port"])
+        int32(content["jmx_port"])
         if version == 1:
-            endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", str(content["host"]), _number(content["port"]), _PLAINTEXT),)
+            endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", _text(content["host"]), int32(content["port"]), _PLAINTEXT),)
         else:
             endpoints = _endpoints(content["endpoints"], content.get("listener_security_protocol_map"))
         features = tuple(
-            (name, _number(versions["min_version"]), _number(versions["max_version"]))
+            (name, int32(versions["min_version"]), int32(versions["max_version"]))
             for name, versions in (content.get("features") or {}).items()
         )
         rack = content.get("rack")
-        return Broker(broker_id, epoch, endpoints, None if rack is None else str(rack), features)
+        return Broker(broker_id, epoch, endpoints, None if rack is None else _text(rack), features)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
         raise Unreadable(f"/brokers/ids/{broker_id} cannot be read ({problem!r}): {data!r}") from problem
 
@@ -61,22 +76,24 @@ def _endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endp
     """Listeners are upper-cased in the list but not in the map, so a lower-case key in the map is not found."""
     endpoints = []
     for text in texts:
-        match = _ENDPOINT.fullmatch(text)
+        match = _ENDPOINT.fullmatch(_text(text))
         if match is None:
             raise ValueError(f"endpoint {text!r}")
         listener = match[1].upper()
         protocol = listener if protocols is None else protocols[listener]
-        endpoints.append(Endpoint(listener, match[2], int(match[3]), SECURITY_PROTOCOLS.index(protocol)))
+        endpoints.append(Endpoint(listener, match[2], parse_int(match[3]), SECURITY_PROTOCOLS.index(protocol)))
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
         raise ValueError("a listener is there twice")
     return tuple(endpoints)
 
 
+def _text(value: Any) -> str:
+    """A text that has bytes: JSON may hold halves of characters. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    value.encode()
+    return value
+
+
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is no number")
-    return value

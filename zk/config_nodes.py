@@ -98,10 +98,10 @@ async def config_changes(session: ZkSession, after: int, watch: WatchCallback | 
 
 
 async def purge_config_changes(session: ZkSession, now_ms: int) -> None:
-    """Delete notifications that are older than a quarter of an hour."""
+    """Delete notifications that are older than a quarter of an hour. Kafka leaves those without data where they are."""
     nodes = list(map(_change_path, _numbers(await session.children(paths.CONFIG_CHANGES))))
     for path, node in zip(nodes, await session.read_many(nodes), strict=True):
-        if node is not None and now_ms - node.ctime_ms > EXPIRATION_MS:
+        if node is not None and node.data is not None and now_ms - node.ctime_ms > EXPIRATION_MS:
             await session.delete(path)
 
 

@@ -185,6 +185,7 @@ class Connection:
         self._inbox: deque[tuple[Callable[[Any, Any], None], Any, Any]] = deque()
         self._awake = False
         self._closing = False
+        self._severed = (0, b"")
         self._connected = False
         self._in_flight: set[_Reply] = set()
         self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
@@ -209,6 +210,38 @@ class Connection:
         """Give back what a connection holds whose thread has ended."""
         self._closing = True
         threading.Thread(target=self._close, args=(self._loop.create_future(),), name="zookeeper-close", daemon=True).start()
+
+    def sever(self) -> None:
+        """Cut the connection as the death of a process does: the server keeps the session until it expires."""
+        self._closing = True
+        client = self._client
+        self._severed = client._session_id, client._session_passwd
+        client._stopped.set()  # kazoo's thread ends when it sees the connection lost, and says no word to the server
+        sock = client._connection._socket
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=self._give_back, name="zookeeper-close", daemon=True).start()
+        self._fail_all(SessionExpired)
+
+    def _give_back(self) -> None:
+        self._client._connection.connection_stopped.wait()
+        self._client.close()
+
+    async def end_severed(self, limit_s: float) -> None:
+        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server answers."""
+        await asyncio.to_thread(self._end_severed, limit_s)
+
+    def _end_severed(self, limit_s: float) -> None:
+        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._client.hosts)
+        again = KazooClient(servers, limit_s, self._severed, _Handler(), logger=_kazoo_log)
+        try:
+            again.start(limit_s)
+        except again.handler.timeout_exception:
+            raise TimeoutError(f"no ZooKeeper answers at {servers} within {limit_s:g} s") from None
+        finally:
+            again.stop()
+            again.close()
 
     def _close(self, done: asyncio.Future[None]) -> None:
         try:

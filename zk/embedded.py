@@ -3,6 +3,7 @@
 `start` writes a configuration, starts the JVM with few jars and flags tuned for a quick start, and waits until that server (told from
 strangers by its data folder) answers. Without a data folder everything lies in a temporary one that goes with the process; with one,
 the content survives. The JVM dies with its owner (see `owned_process`) and is killed, never asked to stop: ZooKeeper writes ahead.
+When it ends by itself (killed by somebody, its disk full: then ZooKeeper exits with 0), `wait_for_end` tells why.
 The first start with a Java build also makes its class cache in the background (see `class_cache`). ZooKeeper's log is swallowed, it has
 no log library on its class path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
 """
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from klamm.zk.class_cache import ClassCache
@@ -30,10 +32,19 @@ log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# The first compiler only, the simplest collector, no shared performance counters: what a short-lived small server wants.
-_JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Dzookeeper.admin.enableServer=false")
+# The first compiler only, the simplest collector, no shared performance counters: what a short-lived small server wants. One that is
+# out of memory ends instead of serving on without half of its threads.
+_JVM_FLAGS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dzookeeper.admin.enableServer=false",
+)
 _PORT_ATTEMPTS = 5
 _LOCK_PATIENCE_S = 5.0
+# ZooKeeper makes its log longer by a megabyte at a time.
+_FULL_BYTES = 1 << 20
 # An exception as Java prints it, its name and its text.
 _THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): ")
 
@@ -76,6 +87,7 @@ class EmbeddedZooKeeper:
         """Start the server, unless it is running, and return its address. Raises EmbeddedZooKeeperError."""
         if self.running:
             return self.address
+        self.stop()
         java, jars = find_java(), find_jars(self._jars)
         flags = [*_JVM_FLAGS, f"-Xmx{self._heap_mb}m"]
         cache = ClassCache(java, jars, flags, self._class_cache_dir)
@@ -97,6 +109,14 @@ class EmbeddedZooKeeper:
             )
             self._builder.start()
         return self.address
+
+    def wait_for_end(self) -> str | None:
+        """Block until the server is gone; one line that says why, None when it was stopped or not started."""
+        process = self._process
+        if process is None:
+            return None
+        code = process.wait(None)
+        return f"the embedded ZooKeeper ended: {_cause(code, process.output)}" if process is self._process else None
 
     def stop(self) -> None:
         """Kill the server; a temporary folder is gone afterwards. A second call does nothing."""
@@ -130,6 +150,7 @@ class EmbeddedZooKeeper:
             while not _serves(port, folder):
                 if process.poll() is not None:
                     if not last and _is_taken(port):
+                        process.stop()
                         return False
                     reason = self._reason(command) or f"exit code {process.poll()}"
                     raise EmbeddedZooKeeperError(f"the embedded ZooKeeper died at its start: {reason}")
@@ -160,6 +181,18 @@ class EmbeddedZooKeeper:
         lines = [line.strip() for line in lines if line.strip()]
         telling = [line for line in lines if _THROWN.match(line)] or [line for line in lines if "ERROR" in line] or lines
         return "; ".join(dict.fromkeys(telling[:2]))
+
+
+def _cause(code: int, output: Path) -> str:
+    """Why a server that had served is gone: its exit code, the state of its disk, what the JVM said last."""
+    causes = [f"killed by {signal.Signals(code - 128).name}" if code - 128 in set(signal.Signals) else f"exit code {code}"]
+    with suppress(OSError):
+        disk = os.statvfs(output.parent)
+        if disk.f_bavail * disk.f_frsize < _FULL_BYTES:
+            causes.append(f"no space is left on the device of {output.parent}")
+        said = output.read_text(encoding="utf-8", errors="replace").splitlines()
+        causes += [line for line in said if line.strip() and not line.startswith("SLF4J")][-1:]
+    return "; ".join(causes)
 
 
 def _class_path(jars: Sequence[Path]) -> str:

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from klamm.controller.values import ControllerMoved, Outcome, StoreLost
+from klamm.controller.values import ControllerMoved, Outcome, StoreLost, StoreRefused
 from klamm.zk import paths
-from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge, ZkError
+from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge
 from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, ZkSession
 
 log = logging.getLogger(__name__)
@@ -76,13 +76,9 @@ class Fence:
             if failure.index == 0:
                 if failure.code == BAD_VERSION:
                     raise ControllerMoved("the controller epoch was raised by another controller") from None
-                raise StoreLost(f"/controller_epoch cannot be checked: {failure}") from None
+                raise StoreRefused(f"/controller_epoch cannot be checked: {failure}") from None
             failure.index -= 1
             raise
-        except TooLarge:
-            raise
-        except ZkError as problem:
-            raise StoreLost(f"a write was refused: {problem}") from problem
 
     async def write(self, entries: Sequence[E], on_bad: OnBad[E]) -> list[Outcome]:
         """Write entries behind the fence; outcomes in their order."""

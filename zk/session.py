@@ -16,13 +16,13 @@ from enum import Enum, auto
 from itertools import accumulate
 from typing import Any, TypeVar
 
-from kazoo.hosts import collect_hosts
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from klamm.controller.values import StoreLost
 from klamm.zk.connection import Change, Connection, Link, Watch, WatchCallback
+from klamm.zk.reachability import check_address, why_silent
 from klamm.zk.requests import (
     ConnectionLost,
     Multi,
@@ -48,7 +48,7 @@ BATCH_WATCHES = 10_000
 
 T = TypeVar("T")
 
-_STOP_LIMIT_S = 1.0
+_STOP_LIMIT_S = 0.5
 _REOPEN_AFTER_S = 1.0
 _EPHEMERAL, _SEQUENCE = 1, 2
 
@@ -72,7 +72,7 @@ class ZkSession:
     def __init__(self, hosts: str, session_timeout_ms: int, on_session: Callable[[SessionChange], None] | None = None) -> None:
         """`on_session` gets the changes after `start`, in order, on the loop."""
         servers, slash, chroot = hosts.partition("/")
-        self._servers = servers
+        self.servers = servers
         self.chroot = "".join(f"/{part}" for part in chroot.split("/") if part) if slash else ""
         self._session_timeout_ms = session_timeout_ms
         self._on_session = on_session
@@ -91,9 +91,9 @@ class ZkSession:
     async def start(self, connection_timeout_ms: int) -> None:
         """Connect and create the chroot. Raises ZkUnavailable when that does not succeed in time."""
         try:
-            collect_hosts(self._servers)
+            check_address(self.servers)
         except ValueError as problem:
-            raise ZkUnavailable(f"bad ZooKeeper address {self._servers!r}: {problem}") from problem
+            raise ZkUnavailable(str(problem)) from problem
         self._open()
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
@@ -101,21 +101,38 @@ class ZkSession:
                 await self._create_chroot()
         except (TimeoutError, StoreLost):
             await self.stop()
-            raise ZkUnavailable(f"no ZooKeeper answers at {self._servers} within {connection_timeout_ms} ms") from None
+            cause = await why_silent(self.servers)
+            raise ZkUnavailable(f"no ZooKeeper answers at {self.servers} within {connection_timeout_ms} ms ({cause})") from None
         except ZkError as problem:
             await self.stop()
-            raise ZkUnavailable(f"cannot create {self.chroot} in ZooKeeper at {self._servers}: {problem}") from problem
+            raise ZkUnavailable(f"cannot create {self.chroot} in ZooKeeper at {self.servers}: {problem}") from problem
         self._started = True
 
     async def stop(self) -> None:
         """End the session, and with it its ephemeral nodes. Whoever waits gets StoreLost."""
+        connection = self._end()
+        if connection is not None:
+            await connection.close(_STOP_LIMIT_S)
+
+    def sever(self) -> None:
+        """Cut the connection for ever. The session, with its ephemeral nodes, lasts until it expires. Whoever waits gets StoreLost."""
+        connection = self._end()
+        if connection is not None:
+            connection.sever()
+
+    def _end(self) -> Connection | None:
+        """Wake whoever waits; the connection to give up, None where there is none or it was given up before."""
         if self._stopped:
-            return
+            return None
         self._stopped = True
         self.is_connected = False
         self._wake()
-        if self._connection is not None:
-            await self._connection.close(_STOP_LIMIT_S)
+        return self._connection
+
+    async def end_severed(self, limit_s: float) -> None:
+        """End a session that was severed before it expires. Raises TimeoutError when no ZooKeeper answers."""
+        if self._connection is not None and self.session_id != 0:
+            await self._connection.end_severed(limit_s)
 
     async def reconnected(self, generation: int) -> None:
         """Wait until the session of that generation is connected; StoreLost when it is over."""
@@ -205,7 +222,7 @@ class ZkSession:
                 answers = await self.call_all([*first, *requests])
                 return [result for answer in answers[len(first) :] for result in answer]
             except Unimplemented:
-                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self._servers)
+                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self.servers)
                 self._has_multi_read = False
         return None
 
@@ -299,7 +316,7 @@ class ZkSession:
         if not self._stopped:
             if self._connection is not None:
                 self._connection.abandon()
-            self._connection = Connection(self._servers, self._session_timeout_ms, self._linked, self._fired)
+            self._connection = Connection(self.servers, self._session_timeout_ms, self._linked, self._fired)
             self._connection.open()
 
     def _linked(self, connection: Connection, link: Link, session_id: int) -> None:

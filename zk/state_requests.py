@@ -24,6 +24,7 @@ from klamm.zk.requests import (
     SET_DATA,
     STAT_SIZE,
     VERSION_IN_STAT,
+    ZkError,
     error,
     pack_int,
     read_header_and_int,
@@ -101,7 +102,7 @@ class ReadStates:
         parts.append(END)
         return b"".join(parts)
 
-    def deserialize(self, buffer: bytes, offset: int) -> list[LeaderAndIsr | None]:
+    def deserialize(self, buffer: bytes, offset: int) -> list[LeaderAndIsr | None] | ZkError:
         known = remembered_states()
         left = len(self._partitions)
         states: list[LeaderAndIsr | None] = []
@@ -110,7 +111,7 @@ class ReadStates:
                 kind, _, _, first = read_header_and_int(buffer, offset)
                 if kind == ERROR:
                     if first != NO_NODE:
-                        raise error(first)
+                        return error(first)
                     states.append(None)
                     offset += HEADER_SIZE + 4
                     left -= 1
@@ -129,7 +130,7 @@ class ReadStates:
                     if length != first or kind != GET_DATA:
                         break
                     state = known.get((data, version))
-                    states.append(decode_state(data, version) if state is None else state)
+                    states.append(decode_state(data, version, self._partitions[len(states)]) if state is None else state)
                 offset += (len(states) - before) * record.size
                 left -= len(states) - before
         return states

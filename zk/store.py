@@ -7,7 +7,7 @@ controller's events on its queue (see `watches`); a kind of change that a path d
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,13 @@ from klamm.controller.values import (
     Outcome,
     StateWrite,
     StoredTopic,
-    StoreLost,
+    StoreRefused,
     TopicPartition,
     TopicWrite,
+    next_epoch,
 )
 from klamm.zk import layout, paths
-from klamm.zk.broker_node import decode_broker
+from klamm.zk.broker_node import broker_ids, decode_broker
 from klamm.zk.connection import Change
 from klamm.zk.fenced import Entry, Fence, settle, settle_delete, together
 from klamm.zk.layout import FeatureNode, ProducerIdBlock, Unreadable
@@ -52,14 +53,25 @@ class ZkStoreOptions:
     feature_version: int | None = 2
 
 
+async def _not_awaited(version: int) -> None:
+    """Nobody follows `/feature`."""
+
+
 class ZkStore:
     """Store of the controller in the process that holds `session`."""
 
-    def __init__(self, session: ZkSession, on_event: Callable[[events.WatchEvent], None], options: ZkStoreOptions | None = None) -> None:
-        """`on_event` gets what watches saw, on the loop."""
+    def __init__(
+        self,
+        session: ZkSession,
+        on_event: Callable[[events.WatchEvent], None],
+        options: ZkStoreOptions | None = None,
+        feature_seen: Callable[[int], Awaitable[None]] = _not_awaited,
+    ) -> None:
+        """`on_event` gets what watches saw, on the loop. `feature_seen` waits until this broker has seen a version of `/feature`."""
         self._session = session
         self._on_event = on_event
         self._options = options if options is not None else ZkStoreOptions()
+        self._feature_seen = feature_seen
         self._fence = Fence(session)
         self._states = StateWriter(session, self._fence)
 
@@ -86,15 +98,15 @@ class ZkStore:
             _, stat = await self._session.multi(
                 [
                     ops.create(paths.CONTROLLER, layout.encode_controller(broker_id, timestamp_ms), ephemeral=True),
-                    ops.set_data(paths.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch + 1), version),
+                    ops.set_data(paths.CONTROLLER_EPOCH, layout.encode_controller_epoch(next_epoch(epoch)), version),
                 ],
                 results=True,
             )
-            elected = ControllerEpoch(epoch + 1, stat.version)
+            elected = ControllerEpoch(next_epoch(epoch), stat.version)
         except MultiFailed as failure:
             if failure.code not in (NODE_EXISTS, BAD_VERSION):
-                raise StoreLost(f"the election was refused: {failure}") from failure
-            elected = await self._elected_after_all(broker_id, epoch + 1)
+                raise StoreRefused(f"the election was refused: {failure}") from failure
+            elected = await self._elected_after_all(broker_id, next_epoch(epoch))
         self._fence.raise_to(elected.zk_version, generation)
         return elected
 
@@ -122,16 +134,14 @@ class ZkStore:
     async def delete_controller(self) -> None:
         await self._delete([paths.CONTROLLER])
 
-    async def end_stale_session(self, broker_id: int) -> bool:
-        """Its node is deleted, unless the controller changed since it was read; the session itself ends by its time-out."""
+    async def end_leftover(self, broker_id: int) -> bool:
+        """A session of an earlier life, if it has one, ends by its time-out."""
         _, epoch_version = await self._controller_epoch()
         node = await self._session.get(paths.CONTROLLER)
         controller = layout.decode_controller(node.data) if node is not None else None
-        if node is None or controller is None or controller.broker_id != broker_id:
+        if controller is None or controller.broker_id != broker_id:
             return False
-        if node.ephemeral_owner == self._session.session_id:
-            return False
-        log.warning("/controller names broker %d in a session of its earlier life; deleting it", broker_id)
+        log.warning("/controller names broker %d, which does not act as controller; deleting it", broker_id)
         ops = self._session.ops
         try:
             await self._session.multi([ops.check(paths.CONTROLLER_EPOCH, epoch_version), ops.delete(paths.CONTROLLER)])
@@ -152,6 +162,7 @@ class ZkStore:
                     await self._session.create(paths.FEATURE, layout.encode_feature(wanted))
                 except NodeExists:
                     continue
+                await self._feature_written(0)
                 return
             try:
                 found = layout.decode_feature(node.data)
@@ -161,24 +172,40 @@ class ZkStore:
             if version is not None and found.enabled:
                 wanted = FeatureNode(version, True, _feature_levels(found.features, version))
             if found != wanted:
-                await self._session.set(paths.FEATURE, layout.encode_feature(wanted))
+                stat = await self._session.set(paths.FEATURE, layout.encode_feature(wanted))
+                await self._feature_written(stat.version)
             return
+
+    async def _feature_written(self, version: int) -> None:
+        """Fail-over goes on when this broker's own watch has seen what it wrote (layout 3.11)."""
+        if self._options.feature_version is not None:
+            await self._feature_seen(version)
 
     # brokers
 
     async def brokers(self) -> dict[int, Broker]:
-        ids = sorted(int(name) for name in await self._session.children(paths.BROKER_IDS, self._seen) if name.isdecimal())
+        ids = broker_ids(await self._session.children(paths.BROKER_IDS, self._seen))
         found = {}
         for broker_id, node in zip(ids, await self._session.read_many(list(map(paths.broker_path, ids))), strict=True):
-            if node is not None:
-                broker = _readable_broker(broker_id, node.czxid, node.data)
-                if broker is not None:
-                    found[broker_id] = broker
+            if node is None:
+                continue
+            try:
+                found[broker_id] = decode_broker(broker_id, node.czxid, node.data)
+            except Unreadable:
+                mended = await self.broker(broker_id)  # says what is wrong, and watches for its repair
+                if mended is not None:
+                    found[broker_id] = mended
         return found
 
     async def broker(self, broker_id: int) -> Broker | None:
         node = await self._session.get(paths.broker_path(broker_id), self._seen)
-        return None if node is None else _readable_broker(broker_id, node.czxid, node.data)
+        if node is None:
+            return None
+        try:
+            return decode_broker(broker_id, node.czxid, node.data)
+        except Unreadable as problem:
+            log.error("Broker %d counts as absent: %s", broker_id, problem)
+            return None
 
     async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
         await together(self._session.exists(paths.broker_path(broker_id), self._seen) for broker_id in broker_ids)
@@ -190,7 +217,7 @@ class ZkStore:
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
-        return [None if node is None else layout.decode_topic(node[0]) for node in found]
+        return [None if node is None else layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
         ops = self._session.ops
@@ -231,7 +258,7 @@ class ZkStore:
             return states
         found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
         decode = layout.decode_state
-        return [None if node is None else decode(*node) for node in found]
+        return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         return await self._states.write(writes)
@@ -280,7 +307,7 @@ class ZkStore:
             except TooLarge as problem:
                 last = problem
                 break
-        raise StoreLost(f"/admin/reassign_partitions cannot be written: {last}")
+        raise StoreRefused(f"/admin/reassign_partitions cannot be written: {last}")
 
     # notifications
 
@@ -355,20 +382,12 @@ class ZkStore:
                 complete = await self._delete(level)
             if complete:
                 return
-        raise StoreLost(f"{path} cannot be deleted: somebody keeps creating nodes below it")
+        raise StoreRefused(f"{path} cannot be deleted: somebody keeps creating nodes below it")
 
     def _seen(self, change: Change, path: str) -> None:
         event = event_of(change, path)
         if event is not None:
             self._on_event(event)
-
-
-def _readable_broker(broker_id: int, czxid: int, data: bytes | None) -> Broker | None:
-    try:
-        return decode_broker(broker_id, czxid, data)
-    except Unreadable as problem:
-        log.error("Broker %d counts as absent: %s", broker_id, problem)
-        return None
 
 
 def _topic_nodes(topic: str) -> tuple[str, str, str]:

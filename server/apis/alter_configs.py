@@ -11,7 +11,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.config_changes import alter_configs, alter_each
+from klamm.server.config_changes import alter_each, replace_configs, result_rows
 from klamm.server.context import Context
 
 
@@ -21,13 +21,7 @@ async def handle(ctx: Context, request: Any) -> Any:
         if nulls:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is no value for {', '.join(nulls)}")
         configs = {config.name: config.value for config in resource.configs}
-        await alter_configs(ctx, resource.resource_type, resource.resource_name, lambda stored: configs, request.validate_only)
+        await replace_configs(ctx, resource.resource_type, resource.resource_name, configs, request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
-    result = messages.AlterConfigsResponse.AlterConfigsResourceResponse
-    return messages.AlterConfigsResponse(
-        responses=[
-            result(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
-            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
-        ]
-    )
+    return messages.AlterConfigsResponse(responses=await result_rows(ctx, "AlterConfigsResponse", request.resources, outcomes))

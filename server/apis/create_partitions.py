@@ -1,7 +1,8 @@
 """CreatePartitions (37), versions 0-3: give topics more partitions. Only the controller's broker serves it.
 
 Elsewhere every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails alone, judged by its
-node as it is now (controller 5.5); but when only some brokers have a rack the whole request is an unknown server error. Null
+node as it is now (controller 5.5); but when only some brokers have a rack the whole request is an unknown server error. So it is when
+a topic has a name that cannot be part of a path in ZooKeeper; then the topics before it are grown all the same. Null
 assignments mean that we place the replicas. What passed is written back into the topic nodes, then the request waits until this
 broker's metadata cache shows a leader for every partition, old ones included, at most TimeoutMs; the topics that are late are
 REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
@@ -10,8 +11,10 @@ REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in ne
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
+from klamm.controller.pace import Pace
 from klamm.controller.placement import check_racks
 from klamm.controller.topic_requests import GrowthPlan, plan_growth, refuse_growths
 from klamm.controller.values import Assignment, StoredTopic
@@ -19,7 +22,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server import faults
 from klamm.server.context import Context, Operation, ResourceType
-from klamm.server.topic_creation import wait_for_leaders
+from klamm.server.topic_creation import TOPIC_ENTRIES, wait_for_leaders
+from klamm.zk.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3
 
@@ -31,7 +35,7 @@ _DONE: Result = (ErrorCode.NONE, None)
 
 def handle(ctx: Context, request: Any) -> Any:
     if not ctx.node.controller.is_active:
-        return _response({topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
+        return _response(ctx, {topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
     return _create(ctx, request)
 
 
@@ -49,22 +53,28 @@ async def _create(ctx: Context, request: Any) -> Any:
         return faults.response(ctx.api_key, ctx.api_version, request, refusal.code)
     results: dict[str, Result] = {name: _DONE if refusal is None else (refusal.code, refusal.message) for name, refusal in refusals.items()}
     wanted = [topic for topic in request.topics if refusals[topic.name] is None]
+    reached = list(takewhile(lambda topic: may_be_in_path(topic.name), wanted))
     plans = []
-    for topic, stored in zip(wanted, await node.admin_zk.read_topics([topic.name for topic in wanted]), strict=True):
+    pace = Pace()
+    for topic, stored in zip(reached, await node.admin_zk.read_topics([topic.name for topic in reached]), strict=True):
+        await pace(TOPIC_ENTRIES)
         try:
             plans.append(plan_growth(topic, stored, racks))
         except ApiError as refusal:
             results[topic.name] = refusal.code, refusal.message
     throttle_ms = 0
+    complete = len(reached) == len(wanted)
     if not request.validate_only:
         plans, throttle_ms = _within_quota(ctx, plans, results)
         codes = await node.admin_zk.write_topics([(plan.name, _grown(plan)) for plan in plans])
         results.update((plan.name, (code, None)) for plan, code in zip(plans, codes, strict=True))
         started = [plan for plan, code in zip(plans, codes, strict=True) if code is ErrorCode.NONE]
         partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in started}
-        for name in await wait_for_leaders(node, partitions, request.timeout_ms):
+        for name in await wait_for_leaders(node, partitions, request.timeout_ms) if complete else ():
             results[name] = ErrorCode.REQUEST_TIMED_OUT, None
-    return _response(results, throttle_ms)
+    if not complete:
+        return faults.response(ctx.api_key, ctx.api_version, request)
+    return await _response(ctx, results, throttle_ms)
 
 
 def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> tuple[list[GrowthPlan], int]:
@@ -86,10 +96,13 @@ def _grown(plan: GrowthPlan) -> StoredTopic:
     return StoredTopic(plan.stored.topic_id, {**plan.stored.assignments, **added})
 
 
-def _response(results: dict[str, Result], throttle_ms: int) -> Any:
+async def _response(ctx: Context, results: dict[str, Result], throttle_ms: int) -> Any:
+    pace = Pace()
     row = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
-    rows = [
-        row(name=name, error_code=code, error_message=None if code in _WITHOUT_TEXT else message if message is not None else code.name)
-        for name, (code, message) in results.items()
-    ]
+    encode = messages.struct_encoder("CreatePartitionsResponse", "CreatePartitionsTopicResult", ctx.api_version)
+    rows = []
+    for name, (code, message) in results.items():
+        await pace()
+        text = None if code in _WITHOUT_TEXT else message if message is not None else code.name
+        rows.append(encode(row(name=name, error_code=code, error_message=text)))
     return messages.CreatePartitionsResponse(throttle_time_ms=throttle_ms, results=rows)

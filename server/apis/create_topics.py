@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.broker.config_describe import describe_topic
+from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
 from klamm.controller.values import ZERO_UUID
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import Context, Operation, ResourceType
-from klamm.server.topic_creation import Creation, create_topics, wait_for_leaders
+from klamm.server.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 
 CONFIGS_SINCE = 5
 STRICT_QUOTA_SINCE = 6
@@ -53,11 +54,15 @@ async def _create(ctx: Context, request: Any) -> Any:
             outcomes[name].code = ErrorCode.REQUEST_TIMED_OUT
     configs = _Configs(ctx)
     results = []
+    pace = Pace()
+    encode = messages.struct_encoder("CreateTopicsResponse", "CreatableTopicResult", ctx.api_version)
     for topic, refusal in zip(request.topics, refusals, strict=True):
+        await pace(TOPIC_ENTRIES)
         if refusal is None:
-            results.append(_result(topic.name, outcomes[topic.name], configs))
+            row = _result(topic.name, outcomes[topic.name], configs)
         else:
-            results.append(_refused(topic.name, refusal.code, refusal.message, configs.refusal(topic.name)))
+            row = _refused(topic.name, refusal.code, refusal.message, configs.refusal(topic.name))
+        results.append(encode(row))
     return messages.CreateTopicsResponse(throttle_time_ms=throttle_ms, topics=results)
 
 

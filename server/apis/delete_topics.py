@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Deletion, judge_deletions, settle_deletions
 from klamm.controller.values import ZERO_UUID
 from klamm.protocol import messages
@@ -23,22 +24,34 @@ STRICT_QUOTA_SINCE = 5
 IDS_SINCE = 6
 
 
-def handle(ctx: Context, request: Any) -> Any:
-    if ctx.api_version >= IDS_SINCE:
-        deletions = [Deletion(topic.name, topic.topic_id) for topic in request.topics]
-    else:
-        deletions = [Deletion(name, ZERO_UUID) for name in request.topic_names]
+async def handle(ctx: Context, request: Any) -> Any:
+    deletions = await _deletions(ctx, request)
     if not ctx.node.controller.is_active:
-        return _all(deletions, ErrorCode.NOT_CONTROLLER)
+        return await _all(ctx, deletions, ErrorCode.NOT_CONTROLLER)
     if not ctx.node.config.get("delete.topic.enable"):
-        return _all(deletions, ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST)
-    return _delete(ctx, deletions, request.timeout_ms)
+        disabled = ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
+        return await _all(ctx, deletions, disabled)
+    return await _delete(ctx, deletions, request.timeout_ms)
+
+
+async def _deletions(ctx: Context, request: Any) -> list[Deletion]:
+    pace = Pace()
+    deletions = []
+    if ctx.api_version >= IDS_SINCE:
+        for topic in request.topics:
+            await pace()
+            deletions.append(Deletion(topic.name, topic.topic_id))
+    else:
+        for name in request.topic_names:
+            await pace()
+            deletions.append(Deletion(name, ZERO_UUID))
+    return deletions
 
 
 async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) -> Any:
     node = ctx.node
     topics = node.metadata.topics
-    wanted = judge_deletions(
+    wanted = await judge_deletions(
         deletions,
         node.controller.topic_name,
         lambda name: ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name),
@@ -59,7 +72,7 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
         codes.update(zip(accepted, await node.admin_zk.request_deletions(accepted), strict=True))
         await _wait(ctx, codes, timeout_ms)
     settle_deletions(deletions, codes)
-    return _response(deletions, throttle_ms)
+    return await _response(ctx, deletions, throttle_ms)
 
 
 async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> None:
@@ -71,6 +84,8 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
     def ready() -> bool:
         while waiting and waiting[-1] not in topics:
             waiting.pop()
+        if not waiting:  # one that was created again meanwhile is waited for, too
+            waiting.extend(name for name in started if name in topics)
         return not waiting
 
     if timeout_ms > 0 and started:
@@ -80,15 +95,18 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
             codes[name] = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _all(deletions: Sequence[Deletion], code: ErrorCode) -> Any:
+async def _all(ctx: Context, deletions: Sequence[Deletion], code: ErrorCode) -> Any:
     for deletion in deletions:
         deletion.code = code
-    return _response(deletions, 0)
+    return await _response(ctx, deletions, 0)
 
 
-def _response(deletions: Sequence[Deletion], throttle_ms: int) -> Any:
+async def _response(ctx: Context, deletions: Sequence[Deletion], throttle_ms: int) -> Any:
+    pace = Pace()
     result = messages.DeleteTopicsResponse.DeletableTopicResult
-    return messages.DeleteTopicsResponse(
-        throttle_time_ms=throttle_ms,
-        responses=[result(name=d.name, topic_id=d.topic_id, error_code=d.code) for d in deletions],
-    )
+    encode = messages.struct_encoder("DeleteTopicsResponse", "DeletableTopicResult", ctx.api_version)
+    rows = []
+    for deletion in deletions:
+        await pace()
+        rows.append(encode(result(name=deletion.name, topic_id=deletion.topic_id, error_code=deletion.code)))
+    return messages.DeleteTopicsResponse(throttle_time_ms=throttle_ms, responses=rows)

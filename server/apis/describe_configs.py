@@ -6,10 +6,14 @@ ZooKeeper; any other type refuses the whole request. Resources the caller may no
 
 A topic's own configs are read from ZooKeeper, so what was just stored is seen. Synonyms are told when asked (version 1 and later), so
 is documentation (3 and later). `IsDefault` of version 0 is always false and an answer without error has an empty message, as in Kafka.
+
+A resource that is named again with the same keys is described once and answered each time, as Kafka does. Eight bytes name a broker and
+twenty thousand describe it: a request whose answer would be larger than clients take closes the connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -17,36 +21,74 @@ from typing import Any
 from klamm.broker.config_describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.broker.config_types import ConfigError, ConfigType
 from klamm.broker.log_levels import log_levels
+from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server import faults
 from klamm.server.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.context import CloseConnection, Context, Operation, ResourceType
 from klamm.zk.layout import Unreadable
 from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)
 
+KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
+AT_ONCE = 2
+"""So many resources, without topics, are described at once: a broker with all that can be said about it takes some milliseconds."""
+LARGE_ANSWER_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 100_000_000
+"""librdkafka takes no larger answers."""
+
+_NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, "Configs of such a resource do not exist"
+
 
 def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
-    if any(resource.resource_type not in (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS) for resource in request.resources):
-        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.INVALID_REQUEST, "Configs of such a resource do not exist")
+    if len(request.resources) > AT_ONCE or any(resource.resource_type == TOPIC for resource in request.resources):
+        return _describe(ctx, request)
+    if any(resource.resource_type not in KINDS for resource in request.resources):
+        return faults.response(ctx.api_key, ctx.api_version, request, *_NO_SUCH_KIND)
     seen: list[Any] = []
     hidden: list[Any] = []
     for resource in request.resources:
         (seen if _may_see(ctx, resource) else hidden).append(resource)
-    if any(resource.resource_type == TOPIC for resource in seen):
-        return _describe(ctx, request, seen, hidden)
     return messages.DescribeConfigsResponse(results=[_own(ctx, request, resource) for resource in seen] + [_hidden(r) for r in hidden])
 
 
-async def _describe(ctx: Context, request: Any, seen: list[Any], hidden: list[Any]) -> Any:
-    results = [
-        await _topic(ctx, request, resource) if resource.resource_type == TOPIC else _own(ctx, request, resource) for resource in seen
-    ]
-    return messages.DescribeConfigsResponse(results=results + [_hidden(resource) for resource in hidden])
+async def _describe(ctx: Context, request: Any) -> Any:
+    pace = Pace()
+    for resource in request.resources:
+        await pace()
+        if resource.resource_type not in KINDS:
+            return await asyncio.to_thread(faults.response, ctx.api_key, ctx.api_version, request, *_NO_SUCH_KIND)
+    encode = messages.struct_encoder("DescribeConfigsResponse", "DescribeConfigsResult", ctx.api_version)
+    answers: dict[tuple[Any, ...], bytes] = {}
+    results = []
+    size = 0
+    hidden = []
+    for resource in request.resources:
+        await pace()
+        if not _may_see(ctx, resource):
+            hidden.append(resource)
+            continue
+        keys = resource.configuration_keys
+        named = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
+        answer = answers.get(named)
+        if answer is None:
+            result = await _topic(ctx, request, resource) if resource.resource_type == TOPIC else _own(ctx, request, resource)
+            answer = answers[named] = encode(result)
+            if result.configs:
+                await pace(SLICE)
+        size += len(answer)
+        if size > MAX_ANSWER_BYTES:
+            raise CloseConnection(f"the configs of {len(request.resources)} resources are more than {MAX_ANSWER_BYTES} bytes")
+        results.append(answer)
+    for resource in hidden:
+        await pace()
+        results.append(encode(_hidden(resource)))
+    ctx.large = size > LARGE_ANSWER_BYTES
+    return messages.DescribeConfigsResponse(results=results)
 
 
 def _may_see(ctx: Context, resource: Any) -> bool:
@@ -95,7 +137,7 @@ def _own(ctx: Context, request: Any, resource: Any) -> Any:
 
 
 def _described(request: Any, resource: Any, rows: Iterable[DescribedConfig]) -> Any:
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
     row_type = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
     configs = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from klamm.controller.pace import SLICE, Pace
 from klamm.controller.values import Election, TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -31,15 +32,15 @@ async def handle(ctx: Context, request: Any) -> Any:
     election = _election(ctx.api_version, request)
     if election is None:
         return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    partitions = _partitions(ctx, request)
+    partitions = await _partitions(ctx, request)
     if not partitions:
-        return _response({})
+        return await _response(ctx, {})
     as_before = ctx.api_version == 0 and ctx.node.legacy_elect_leaders_v0
     left_out = request.topic_partitions is None and not as_before
     results = await _elect(ctx, partitions, election, request.timeout_ms, received, left_out)
     if as_before:
         results = {tp: (ErrorCode.NONE, None) if r[0] is ErrorCode.ELECTION_NOT_NEEDED else r for tp, r in results.items()}
-    return _response(results)
+    return await _response(ctx, results)
 
 
 def _election(version: int, request: Any) -> Election | None:
@@ -52,14 +53,19 @@ def _election(version: int, request: Any) -> Election | None:
         return None
 
 
-def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
+async def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
     """What to elect, each partition once, topics together."""
     if request.topic_partitions is None:
         return [TopicPartition(topic.name, index) for topic in ctx.node.metadata.topics.values() for index in topic.partitions]
-    by_topic: dict[str, dict[int, None]] = {}
+    pace = Pace()
+    by_topic: dict[str, dict[TopicPartition, None]] = {}
     for entry in request.topic_partitions:
-        by_topic.setdefault(entry.topic, {}).update(dict.fromkeys(entry.partitions))
-    return [TopicPartition(topic, index) for topic, indexes in by_topic.items() for index in indexes]
+        named = by_topic.setdefault(entry.topic, {})
+        for at in range(0, len(entry.partitions), SLICE):
+            some = entry.partitions[at : at + SLICE]
+            await pace(len(some))
+            named.update((TopicPartition(entry.topic, index), None) for index in some)
+    return [tp for named in by_topic.values() for tp in named]
 
 
 async def _elect(
@@ -72,7 +78,9 @@ async def _elect(
         return dict.fromkeys(partitions, (error.code, error.message))
     results: dict[TopicPartition, Result] = {}
     waiting: dict[TopicPartition, int] = {}
+    pace = Pace()
     for tp in partitions:
+        await pace()
         code, message, leader = elected[tp]
         if left_out and code is ErrorCode.ELECTION_NOT_NEEDED:
             continue
@@ -92,13 +100,16 @@ async def _elect(
     return results
 
 
-def _response(results: dict[TopicPartition, Result]) -> Any:
+async def _response(ctx: Context, results: dict[TopicPartition, Result]) -> Any:
+    pace = Pace()
     partition_type = messages.ElectLeadersResponse.PartitionResult
+    encode = messages.struct_encoder("ElectLeadersResponse", "PartitionResult", ctx.api_version)
     topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
     by_topic: dict[str, list[Any]] = {}
     for tp, (code, message) in results.items():
+        await pace()
         text = None if code in _WITHOUT_TEXT else message or code.name
-        by_topic.setdefault(tp.topic, []).append(partition_type(partition_id=tp.partition, error_code=code, error_message=text))
+        by_topic.setdefault(tp.topic, []).append(encode(partition_type(tp.partition, code, text)))
     return messages.ElectLeadersResponse(
         replica_election_results=[topic_type(topic=topic, partition_result=rows) for topic, rows in by_topic.items()]
     )

@@ -2,7 +2,8 @@
 
 Any broker serves topics and the default entity of brokers (empty name), each broker itself and its log levels. Needs ALTER_CONFIGS
 on the topic, or on the cluster. Appending and subtracting is for lists. An operation that does not exist is INVALID_REQUEST for a
-broker and UNKNOWN_SERVER_ERROR elsewhere, as in Kafka. Without any entry what is stored is stored and announced again.
+broker, before anything else of the change, and UNKNOWN_SERVER_ERROR elsewhere, in its turn, as in Kafka. Without any entry what is
+stored is stored and announced again.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ from __future__ import annotations
 from typing import Any
 
 from klamm.broker.config_increment import Operation as Change
-from klamm.broker.config_increment import incremented
+from klamm.broker.config_increment import check_operations, incremented
 from klamm.broker.config_table_broker import BROKER as BROKER_CONFIGS
 from klamm.broker.config_table_broker import TOPICS as TOPIC_CONFIGS
 from klamm.broker.log_levels import set_log_levels
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.config_changes import BROKER_LOGGER, TOPIC, alter_configs, alter_each, check_is_own_id, check_may_alter_cluster
+from klamm.server.config_changes import (
+    BROKER,
+    BROKER_LOGGER,
+    TOPIC,
+    alter_configs,
+    alter_each,
+    check_is_own_id,
+    check_may_alter_cluster,
+    result_rows,
+)
 from klamm.server.context import Context
+from klamm.server.request_log import levels_changed
 
 
 async def handle(ctx: Context, request: Any) -> Any:
@@ -25,13 +36,8 @@ async def handle(ctx: Context, request: Any) -> Any:
         await _alter(ctx, resource, request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
-    result = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    return messages.IncrementalAlterConfigsResponse(
-        responses=[
-            result(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
-            for resource, (code, message) in zip(request.resources, outcomes, strict=True)
-        ]
-    )
+    rows = await result_rows(ctx, "IncrementalAlterConfigsResponse", request.resources, outcomes)
+    return messages.IncrementalAlterConfigsResponse(responses=rows)
 
 
 async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
@@ -43,8 +49,14 @@ async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
         check_may_alter_cluster(ctx)
         check_is_own_id(ctx, resource.resource_name)
         set_log_levels(changes, validate_only)
+        levels_changed()
         return
     table = TOPIC_CONFIGS if resource.resource_type == TOPIC else BROKER_CONFIGS
-    await alter_configs(
-        ctx, resource.resource_type, resource.resource_name, lambda stored: incremented(stored, changes, table), validate_only
-    )
+
+    def propose(stored: dict[str, str]) -> dict[str, str]:
+        if resource.resource_type == BROKER:
+            check_operations(changes)
+        return incremented(stored, changes, table)
+
+    requested = {config.name: config.value for config in resource.configs}
+    await alter_configs(ctx, resource.resource_type, resource.resource_name, requested, propose, validate_only)

@@ -5,9 +5,11 @@ Needs DESCRIBE on the cluster. A null list asks for all; of named partitions tho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from klamm.controller.pace import SLICE, Pace
 from klamm.controller.values import TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -18,11 +20,8 @@ from klamm.server.context import Context, Operation, ResourceType
 async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
         return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    named = None
-    if request.topics is not None:
-        named = [TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     try:
-        found = await ctx.node.controller.list_reassignments(named)
+        found = await ctx.node.controller.list_reassignments(None if request.topics is None else await _named(request.topics))
     except ApiError as error:
         return faults.response(ctx.api_key, ctx.api_version, request, error.code, error.message or "This is not the controller.")
     response = messages.ListPartitionReassignmentsResponse
@@ -36,3 +35,14 @@ async def handle(ctx: Context, request: Any) -> Any:
         ]
         topics.append(response.OngoingTopicReassignment(name=name, partitions=rows))
     return response(topics=topics)
+
+
+async def _named(topics: Sequence[Any]) -> list[TopicPartition]:
+    pace = Pace()
+    named: list[TopicPartition] = []
+    for topic in topics:
+        for at in range(0, len(topic.partition_indexes), SLICE):
+            some = topic.partition_indexes[at : at + SLICE]
+            await pace(len(some))
+            named += [TopicPartition(topic.name, index) for index in some]
+    return named

@@ -14,12 +14,14 @@ is set: see `server/topic_creation.py`. Such an answer is LEADER_NOT_AVAILABLE; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from klamm.broker import metadata_answers
 from klamm.broker.metadata_answers import OPERATIONS_OMITTED, missing_topic_bytes
 from klamm.broker.metadata_cache import ZERO_UUID
+from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
 from klamm.protocol.errors import ErrorCode
 from klamm.server import faults
@@ -27,12 +29,16 @@ from klamm.server.context import AllowAll, Context, Operation, ResourceType
 from klamm.server.topic_creation import auto_create
 
 IDS_SINCE = 12
+MANY_AT_ONCE = 200
+"""So many of a long list of topics are looked up between two turns of the loop."""
 
 
 def handle(ctx: Context, request: Any) -> Any:
     topics = request.topics
     if topics is None or (ctx.api_version == 0 and not topics):
         return _all_topics(ctx, request)
+    if len(topics) > SLICE:
+        return _many_topics(ctx, request)
     if ctx.api_version < IDS_SINCE:
         if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
             return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.INVALID_REQUEST)
@@ -40,10 +46,47 @@ def handle(ctx: Context, request: Any) -> Any:
     else:
         ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if ids:
-        return _named(ctx, request, _by_id(ctx, ids), by_id=True)
+        encoded, names = _by_id(ctx, ids)
+        return _named(ctx, request, encoded, _rows(ctx, request, names, by_id=True))
     if any(topic.name is None for topic in topics):
         return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _named(ctx, request, ([], list(dict.fromkeys(topic.name for topic in topics))), by_id=False)
+    return _named(ctx, request, [], _rows(ctx, request, list(dict.fromkeys(topic.name for topic in topics)), by_id=False))
+
+
+async def _many_topics(ctx: Context, request: Any) -> Any:
+    """As `handle` does for few."""
+    pace = Pace()
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    invalid: ErrorCode | None = None
+    for topic in request.topics:
+        await pace()
+        if ctx.api_version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
+            invalid = ErrorCode.INVALID_REQUEST
+        elif topic.topic_id != ZERO_UUID:
+            ids[topic.topic_id] = None
+        elif topic.name is None:
+            invalid = ErrorCode.UNKNOWN_SERVER_ERROR
+        else:
+            names[topic.name] = None
+    if invalid is ErrorCode.INVALID_REQUEST or (invalid is not None and not ids):
+        return await asyncio.to_thread(faults.response, ctx.api_key, ctx.api_version, request, invalid)
+    encoded: list[bytes] = []
+    rows = _Rows([], [], [], [])
+    asked = list(ids) if ids else list(names)
+    for at in range(0, len(asked), MANY_AT_ONCE):
+        await pace(SLICE)
+        part: list[Any] = asked[at : at + MANY_AT_ONCE]
+        if ids:
+            unknown, part = _by_id(ctx, part)
+            encoded += unknown
+        some = _rows(ctx, request, part, by_id=bool(ids))
+        rows.known.extend(some.known)
+        rows.unknown.extend(some.unknown)
+        rows.missing.extend(some.missing)
+        rows.refused.extend(some.refused)
+    answer = _named(ctx, request, encoded, rows)
+    return answer if isinstance(answer, bytes) else await answer
 
 
 def _all_topics(ctx: Context, request: Any) -> bytes:
@@ -71,11 +114,18 @@ def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
     return unknown, names
 
 
-def _named(ctx: Context, request: Any, asked: tuple[list[bytes], list[str]], by_id: bool) -> Any:
-    """Answer for topics by name, after the encoded ones of `asked`."""
+class _Rows(NamedTuple):
+    """Topics asked for by name: encoded ones that exist, unknown ones, names to be created, encoded ones that are refused."""
+
+    known: list[bytes]
+    unknown: list[bytes]
+    missing: list[str]
+    refused: list[bytes]
+
+
+def _rows(ctx: Context, request: Any, names: list[str], by_id: bool) -> _Rows:
     node, version = ctx.node, ctx.api_version
     metadata = node.metadata
-    encoded, names = asked
     described = [name for name in names if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
     refused: list[bytes] = []
     missing = [name for name in described if name not in metadata.topics]
@@ -87,15 +137,22 @@ def _named(ctx: Context, request: Any, asked: tuple[list[bytes], list[str]], by_
         missing = creatable
     if len(described) < len(names):
         refused += _undescribed(ctx, [name for name in names if name not in described], by_id)
-    encoded += _known(ctx, request, described)
-    if create and missing:
-        return _created(ctx, request, encoded, missing, refused)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
-    encoded += [
-        missing_topic_bytes(version, unknown[not is_valid_name(name)], name, metadata.topic_id(name), _operations(ctx, request, name))
+    known = _known(ctx, request, described)
+    if create:
+        return _Rows(known, [], missing, refused)
+    codes = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION
+    unknown = [
+        missing_topic_bytes(version, codes[not is_valid_name(name)], name, metadata.topic_id(name), _operations(ctx, request, name))
         for name in missing
     ]
-    return _body(ctx, request, encoded + refused)
+    return _Rows(known, unknown, [], refused)
+
+
+def _named(ctx: Context, request: Any, encoded: list[bytes], rows: _Rows) -> bytes | Coroutine[Any, Any, bytes]:
+    """Answer for topics by name, after those that are encoded."""
+    if rows.missing:
+        return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused)
+    return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused)
 
 
 async def _created(ctx: Context, request: Any, encoded: list[bytes], missing: list[str], refused: list[bytes]) -> bytes:

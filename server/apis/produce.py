@@ -14,6 +14,7 @@ from typing import Any
 
 from klamm.broker.hosted import Role
 from klamm.broker.metadata_answers import brokers_at
+from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import CloseConnection, Context, Operation, ResourceType
@@ -24,15 +25,38 @@ UNKNOWN = -1
 
 
 def handle(ctx: Context, request: Any) -> Any:
+    if request.topic_data:
+        ctx.node.dispatcher.not_offered.tell(ctx.api_key, ctx.client_id, ctx.client_host)
     if request.acks == 0:
         if request.topic_data:
             raise CloseConnection("records for which no answer is wanted cannot be stored")
         return None
+    if len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data) > SLICE:
+        return _refuse_many(ctx, request)
     topics = []
     for topic in request.topic_data:
         allowed = ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
         rows = [_refused(ctx, topic.name, part.index, request.acks, allowed) for part in topic.partition_data]
         topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
+    return _response(ctx, topics)
+
+
+async def _refuse_many(ctx: Context, request: Any) -> Any:
+    """As `handle` does for few."""
+    pace = Pace()
+    topics = []
+    for topic in request.topic_data:
+        await pace()
+        allowed = ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        rows = []
+        for part in topic.partition_data:
+            await pace()
+            rows.append(_refused(ctx, topic.name, part.index, request.acks, allowed))
+        topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
+    return _response(ctx, topics)
+
+
+def _response(ctx: Context, topics: list[Any]) -> Any:
     leaders = {row.current_leader.leader_id for topic in topics for row in topic.partition_responses}
     return messages.ProduceResponse(responses=topics, node_endpoints=_endpoints(ctx, leaders))
 

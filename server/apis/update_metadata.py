@@ -1,19 +1,25 @@
 """UpdateMetadata (6), versions 0-8: the controller tells what the cluster looks like.
 
 Needs CLUSTER_ACTION on the cluster. Requests that wait for one of the topics named look again before this one is answered: who
-sees the answer can rely on what it says.
+sees the answer can rely on what it says. A request in which a listener can have no name (versions 1-2 name it after its security
+protocol, which is none) cannot be read: the connection is closed before anything has changed.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.context import CloseConnection, Context, Operation, ResourceType
 
 
 def handle(ctx: Context, request: Any) -> Any:
+    try:
+        request = with_listeners(request, ctx.api_version)
+    except ValueError as error:
+        raise CloseConnection(str(error)) from error
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return messages.UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     node = ctx.node

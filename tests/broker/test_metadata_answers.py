@@ -163,6 +163,19 @@ def test_names_and_codes() -> None:
     assert {row.name for row in answer.topics if row.is_internal} == {"__transaction_state", "__consumer_offsets"}
 
 
+@pytest.mark.parametrize("version", [1, 4, 12])
+def test_an_empty_list_means_no_topics_from_version_1_on(version: int) -> None:
+    where = node(topic("t", 1, partition()))
+    assert ask(where, version, []).topics == []
+    assert [row.name for row in ask(where, version).topics] == ["t"]
+
+
+def test_whether_a_name_is_internal_is_not_disclosed() -> None:
+    where = node(topic("__consumer_offsets", 2, partition()), authorizer=Denying((Operation.DESCRIBE, "__consumer_offsets")))
+    answer = ask(where, 12, ["__consumer_offsets"])
+    assert [(row.name, row.error_code, row.is_internal) for row in answer.topics] == [("__consumer_offsets", 29, False)]
+
+
 @pytest.mark.parametrize(
     ("enabled", "allowed", "created"), [(False, True, False), (True, False, False), (True, True, True), (False, False, False)]
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache
+from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache, with_listeners
 from klamm.protocol import messages
 from klamm.tests.broker.update_metadata import REQUEST, broker, partition, topic, update
 
@@ -71,6 +71,18 @@ def test_merging(steps: list[Any], left: dict[str, dict[int, int]], ids: dict[st
     assert cache.topic_id("other") == ZERO_UUID
 
 
+def test_an_id_that_went_to_another_topic_stays_there() -> None:
+    """The first topic's request names its new id after the second one has its old one."""
+    cache = cached(topic("a", 1, partition(0)))
+    cache.update(update(topic("b", 1, partition(0))))
+    cache.update(update(topic("a", 2, partition(0))))
+    one = (1).to_bytes(16, "big")
+    assert cache.topic_name(one) == "b"
+    assert cache.topic_by_id(one) is cache.topics["b"]
+    cache.update(update(topic("b", 1, partition(0, -2))))
+    assert cache.topic_name(one) is None
+
+
 def test_the_decoded_states_are_kept_and_nothing_is_copied() -> None:
     cache = cached(topic("a", 1, partition(0), partition(1)), topic("b", 2, partition(0)))
     a, b = cache.topics["a"], cache.topics["b"]
@@ -121,13 +133,15 @@ def test_kept_answers_go_when_something_changes() -> None:
         (2, {"endpoints": [(5, "h", "", 0)]}, {"PLAINTEXT": ("h", 5, 0)}),
         (3, {"endpoints": [(5, "h", "MINE", 0)]}, {"MINE": ("h", 5, 0)}),
         (8, {"endpoints": [(5, "h", "MINE", 2)]}, {"MINE": ("h", 5, 2)}),
+        (8, {"endpoints": [(5, "h", "", 0), (6, "i", "MINE", 7)]}, {"": ("h", 5, 0), "MINE": ("i", 6, 7)}),
     ],
 )
 def test_brokers_of_old_versions(version: int, live: dict[str, Any], endpoints: dict[str, tuple[str, int, int]]) -> None:
     rows = [REQUEST.UpdateMetadataEndpoint(*row) for row in live.pop("endpoints", [])]
     sent = REQUEST(controller_id=1, live_brokers=[REQUEST.UpdateMetadataBroker(id=4, endpoints=rows, **live)])
     cache = MetadataCache(1)
-    cache.update(messages.decode("UpdateMetadataRequest", version, messages.encode(sent, version))[0])
+    request, _ = messages.decode("UpdateMetadataRequest", version, messages.encode(sent, version))
+    cache.update(with_listeners(request, version))
     assert {name: tuple(e) for name, e in cache.brokers[4].endpoints.items()} == endpoints
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts `klamm ARGUMENTS`."""
     started: list[Running] = []
 
-    def one(*arguments: object, **options: dict[str, str]) -> Running:
+    def one(*arguments: object, **options: Any) -> Running:
         started.append(Running(tmp_path, *arguments, **options))
         return started[-1]
 

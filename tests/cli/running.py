@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ WITHIN_S = 30.0
 class Running:
     """A command that goes on until it is told to stop."""
 
-    def __init__(self, folder: Path, *arguments: object, environ: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *arguments: object, environ: dict[str, str] | None = None, within: Sequence[str] = ()) -> None:
+        """`within` is a command that runs the one appended to it."""
         self._unread = b""
         self._stderr = folder / f"stderr-{len(list(folder.glob('stderr-*')))}"
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [KLAMM, *map(str, arguments)],
+                [*within, KLAMM, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

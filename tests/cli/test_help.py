@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -59,6 +60,12 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
         (("serve", "--config", "broker.id=4"), "--config broker.id: differs from broker to broker"),
         (("serve", "--topic", "orders:x"), "'orders:x' is not NAME:PARTITIONS:RF"),
         (("serve", "--topic", "orders:1:0"), "'orders:1:0' is not NAME:PARTITIONS:RF"),
+        (("serve", "--topic", "no/slash"), "--topic: 'no/slash' is no topic name"),
+        (("serve", "--topic", "orders:1:4"), "--topic: orders cannot have 4 replicas on 3 brokers"),
+        (("serve", "--topic", "orders", "--topic", "orders:2"), "--topic: orders is there twice"),
+        (("serve", "--topic", "orders:6:3:cleanup.polcy=compact"), "--topic: orders: Unknown topic config cleanup.polcy"),
+        (("serve", "--topic", "orders:retention.ms=x"), "--topic: orders: Invalid value x for configuration retention.ms"),
+        (("serve", "--config", "num.partitions=many"), "--config: Invalid value many for configuration num.partitions"),
         (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
     ],
 )
@@ -67,3 +74,11 @@ def test_what_cannot_be_is_one_line_and_exit_code_1(arguments: tuple[str, ...], 
     assert (said.returncode, said.stdout) == (1, "")
     assert reason in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:
+    said = run("serve", "--port", "many", "--json")
+    assert said.returncode == 1
+    reason = json.loads(said.stdout)["error"]
+    assert said.stdout.count("\n") == 1
+    assert said.stderr == f"klamm serve: {reason}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,12 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kazoo.client import KazooClient
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, run
@@ -52,6 +55,17 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"never: {what}"
         time.sleep(0.005)
+
+
+@contextmanager
+def connected(zookeeper: str) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
 
 
 def wait_until_gone(address: str) -> None:
@@ -179,25 +193,83 @@ def test_a_taken_port_is_one_line(start: Start) -> None:
     assert "Traceback" not in said.stderr
 
 
-def test_an_illegal_topic_is_one_line(start: Start) -> None:
-    said = run("serve", "--port", 0, "--topic", "no/slash:1:1")
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "no/slash" in said.stderr.splitlines()[-1]
-    assert "Traceback" not in said.stderr
+def test_a_topic_gets_its_configs(start: Start) -> None:
+    topic = "latest:2:1:cleanup.policy=compact,delete:retention.ms=7"
+    said = start("serve", "--port", 0, "--brokers", 1, "--json", "--topic", topic).ready()
+    admin = KafkaAdminClient(bootstrap_servers=said["bootstrap_servers"])
+    try:
+        configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "latest")])
+    finally:
+        admin.close()
+    text = str(configs)
+    assert "compact,delete" in text
+    assert "'7'" in text
 
 
-def test_more_replicas_than_brokers_is_one_line(start: Start) -> None:
-    said = run("serve", "--port", 0, "--brokers", 1, "--topic", "orders:1:3")
+def test_a_topic_that_exists_with_another_shape_is_left_and_warned_of(start: Start, zookeeper: str, chroot: str) -> None:
+    first = start("serve", "--port", 0, "--brokers", 1, "--json", "--zookeeper", zookeeper + chroot, "--topic", "orders:2")
+    first.ready()
+    first.signal(signal.SIGTERM)
+    assert first.ended() == 0
+    second = start("serve", "--port", 0, "--brokers", 1, "--json", "--zookeeper", zookeeper + chroot, "--topic", "orders:3")
+    second.ready()
+    second.logged("topic orders exists already with 2 partitions instead of 3")
+
+
+def test_properties_of_all_brokers_are_judged_once_with_a_suggestion(start: Start) -> None:
+    cluster = start("serve", "--port", 0, "--json", "--config", "num.partition=3", "--config", "num.io.threads=2")
+    cluster.ready()
+    (unknown,) = [line for line in cluster.stderr.splitlines() if "num.partition " in line]
+    assert unknown.endswith("property num.partition is unknown; did you mean num.partitions?")
+    assert cluster.stderr.count("num.io.threads") == 1
+
+
+def test_an_absent_zookeeper_is_waited_for_then_one_line_with_the_cause() -> None:
+    said = run("serve", "--port", 0, "--json", "--zookeeper", "127.0.0.1:1", "--config", "zookeeper.connection.timeout.ms=2000")
     assert said.returncode == 1
-    assert "orders" in said.stderr.splitlines()[-1]
-    assert "Traceback" not in said.stderr
+    assert json.loads(said.stdout)["error"] == "no ZooKeeper answers at 127.0.0.1:1 within 2000 ms (127.0.0.1:1: Connection refused)"
+    warning, last = said.stderr.splitlines()
+    assert "no ZooKeeper answers yet (127.0.0.1:1: Connection refused); trying for up to 2 s" in warning
+    assert last.startswith("klamm: no ZooKeeper answers at 127.0.0.1:1")
 
 
-def test_an_absent_zookeeper_is_waited_for_then_one_line() -> None:
-    said = run("serve", "--port", 0, "--zookeeper", "127.0.0.1:1", "--config", "zookeeper.connection.timeout.ms=1500")
-    assert (said.returncode, said.stdout) == (1, "")
-    assert "127.0.0.1:1" in said.stderr.splitlines()[-1]
-    assert "Traceback" not in said.stderr
+def test_a_zookeeper_that_says_nothing_is_told_from_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        said = run("serve", "--port", 0, "--zookeeper", f"127.0.0.1:{port}", "--config", "zookeeper.connection.timeout.ms=500")
+    assert said.returncode == 1
+    assert "it takes connections, and does not answer as a ZooKeeper" in said.stderr
+
+
+@pytest.mark.parametrize("option", ["--host", "--zookeeper"])
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_host_that_is_no_name_is_one_line(option: str, host: str, zookeeper: str, chroot: str) -> None:
+    address = f"{host}:2181" if option == "--zookeeper" else host
+    said = run("serve", "--port", 0, "--log-level", "error", "--zookeeper", zookeeper + chroot, option, address)
+    assert said.returncode == 1
+    assert said.stderr.count("\n") == 1
+    assert f"{host!r} is no host name" in said.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_lead_nowhere_and_do_no_harm(start: Start, zookeeper: str, chroot: str, closed: str) -> None:
+    within = ("sh", "-c", f'"$@" {closed} & echo $!; wait $!; echo "exit code $?"', "sh")
+    cluster = start("serve", "--port", 0, "--brokers", 1, "--zookeeper", zookeeper + chroot, within=within)
+    pid = int(cluster.line())
+    with connected(zookeeper) as client:
+        wait_until(lambda: client.exists(f"{chroot}/brokers/ids/1") and client.exists(f"{chroot}/controller"), "it is up")
+    os.kill(pid, signal.SIGTERM)
+    assert cluster.rest().endswith("exit code 0\n"), cluster.stderr
+    assert "Traceback" not in cluster.stderr
+
+
+def test_stdout_that_nobody_reads_is_one_line(start: Start, zookeeper: str, chroot: str) -> None:
+    within = ("sh", "-c", '{ "$@"; echo "exit code $?" >&2; } | true', "sh")
+    cluster = start("serve", "--port", 0, "--brokers", 1, "--json", "--zookeeper", zookeeper + chroot, within=within)
+    cluster.ended()
+    failed, code = cluster.stderr.splitlines()[-2:]
+    assert (failed, code) == ("klamm: stdout: Broken pipe", "exit code 1")
+    assert "Traceback" not in cluster.stderr
 
 
 def test_neither_java_nor_jars_is_one_line_that_names_the_ways_out(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ class KafkaPython(Creating):
             admin.close()
 
 
+@pytest.mark.timeout(300)  # ten times two sessions have to expire
 def test_ten_times_in_a_row(three: dict[int, KlammBroker]) -> None:
     tree = three[0].tree
     bootstrap = ",".join(f"127.0.0.1:{b.port}" for b in three.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from klamm.protocol import messages
 from klamm.tests.cluster.cluster import Cluster
 from klamm.tests.cluster.fake_broker import LISR, UMR
 from klamm.tests.cluster.waits import eventually, eventually_asked
@@ -152,6 +153,14 @@ async def test_pending_preferred_election_with_a_partition_without_leader(cluste
     await cluster.settled(a)
     assert cluster.tree.controller_epoch() == epoch + 1
     assert cluster.tree.state(ghost) is None
+
+
+async def test_feature_node_with_odd_levels_is_written_anew(empty: Cluster) -> None:
+    """It keeps nobody from taking office, and no client from the versions of the APIs."""
+    empty.tree.put("/feature", {"features": {"f": {"max_version_level": 100_000}, "g": 7}, "version": 2, "status": 1})
+    await empty.start(0)
+    assert (await empty.ask(messages.ApiVersionsRequest(client_software_name="c", client_software_version="1"), 3)).error_code == 0
+    await eventually(lambda: empty.tree.json("/feature") == {"features": {}, "version": 2, "status": 1}, "written anew")
 
 
 async def test_topic_without_id_gets_a_lasting_one(cluster: Cluster) -> None:

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from klamm.protocol import messages
+from klamm.tests.cluster.client import Client
 from klamm.tests.cluster.cluster import Cluster
 from klamm.tests.cluster.fake_broker import LISR, UMR
+from klamm.tests.cluster.klamm_broker import KlammBroker
 from klamm.tests.cluster.proxy import Proxy
 from klamm.tests.cluster.waits import eventually, eventually_asked
 
@@ -77,6 +80,61 @@ async def test_session_expires_and_a_new_one_begins(empty: Cluster, way: Proxy) 
         return bool(shown.controller_id == 0 and shown.topics[0].partitions[0].leader_id == b.id)
 
     await eventually_asked(right, "Metadata is current again")
+
+
+async def test_requests_under_way_when_the_session_ends_are_answered_not_controller(empty: Cluster, way: Proxy) -> None:
+    """Each with a line in the log and no trace; whoever asks again finds the next controller."""
+    await start_on(empty, way, SHORT_MS)
+    (a,) = await empty.fakes(1)
+    topic = await empty.create([[a]])
+    way.refuse()
+    clients = [Client("127.0.0.1", empty.brokers[0].port) for _ in range(4)]
+    create, delete, grow = messages.CreateTopicsRequest, messages.DeleteTopicsRequest, messages.CreatePartitionsRequest
+    creation = create.CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    requests = [
+        (create(topics=[creation], timeout_ms=60_000, validate_only=False), 7),
+        (delete(topics=[delete.DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=60_000), 6),
+        (grow(topics=[grow.CreatePartitionsTopic(name=topic, count=2, assignments=None)], timeout_ms=60_000, validate_only=False), 3),
+        (messages.AllocateProducerIdsRequest(broker_id=a.id, broker_epoch=a.epoch), 0),
+    ]
+    asked = [asyncio.ensure_future(client.ask(*request)) for client, request in zip(clients, requests, strict=True)]
+    try:
+        await eventually(lambda: empty.tree.broker_epoch(0) == -1, "the session expired")
+        assert not any(each.done() for each in asked)
+        way.accept()
+        created, deleted, grown, allocated = await asyncio.gather(*asked)
+    finally:
+        for client in clients:
+            await client.close()
+    assert [created.topics[0].error_code, deleted.responses[0].error_code, grown.results[0].error_code, allocated.error_code] == [41] * 4
+    await eventually(lambda: empty.tree.controller() == 0, "elected again")
+    assert "Traceback" not in empty.brokers[0].log.read_text()
+
+    async def asked_again() -> bool:
+        return await empty.create_code([[a]], None, "new") == 0
+
+    await eventually_asked(asked_again, "the next controller, once in office, creates the topic")
+    assert await empty.delete(topic) == 0
+
+
+async def test_a_fail_over_that_zookeeper_refuses_is_tried_again_in_good_time(empty: Cluster) -> None:
+    """Nobody may read a topic: no controller is half in office, elections are few, and the next one succeeds when the rights are there."""
+    empty.tree.put_topic("secret", {0: [0]})
+    client = empty.tree.client
+    client.add_auth("digest", "some:body")
+    client.set_acls("/brokers/topics/secret", [make_digest_acl("some", "body", all=True)])
+    broker = empty.brokers[0] = KlammBroker(empty.tree, empty.folder, 0).launch()
+    began = asyncio.get_running_loop().time()
+    await eventually(lambda: empty.tree.controller_epoch() == 3, "the third election")
+    assert asyncio.get_running_loop().time() - began > 0.3
+    assert "took office" not in broker.tail()
+    client.set_acls("/brokers/topics/secret", OPEN_ACL_UNSAFE)
+    await eventually(lambda: "took office in" in broker.log.read_text(), "in office")
+    elections = empty.tree.controller_epoch()
+    assert (await empty.becomes("secret", leader=0)).ce == elections < 9
+    log = broker.log.read_text()
+    assert log.count("took office in") == 1 and "Traceback" not in log
+    assert log.count("could not take office") == log.count(" ERROR ") == elections - 1
 
 
 async def test_frozen_controller_is_replaced_and_finds_its_place(empty: Cluster) -> None:

@@ -15,6 +15,7 @@ from klamm.protocol import messages
 from klamm.server.apis import alter_configs, describe_configs, incremental_alter_configs
 from klamm.server.context import AllowAll, Context, Operation, Principal, Resource
 from klamm.server.dynamic_configs import DynamicConfigs
+from klamm.server.policies import any_change
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.zk import layout
 from klamm.zk.admin import AdminZk
@@ -45,6 +46,7 @@ class ConfigBroker:
         self.config = BrokerConfig({"zookeeper.connect": "unused", "broker.id": str(broker_id)} | dict(properties))
         self.metadata = MetadataCache(broker_id)
         self.authorizer: Any = AllowAll()
+        self.alter_config_policy: Any = any_change
         self.heard: list[tuple[str, str, dict[str, str], frozenset[str]]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self.dynamic = DynamicConfigs(self.config, broker_id, self.admin_zk, self._spawn)
@@ -67,17 +69,20 @@ class ConfigBroker:
     async def ask(self, message: Any, version: int) -> Any:
         """The answer as a client decodes it."""
         name = type(message).__name__.removesuffix("Request")
+        return messages.decode(f"{name}Response", version, await self.answer(message, version))[0]
+
+    async def answer(self, message: Any, version: int) -> bytes:
+        """The answer's bytes, without header."""
+        name = type(message).__name__.removesuffix("Request")
         key = next(api.key for api in messages.APIS.values() if api.name == name)
         request = messages.decode(f"{name}Request", version, messages.encode(message, version))[0]
         answer = HANDLERS[name].handle(Context(self, key, version), request)  # type: ignore[arg-type]
         if inspect.iscoroutine(answer):
             answer = await answer
-        return messages.decode(f"{name}Response", version, messages.encode(answer, version))[0]
+        return messages.encode(answer, version)
 
     async def describe(self, *resources: tuple[int, str, list[str] | None], version: int = 4, **more: bool) -> list[Any]:
-        request = messages.DescribeConfigsRequest
-        asked = [request.DescribeConfigsResource(resource_type=t, resource_name=n, configuration_keys=keys) for t, n, keys in resources]
-        results: list[Any] = (await self.ask(request(resources=asked, **more), version)).results
+        results: list[Any] = (await self.ask(describing(*resources, **more), version)).results
         return results
 
     async def values(self, kind: int, name: str, *keys: str) -> dict[str, str | None]:
@@ -162,3 +167,10 @@ async def node(brokers: Callable[..., Any]) -> ConfigBroker:
     await made.create_topic("t1", {"retention.ms": "1000"})
     await made.create_topic("t22")
     return made
+
+
+def describing(*resources: tuple[int, str, list[str] | None], **more: bool) -> Any:
+    """A DescribeConfigs request for (type, name, keys)."""
+    request = messages.DescribeConfigsRequest
+    asked = [request.DescribeConfigsResource(resource_type=t, resource_name=n, configuration_keys=keys) for t, n, keys in resources]
+    return request(resources=asked, **more)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 
 import pytest
 
-from klamm.broker.log_levels import log_levels
+from klamm.broker.log_levels import COUNTERPARTS, log_levels, set_log_levels
+from klamm.broker.log_names import KAFKA_LOGGERS
 from klamm.server.context import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC, Denying
 
 OK, UNKNOWN, NO_TOPIC, NOT_TOPIC, NOT_CLUSTER, BAD_CONFIG, BAD_REQUEST = 0, -1, 3, 29, 31, 40, 42
-LOGGER_NAME = "klamm.server.config_changes"
+LOGGER_NAME = "kafka.server.ConfigAdminManager"
+OUR_LOGGER = "klamm.server.config_changes"
 
 # resource type, name, changes, and the code they get
 INCREMENTAL = [
@@ -65,7 +68,7 @@ INCREMENTAL = [
     (LOGGER, "", [(LOGGER_NAME, SET, "DEBUG")], BAD_REQUEST),
     (LOGGER, "0", [(LOGGER_NAME, SET, "debug")], BAD_CONFIG),
     (LOGGER, "0", [(LOGGER_NAME, SET, "OFF")], BAD_CONFIG),
-    (LOGGER, "0", [("klamm.nope", SET, "DEBUG")], BAD_CONFIG),
+    (LOGGER, "0", [("kafka.nope", SET, "DEBUG")], BAD_CONFIG),
     (LOGGER, "0", [(LOGGER_NAME, SET, None)], BAD_REQUEST),
     (LOGGER, "0", [("root", DELETE, None)], BAD_REQUEST),
     (LOGGER, "0", [(LOGGER_NAME, APPEND, "INFO")], BAD_REQUEST),
@@ -77,8 +80,10 @@ INCREMENTAL = [
 @pytest.fixture(autouse=True)
 def levels_as_before():
     yield
-    for name in (LOGGER_NAME, "klamm"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
+    set_log_levels((name, DELETE, None) for name in KAFKA_LOGGERS)
+    for name in ("klamm", *COUNTERPARTS):
+        if not name.endswith(".kazoo"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize(("kind", "name", "changes", "code"), INCREMENTAL, ids=str)
@@ -215,11 +220,11 @@ async def test_without_a_controller_nothing_is_stored(node):
 
 
 async def test_levels(node):
-    assert await node.increment((LOGGER, "0", [(LOGGER_NAME, SET, "TRACE"), ("klamm.nope", SET, "INFO")])) == [BAD_CONFIG]
+    assert await node.increment((LOGGER, "0", [(LOGGER_NAME, SET, "TRACE"), ("kafka.nope", SET, "INFO")])) == [BAD_CONFIG]
     assert log_levels()[LOGGER_NAME] == log_levels()["root"]
     for level, number in (("TRACE", 5), ("DEBUG", 10), ("WARN", 30), ("FATAL", 50)):
         assert await node.increment((LOGGER, "0", [(LOGGER_NAME, SET, level)])) == [OK]
-        assert (log_levels()[LOGGER_NAME], logging.getLogger(LOGGER_NAME).level) == (level, number)
+        assert (log_levels()[LOGGER_NAME], logging.getLogger(OUR_LOGGER).level) == (level, number)
     assert await node.values(LOGGER, "0", LOGGER_NAME) == {LOGGER_NAME: "FATAL"}
     assert await node.increment((LOGGER, "0", [(LOGGER_NAME, SET, "INFO")]), validate_only=True) == [OK]
     assert log_levels()[LOGGER_NAME] == "FATAL"
@@ -228,3 +233,40 @@ async def test_levels(node):
         assert await node.increment((LOGGER, "0", [("root", SET, level)])) == [OK]
         assert log_levels()[LOGGER_NAME] == log_levels()["root"] == level
     assert await node.announced() == []
+
+
+async def test_loggers_here_obey_kafkas_names_and_their_parents(node):
+    await node.increment((LOGGER, "0", [("kafka.controller", SET, "DEBUG"), ("state.change.logger", SET, "ERROR")]))
+
+    def levels(*names: str) -> list[int]:
+        return [logging.getLogger(name).getEffectiveLevel() for name in names]
+
+    controller, deletion, changes, api = names = (
+        "klamm.controller",
+        "klamm.controller.deletion",
+        "klamm.controller.state_change",
+        "klamm.server.dispatch",
+    )
+    before = levels(api)
+    assert levels(controller, deletion, changes) == [logging.DEBUG, logging.DEBUG, logging.ERROR]
+    await node.increment((LOGGER, "0", [("kafka.controller.TopicDeletionManager", SET, "WARN"), ("state.change.logger", DELETE, None)]))
+    assert levels(*names) == [logging.DEBUG, logging.WARNING, *before, *before]
+    await node.increment((LOGGER, "0", [("kafka.controller", DELETE, None), ("root", SET, "ERROR")]))
+    assert levels(*names) == [logging.ERROR, logging.WARNING, logging.ERROR, logging.ERROR]
+
+
+async def test_the_zookeeper_client_logs_more_only_when_its_own_level_says_so(node):
+    kazoo = logging.getLogger("klamm.zk.connection.kazoo")
+    await node.increment((LOGGER, "0", [("root", SET, "DEBUG")]))
+    assert kazoo.level == logging.ERROR
+    await node.increment((LOGGER, "0", [("org.apache.zookeeper", SET, "DEBUG")]))
+    assert kazoo.level == logging.DEBUG
+    await node.increment((LOGGER, "0", [("org.apache.zookeeper", DELETE, None)]))
+    assert kazoo.level == logging.ERROR
+
+
+def test_every_counterpart_is_a_logger_of_kafka_and_one_of_this_program():
+    importlib.import_module("klamm.server.cluster")
+    ours = {name for name, logger in logging.Logger.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
+    assert COUNTERPARTS.keys() <= ours
+    assert set(COUNTERPARTS.values()) <= set(KAFKA_LOGGERS)

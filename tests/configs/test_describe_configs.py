@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from klamm.broker.log_names import KAFKA_LOGGERS
 from klamm.protocol import messages
-from klamm.server.context import Operation
-from klamm.tests.configs.conftest import BROKER, LOGGER, SET, TOPIC, Denying
+from klamm.server.apis import describe_configs
+from klamm.server.context import CloseConnection, Operation
+from klamm.tests.configs.conftest import BROKER, LOGGER, SET, TOPIC, Denying, describing
 
 CLIENT_METRICS = 16
 
@@ -64,6 +68,27 @@ async def test_keys(node):
     assert len((await node.describe((BROKER, "0", None)))[0].configs) == 314
 
 
+async def test_a_resource_named_often_is_described_once_and_answered_each_time(node):
+    """In little more memory than its answer takes."""
+    often = [(BROKER, "0", None), (TOPIC, "t1", None), (BROKER, "0", ["num.partitions"]), (BROKER, "1", None)] * 50
+    alone = await node.describe(*often[:4])
+    tracemalloc.start()
+    try:
+        answer = await node.answer(describing(*often), 4)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * len(answer)
+    assert messages.decode("DescribeConfigsResponse", 4, answer)[0].results == alone * 50
+
+
+async def test_more_configs_than_a_client_takes_close_the_connection(node, monkeypatch):
+    monkeypatch.setattr(describe_configs, "MAX_ANSWER_BYTES", 100_000)
+    assert len(await node.describe(*[(BROKER, "0", None)] * 3)) == 3
+    with pytest.raises(CloseConnection, match="the configs of 20 resources are more than 100000 bytes"):
+        await node.describe(*[(BROKER, "0", None)] * 20)
+
+
 async def test_versions(node):
     def row(result):
         return result.configs[0]
@@ -87,7 +112,8 @@ async def test_versions(node):
 async def test_levels(node):
     (result,) = await node.describe((LOGGER, "0", None))
     rows = {row.name: row for row in result.configs}
-    assert {"root", "klamm.server.config_changes"} <= set(rows)
+    assert rows.keys() == {"root", *KAFKA_LOGGERS}
+    assert len(rows) == len(result.configs) > 130
     assert {(row.config_source, row.config_type, row.read_only, row.documentation) for row in result.configs} == {(6, 0, False, "")}
 
 
@@ -136,6 +162,8 @@ async def test_what_may_not_be_seen_comes_last(node):
     node.authorizer = Denying((Operation.DESCRIBE_CONFIGS, "kafka-cluster"))
     results = await node.describe((BROKER, "0", None), (BROKER, "", None), (LOGGER, "0", None), (TOPIC, "t1", None))
     assert [(r.resource_name, r.error_code) for r in results] == [("t1", 0), ("0", 31), ("", 31), ("0", 31)]
+    results = await node.describe((BROKER, "0", None), (LOGGER, "0", None))
+    assert [(r.resource_type, r.error_code, r.configs) for r in results] == [(BROKER, 31, []), (LOGGER, 31, [])]
 
 
 async def test_no_resources(node):

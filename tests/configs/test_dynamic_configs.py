@@ -37,6 +37,9 @@ async def test_every_broker_hears_of_everything(brokers):
     assert first.heard[2:4] == [topic, default]
     assert first.heard[4] == ("brokers", "0", {"min.insync.replicas": "3"}, frozenset({"min.insync.replicas"}))
     assert (first.config.get("min.insync.replicas"), second.config.get("min.insync.replicas")) == (3, 2)
+    await first.increment((TOPIC, "t", [("retention.ms", SET, "6")]))
+    await second.eventually(lambda: second.heard[-1][2] == {"retention.ms": "6"})
+    assert len(second.heard) == 5, "the configs of another broker are not its business"
 
 
 async def test_what_is_there_at_start_counts(brokers):
@@ -76,6 +79,14 @@ async def test_bad_notifications_count_as_executed(brokers):
     await change(node, "topics/t", b'{"version":1,"config":{}}')
     await node.eventually(lambda: len(node.heard) == 3)
     assert node.heard[2][1] == "t"
+
+
+async def test_one_bad_node_does_not_hide_those_read_with_it(brokers):
+    first = await brokers(0)
+    await change(first, "topics/good", b'{"version":1,"config":{"a":"1"}}')
+    await change(first, "topics/bad", b'{"version":1,"config":{"a":1}}')
+    second = await brokers(1)
+    assert [(kind, name) for kind, name, _, _ in second.heard if kind == "topics"] == [("topics", "good")]
 
 
 async def test_bad_values_do_not_stop_the_others(brokers):
@@ -122,6 +133,22 @@ async def test_old_notifications_go(brokers):
     await announce(node, b'{"version":2,"entity_path":"topics/t"}')
     await dynamic.look()
     assert await node.announced() == []
+    for task in tasks:
+        task.close()
+
+
+async def test_notifications_grow_old_without_a_new_one(brokers):
+    """As in a new session, in which nothing was announced. One without data is never purged."""
+    node = await brokers(0)
+    later = 0
+    tasks: list[Any] = []
+    dynamic = DynamicConfigs(node.config, 0, node.admin_zk, tasks.append, lambda: later)
+    await announce(node, b'{"version":2,"entity_path":"topics/t"}')
+    await announce(node, None)
+    await dynamic.look()
+    later = (await node.zk.get("/config/changes/config_change_0000000001")).ctime_ms + 15 * 60 * 1000 + 1
+    await dynamic.look()
+    assert await node.zk.children("/config/changes") == ["config_change_0000000001"]
     for task in tasks:
         task.close()
 

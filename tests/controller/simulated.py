@@ -25,8 +25,10 @@ from klamm.controller.values import (
     StateWrite,
     StoredTopic,
     StoreLost,
+    StoreRefused,
     TopicPartition,
     TopicWrite,
+    next_epoch,
 )
 
 
@@ -73,6 +75,8 @@ class World:
     """What ZooKeeper holds."""
 
     brokers: dict[int, Broker] = field(default_factory=dict)
+    spoilt: set[str] = field(default_factory=set)
+    """Paths of brokers, topics and `/controller_epoch` whose nodes cannot be read as they stand."""
     topics: dict[str, StoredTopic] = field(default_factory=dict)
     states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -123,7 +127,13 @@ class World:
 
     def change_broker(self, broker: Broker) -> None:
         self.brokers[broker.id] = broker
+        self.spoilt.discard(f"/brokers/ids/{broker.id}")
         self.fire(f"/brokers/ids/{broker.id}", events.BrokerModifications(broker.id))
+
+    def spoil_broker(self, broker_id: int) -> None:
+        """Its node has new data that cannot be read, until it is changed again."""
+        self.spoilt.add(f"/brokers/ids/{broker_id}")
+        self.fire(f"/brokers/ids/{broker_id}", events.BrokerModifications(broker_id))
 
     def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], topic_id: bytes | None) -> None:
         self.topics[name] = StoredTopic(topic_id, {p: Assignment(r) for p, r in assignments.items()})
@@ -133,6 +143,12 @@ class World:
         stored = self.topics[name]
         grown = {**stored.assignments, **{p: Assignment(r) for p, r in assignments.items()}}
         self.topics[name] = stored._replace(assignments=grown)
+        self.spoilt.discard(f"/brokers/topics/{name}")
+        self.fire(f"/brokers/topics/{name}", events.PartitionModifications(name))
+
+    def spoil_topic(self, name: str) -> None:
+        """Its node has new data that cannot be read, until it grows."""
+        self.spoilt.add(f"/brokers/topics/{name}")
         self.fire(f"/brokers/topics/{name}", events.PartitionModifications(name))
 
     def delete_topic(self, name: str) -> None:
@@ -248,10 +264,12 @@ class SimulatedStore:
     async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
         await self._turn()
         w = self.world
+        if "/controller_epoch" in w.spoilt:
+            raise StoreRefused("/controller_epoch cannot be read")
         if w.controller is not None:
             raise ControllerMoved("somebody else won")
         w.controller = (broker_id, self.session)
-        w.epoch += 1
+        w.epoch = next_epoch(w.epoch)
         w.epoch_version += 1
         self.fence = w.epoch_version
         w.fire("/controller", events.ControllerChange())
@@ -261,10 +279,10 @@ class SimulatedStore:
         await self._turn(writes=True)
         self.world.drop_controller()
 
-    async def end_stale_session(self, broker_id: int) -> bool:
+    async def end_leftover(self, broker_id: int) -> bool:
         await self._turn()
         w = self.world
-        if w.controller is not None and w.controller[0] == broker_id and w.controller[1] is not self.session:
+        if w.controller is not None and w.controller[0] == broker_id:
             w.drop_controller()
             return True
         return False
@@ -280,12 +298,14 @@ class SimulatedStore:
     async def brokers(self) -> dict[int, Broker]:
         await self._turn()
         self.armed.add("/brokers/ids")
-        return dict(self.world.brokers)
+        spoilt = {b for b in self.world.brokers if f"/brokers/ids/{b}" in self.world.spoilt}
+        self.armed.update(f"/brokers/ids/{b}" for b in spoilt)
+        return {b: broker for b, broker in self.world.brokers.items() if b not in spoilt}
 
     async def broker(self, broker_id: int) -> Broker | None:
         await self._turn()
         self.armed.add(f"/brokers/ids/{broker_id}")
-        return self.world.brokers.get(broker_id)
+        return None if f"/brokers/ids/{broker_id}" in self.world.spoilt else self.world.brokers.get(broker_id)
 
     async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
         await self._turn()
@@ -299,7 +319,7 @@ class SimulatedStore:
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         await self._turn()
         self.armed.update(f"/brokers/topics/{t}" for t in names)
-        return [self.world.topics.get(t) for t in names]
+        return [None if f"/brokers/topics/{t}" in self.world.spoilt else self.world.topics.get(t) for t in names]
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
         await self._turn(writes=True)

@@ -80,18 +80,17 @@ async def one_row(stage: Stage, sender: int, version: int, topic: str, item: Any
 
 
 def naive_judge(info: LeaderAndIsr, a: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
-    """The table of controller 14 as a list; the rows of the mock's own stand where the text below the table puts them."""
+    """The table of controller 14 as a list; the rows of the mock's own come last: where stock refuses, stock's reason is given."""
     same = (a.leader, a.leader_epoch, a.isr, a.recovery) == (info.leader, info.leader_epoch, info.isr, info.recovery)
     table: list[tuple[bool, ErrorCode | None]] = [
         (a.partition_epoch > info.partition_epoch or a.leader_epoch > info.leader_epoch, ErrorCode.NOT_CONTROLLER),
         (a.leader_epoch < info.leader_epoch, ErrorCode.FENCED_LEADER_EPOCH),
-        (a.leader != info.leader, ErrorCode.INVALID_REQUEST),
         (same and a.partition_epoch <= info.partition_epoch, ErrorCode.NONE),
         (a.partition_epoch < info.partition_epoch, ErrorCode.INVALID_UPDATE_VERSION),
         (a.recovery == 1 and len(a.isr) > 1, ErrorCode.INVALID_REQUEST),
         (info.recovery == 0 and a.recovery == 1, ErrorCode.INVALID_REQUEST),
-        (not a.isr, ErrorCode.INVALID_REQUEST),
         (not set(a.isr) <= alive, ErrorCode.INELIGIBLE_REPLICA if version > 1 else ErrorCode.OPERATION_NOT_ATTEMPTED),
+        (not a.isr or a.leader != info.leader, ErrorCode.INVALID_REQUEST),
         (True, None),
     ]
     return next(result for condition, result in table if condition)

@@ -37,7 +37,7 @@ class Wires:
 class Bench:
     """Brokers 1 to 3; topic `t` with three partitions on [1, 2], led by 1 at epoch 5; the third never had a leader."""
 
-    def __init__(self, stop_replica_version: int = 4) -> None:
+    def __init__(self, lisr_version: int = 7, umr_version: int = 8, stop_replica_version: int = 4) -> None:
         self.cluster = Cluster(8)
         endpoint = Endpoint("PLAINTEXT", "h", 9092, 0)
         self.cluster.set_brokers(Broker(b, 10 * b, (endpoint,)) for b in (3, 1, 2))
@@ -50,8 +50,10 @@ class Bench:
             self.partitions.append(p)
         self.wires = Wires()
         self.answers: list[tuple[int, int, Any]] = []
-        options = ControllerOptions(stop_replica_version=stop_replica_version)
-        encoder = Encoder(9, options.leader_and_isr_version, options.update_metadata_version, stop_replica_version)
+        options = ControllerOptions(
+            leader_and_isr_version=lisr_version, update_metadata_version=umr_version, stop_replica_version=stop_replica_version
+        )  # fmt: skip
+        encoder = Encoder(9, lisr_version, umr_version, stop_replica_version)
         self.batch = RequestBatch(self.cluster, self.wires, encoder, options, lambda *a: self.answers.append(a))
 
     def send(self) -> list[str]:
@@ -125,6 +127,47 @@ def test_many_at_once_are_like_one_after_another(bench: Bench) -> None:
     assert bench.send()[0] == "LISR 3: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7 new"
 
 
+def test_one_after_many_at_once_joins_them(bench: Bench) -> None:
+    p, q, _ = bench.partitions
+    bench.batch.lead_many({1: [p], 2: [p]}, [p])
+    bench.batch.lead([1], q, is_new=True)
+    assert bench.send()[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7 new", "LISR 2: t-0 1 e5 [1, 2] v7"]
+
+
+@pytest.mark.parametrize("versions", [(7, 8, 4), (5, 6, 2)])
+def test_what_cannot_be_encoded_is_left_out_and_others_are_told(versions: tuple[int, int, int], caplog: pytest.LogCaptureFixture) -> None:
+    """A leader, a replica, an index beyond int32; a broker with such a port."""
+    bench = Bench(*versions)
+    cluster, batch = bench.cluster, bench.batch
+    p, q, r = bench.partitions
+    cluster.add_broker(Broker(4, 40, (Endpoint("PLAINTEXT", "h", 2**31, 0),)))
+    cluster.replay_state(q, LeaderAndIsr(1, 2**31, (1, 2), 0, 7, 8))
+    cluster.replay_state(r, LeaderAndIsr(4, 5, (1, 2), 0, 7, 8))
+    odd = cluster.add_partition(p.topic, 2**31, Assignment((1, 2)))
+    cluster.replay_state(odd, LeaderAndIsr(1, 5, (1, 2), 0, 7, 8))
+    for each in (p, q, r, odd):
+        batch.lead([1], each, is_new=each is p)
+        batch.stop(2, each, delete=False)
+    batch.lead_many({2: [p, q, r, odd]}, [p, q, r, odd])
+    batch.send()
+    told = [(f.broker, f.api_key, sorted(frame_partitions(f))) for f, _ in bench.wires.sent]
+    assert told[:2] == [(1, 4, [0, 2]), (2, 4, [0, 2])]
+    assert told[2:6] == [(b, 6, [0, 2]) for b in (1, 2, 3, 4)]
+    assert [(b, api) for b, api, _ in told[6:]] == [(2, 5)] and 2**31 not in told[6][2]
+    (umr,) = [f.request for f, _ in bench.wires.sent if (f.broker, f.api_key) == (1, 6)]
+    assert [b.id for b in umr.live_brokers] == [1, 2, 3]
+    said = " ".join(record.getMessage() for record in caplog.records)
+    assert all(f"{name} is not told of" in said for name in ("t-1", f"t-{2**31}", "broker 4")) and "t-0 is" not in said
+
+
+def frame_partitions(frame: Frame) -> list[int]:
+    """Indexes in a request about one topic."""
+    request = frame.request
+    if hasattr(request, "topics") and not request.topic_states:
+        return [index for t in request.topics for index in t.partition_indexes]
+    return [p.partition_index for t in request.topic_states for p in t.partition_states]
+
+
 @pytest.mark.parametrize("order", [(True, False), (False, True)])
 def test_delete_sticks(bench: Bench, order: tuple[bool, bool]) -> None:
     for delete in order:
@@ -194,7 +237,7 @@ def test_cleared(bench: Bench) -> None:
 @pytest.mark.parametrize(("version", "watched"), [(4, [True]), (2, [False, True]), (0, [False, True])])
 def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     """Below version 3 one request for each flag, and only the one that deletes has its answer looked at."""
-    bench = Bench(version)
+    bench = Bench(stop_replica_version=version)
     p, q, _ = bench.partitions
     bench.batch.lead([1], p, is_new=False)
     bench.batch.tell([2], ())
@@ -236,7 +279,7 @@ def test_answers_that_tell_nothing(bench: Bench) -> None:
 
 
 def test_versions_are_those_of_the_options() -> None:
-    bench = Bench(3)
+    bench = Bench(stop_replica_version=3)
     bench.batch.stop(1, bench.partitions[0], delete=True)
     bench.batch.send()
     [(frame, _)] = bench.wires.sent

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import requests
+from klamm.controller import events, requests
 from klamm.controller.values import Assignment, StoredTopic, TopicPartition
 from klamm.protocol import messages
 from klamm.tests.controller.stage import Stage
@@ -134,6 +134,38 @@ async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCapt
     await stage.settle()
     assert stage.since(mark) == GONE
     assert [r.message for r in caplog.records if r.levelname == "ERROR"] == [], "no illegal moves"
+
+
+async def test_the_first_of_all_replicas_that_returns_is_stopped_at_once(stage: Stage) -> None:
+    """Nobody confirmed anything meanwhile, so every replica is still marked as ineligible."""
+    await stage.open(1, 2, 3)
+    await stage.create("t", (2, 3))
+    await stage.stop(2, 3)
+    await delete(stage, "t")
+    assert stage.cluster.ineligible == {"t"}
+    mark = stage.mark()
+    await stage.start(3)
+    assert stage.frames(mark, "SR") == ["SR 3: t-0 e-2", "SR 3: t-0 e-2 delete"]
+    assert stage.replica(3, "t") == "DELETION_SUCCESSFUL"
+    assert stage.cluster.ineligible == {"t"}, "the other one is still away"
+    await stage.start(2)
+    assert "t" not in stage.world.topics
+
+
+async def test_a_topic_that_was_removed_by_hand_leaves_no_mark(stage: Stage) -> None:
+    """Else the next topic of that name could not be deleted."""
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    await stage.stop(2)
+    await delete(stage, "t")
+    assert stage.cluster.ineligible == {"t"}
+    del stage.world.topics["t"], stage.world.deletions["t"]
+    stage.world.states.clear()
+    await stage.put(events.TopicChange())
+    assert "t" not in stage.cluster.topics and not stage.controller.queued_for_deletion("t")
+    await stage.create("t", (1,))
+    await delete(stage, "t")
+    assert "t" not in stage.world.topics
 
 
 async def test_a_replica_dies_before_it_confirms(stage: Stage) -> None:

@@ -94,6 +94,7 @@ def cases(draw: st.DrawFn) -> Case:
     return order, isr, draw(st.frozensets(brokers)), draw(st.frozensets(brokers, max_size=3))
 
 
+@pytest.mark.timeout(300)  # many examples on a busy machine
 @settings(max_examples=1500, deadline=None)
 @given(cases())
 def test_every_strategy_against_its_second_version(case: Case) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from klamm.controller import events
-from klamm.controller.values import Assignment, Election, StoredTopic, TopicPartition
+from klamm.controller.loop import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused, TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.simulated_brokers import Frame
-from klamm.tests.controller.stage import ME, Stage
+from klamm.tests.controller.stage import ME, Stage, isr_request
 
 PREFERRED_GONE = "REMOVED /admin/preferred_replica_election"
 
@@ -230,20 +233,81 @@ async def test_a_replica_that_cannot_go_offline_is_ineligible_for_deletion(stage
 
 
 @pytest.mark.parametrize("phase", ["failover-loaded", "failover-replicas-told", "failover-partitions-elected"])
-async def test_a_fault_while_taking_office_gives_it_away(stage: Stage, phase: str) -> None:
+@pytest.mark.parametrize("fault", [RuntimeError("a fault of ours"), StoreRefused("ZooKeeper error -102"), ControllerMoved("raised")])
+async def test_whatever_fails_while_taking_office_gives_it_away(
+    stage: Stage, timers: list[Timer], phase: str, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing acts on a half-loaded cluster; the office is free at once, and this broker takes part in an election again a little later."""
     faults = [phase]
 
     async def fail_once(name: str) -> None:
         if faults and name == faults[0]:
             faults.clear()
-            raise RuntimeError("a fault of ours")
+            raise fault
 
     stage.controller._phase = fail_once
     await stage.open(1)
     assert not faults
+    assert (stage.controller.is_active, stage.controller.term, stage.world.controller) == (False, None, None)
+    assert stage.channels.open == set()
+    (retry,) = timers
+    retry.fire()
+    await stage.settle()
     assert stage.world.epoch == 2, "resigned, `/controller` deleted, elected again"
+    traces = [record for record in caplog.records if record.exc_info]
+    assert len(traces) == isinstance(fault, RuntimeError), "what is no fault of ours is a line"
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1 + len(traces)
     assert stage.controller.is_active and stage.controller.epoch == 2
     assert stage.world.controller == (ME, stage.store.session)
+
+
+async def test_a_fail_over_that_always_fails_is_tried_ever_more_seldom(stage: Stage, timers: list[Timer]) -> None:
+    """One election each time the broker's timer fires, and none in between, however often others resign."""
+
+    async def refuse(names: Any) -> Any:
+        raise StoreRefused("ZooKeeper error -102")
+
+    read, stage.store.read_topics = stage.store.read_topics, refuse  # type: ignore[method-assign]
+    stage.world.create_topic("t", {0: (1,)}, b"t" * 16)
+    await stage.open(1)
+    for epoch in range(1, 11):
+        assert (stage.world.epoch, len(timers), stage.controller.is_active) == (epoch, epoch, False)
+        stage.world.steal(77)
+        stage.world.drop_controller()
+        stage.world.epoch -= 1
+        await stage.settle()
+        timers[-1].fire()
+        await stage.settle()
+    delays = [timer.delay_s for timer in timers]
+    assert delays[:3] == [FIRST_RETRY_SECONDS, 2 * FIRST_RETRY_SECONDS, 4 * FIRST_RETRY_SECONDS]
+    assert delays[-3:] == [LAST_RETRY_SECONDS] * 3
+    stage.store.read_topics = read  # type: ignore[method-assign]
+    timers[-1].fire()
+    await stage.settle()
+    assert stage.controller.is_active and stage.state("t") == "1 e0 [1] v0"
+
+
+async def test_an_election_that_cannot_be_held_is_tried_again(stage: Stage, timers: list[Timer], caplog: pytest.LogCaptureFixture) -> None:
+    stage.world.spoilt.add("/controller_epoch")
+    await stage.open(1)
+    timers[0].fire()
+    await stage.settle()
+    assert (stage.controller.is_active, len(timers)) == (False, 2)
+    assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == [None, None]
+    stage.world.spoilt.clear()
+    timers[1].fire()
+    await stage.settle()
+    assert stage.controller.is_active and stage.world.epoch == 1
+
+
+async def test_a_session_that_ends_while_taking_office_leaves_no_term(stage: Stage, timers: list[Timer]) -> None:
+    async def lose(name: str) -> None:
+        if name == "failover-loaded":
+            raise StoreLost("the session is over")
+
+    stage.controller._phase = lose
+    await stage.open(1)
+    assert (stage.controller.is_active, stage.controller.term, stage.channels.open, timers) == (False, None, set(), [])
 
 
 async def test_another_fault_is_the_end_of_its_event_only(stage: Stage) -> None:
@@ -314,7 +378,7 @@ def ask_everything(stage: Stage) -> dict[str, asyncio.Future[Any]]:
     return {name: asyncio.ensure_future(work) for name, work in asked.items()}
 
 
-async def refusals(asked: dict[str, asyncio.Future[Any]]) -> dict[str, ErrorCode]:
+async def refusals(asked: Mapping[str, asyncio.Future[Any]]) -> dict[str, ErrorCode]:
     results = await asyncio.gather(*asked.values(), return_exceptions=True)
     assert all(isinstance(r, ApiError) for r in results), results
     return {name: r.code for name, r in zip(asked, results, strict=True) if isinstance(r, ApiError)}
@@ -358,6 +422,35 @@ async def test_what_is_asked_of_one_that_is_not_active(stage: Stage) -> None:
     stage.world.controller = (5, object())
     await stage.open(1)
     assert await refusals(ask_everything(stage)) == PREEMPTED
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (StoreLost("the session is over"), ErrorCode.NOT_CONTROLLER),
+        (StoreRefused("ZooKeeper error -102"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ControllerMoved("another one"), ErrorCode.NOT_CONTROLLER),
+        (ApiError(ErrorCode.INVALID_REQUEST), ErrorCode.INVALID_REQUEST),
+        (RuntimeError("a fault of ours"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_alter_partitions_that_are_handled_together_are_all_answered_when_one_fails(
+    stage: Stage, problem: Exception, code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2, 3))
+    await stage.create("u", (1, 2, 3))
+
+    def fail(writes: Any) -> None:
+        raise problem
+
+    stage.store.before_write = [fail]
+    epoch = stage.world.brokers[1].epoch
+    bodies = [isr_request(1, epoch, name.encode().ljust(16, b"\1"), 0, 0, 0, [1, 2]) for name in ("t", "u", "t")]
+    caplog.clear()
+    asked = {str(i): asyncio.ensure_future(stage.controller.alter_partition(body, 2)) for i, body in enumerate(bodies)}
+    assert await refusals(asked) == dict.fromkeys(asked, code)
+    assert bool([record for record in caplog.records if record.exc_info]) == isinstance(problem, RuntimeError)
 
 
 async def test_a_lost_epoch_is_answered_as_preempted(stage: Stage) -> None:

@@ -89,6 +89,26 @@ async def test_instead_the_first_one_returns_and_may_lead_unclean(stage: Stage, 
     assert stage.frames(mark, "LISR")[-1] == "LISR 1: t-0 1 e3 [1] v3 recovering"
 
 
+@pytest.mark.parametrize("written", ["TRUE", " True "])
+async def test_a_boolean_of_a_topic_may_be_written_in_any_case(stage: Stage, written: str) -> None:
+    """As a tool that writes to ZooKeeper directly may have left it."""
+    await opened(stage)
+    stage.world.configs["t"] = {"unclean.leader.election.enable": written}
+    await stage.stop(1)
+    await stage.stop(2)
+    await stage.start(1)
+    assert stage.state("t") == "1 e3 [1] v3 recovering"
+
+
+async def test_no_unclean_election_over_the_state_of_a_newer_controller(stage: Stage) -> None:
+    await opened(stage)
+    stage.options.unclean_leader_election_enable = True
+    stage.somebody_writes("t", isr=(1,), controller_epoch=stage.cluster.epoch + 1)
+    written = stage.world.states[TopicPartition("t", 0)]
+    await stage.stop(1)
+    assert stage.world.states[TopicPartition("t", 0)] == written
+
+
 @pytest.mark.parametrize(("config", "unreadable"), [({"unclean.leader.election.enable": "false"}, False), (UNCLEAN, True)])
 async def test_a_topic_has_the_last_word_on_unclean_elections(stage: Stage, config: dict[str, str], unreadable: bool) -> None:
     await opened(stage)
@@ -264,6 +284,28 @@ async def test_a_broker_nobody_can_dial_is_absent(stage: Stage) -> None:
 
 
 # --- 4.4 ---
+
+
+async def test_a_broker_that_nobody_could_dial_is_there_when_its_node_is_repaired(stage: Stage) -> None:
+    """Found so at the fail-over, or later; unreadable, or without the endpoint."""
+    for b in (1, 2, 3, 4):
+        stage.world.start_broker(b)
+        if b in (1, 3):
+            stage.world.spoil_broker(b)
+        else:
+            stage.world.brokers[b] = stage.world.brokers[b]._replace(endpoints=())
+        if b == 2:
+            stage.controller.start()
+            await stage.settle()
+        assert set(stage.cluster.brokers if b > 1 else ()) == set()
+    await stage.create("t", (1, 2, 3, 4))
+    good = (Endpoint("PLAINTEXT", "mended", 9092, 0),)
+    for b in (1, 2, 3, 4):
+        stage.world.change_broker(stage.world.brokers[b]._replace(endpoints=good))
+        await stage.settle()
+        assert set(stage.cluster.brokers) == set(range(1, b + 1))
+    assert stage.channels.open == {1, 2, 3, 4}
+    assert stage.state("t") == "1 e0 [1] v0"
 
 
 async def test_endpoints_change(stage: Stage) -> None:

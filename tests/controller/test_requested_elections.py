@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from klamm.controller import events
 from klamm.controller.leader_elections import ElectionResult
 from klamm.controller.values import Election, TopicPartition
 from klamm.protocol.errors import ErrorCode
+from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.stage import Stage
 
 NODE_GONE = "REMOVED /admin/preferred_replica_election"
@@ -381,32 +381,37 @@ async def test_rebalance_does_not_touch_the_node(stage: Stage) -> None:
     assert stage.world.preferred == [tp("t", 0)]
 
 
-async def test_the_timer_of_the_rebalance(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_timer_of_the_rebalance(stage: Stage, timers: list[Timer]) -> None:
     """First after five seconds, then the interval after each run ends; none without the setting, none after resigning."""
-    timers: list[tuple[float, Any, asyncio.TimerHandle]] = []
-    loop = asyncio.get_running_loop()
-    call_at = loop.call_at
-
-    def remember(delay: float, callback: Any, *args: Any) -> asyncio.TimerHandle:
-        handle = call_at(loop.time() + 1000, lambda: None)
-        timers.append((delay, args, handle))
-        return handle
-
     await stage.open(1)
-    monkeypatch.setattr(loop, "call_later", remember)
     stage.options.leader_imbalance_check_interval_seconds = 77
     await stage.fail_over()
     assert timers == [], "the setting is off"
     stage.options.auto_leader_rebalance_enable = True
     await stage.fail_over()
-    assert [(d, a) for d, a, _ in timers] == [(5, (events.AutoPreferredReplicaLeaderElection(),))]
-    await stage.put(events.AutoPreferredReplicaLeaderElection())
-    assert [d for d, _, _ in timers] == [5, 77]
+    assert [(timer.delay_s, timer.args) for timer in timers] == [(5, (events.AutoPreferredReplicaLeaderElection(),))]
+    timers[0].fire()
+    await stage.settle()
+    assert [timer.delay_s for timer in timers] == [5, 77]
     stage.world.steal(77)
     await stage.settle()
-    assert timers[-1][2].cancelled()
+    assert timers[-1].handle.cancelled()
     await stage.put(events.AutoPreferredReplicaLeaderElection())
     assert len(timers) == 2, "not active: nothing is planned"
+
+
+async def test_a_rebalance_that_waits_when_its_term_ends_is_none_of_the_next(stage: Stage, timers: list[Timer]) -> None:
+    """Each term has one chain of timers."""
+    stage.options.auto_leader_rebalance_enable = True
+    await stage.open(1)
+    stage.world.steal(77)
+    stage.controller.put(events.ControllerChange())
+    timers[0].fire()
+    stage.world.drop_controller()
+    stage.controller.put(events.Reelect())
+    await stage.settle()
+    assert stage.controller.is_active and stage.controller.epoch == 3
+    assert [timer.delay_s for timer in timers] == [5, 5]
 
 
 # --- 8: unclean elections turned on ---

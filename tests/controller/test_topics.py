@@ -198,8 +198,6 @@ async def test_news_of_unknown_topics(stage: Stage) -> None:
     await stage.open(1)
     await stage.create("t", (1,))
     mark = stage.mark()
-    stage.world.topics["unknown"] = StoredTopic(None, {0: Assignment((1,))})
-    await stage.put(events.PartitionModifications("unknown"))
     await stage.put(events.PartitionModifications("gone"))
     assert stage.since(mark) == []
     await stage.create("u", (1,))
@@ -209,6 +207,21 @@ async def test_news_of_unknown_topics(stage: Stage) -> None:
     mark = stage.mark()
     await stage.settle()
     assert stage.writes(mark) == ["WROTE u-1 1 e0 [1] v0"], "one that is gone does not hinder another"
+
+
+async def test_a_topic_that_cannot_be_read_is_absent_until_it_is_repaired(stage: Stage) -> None:
+    """Its node is not touched, other topics are handled; what is wrong may be there at the fail-over or come later."""
+    stage.world.create_topic("odd", {0: (1,)}, None)
+    stage.world.spoil_topic("odd")
+    await stage.open(1)
+    await stage.create("fine", (1,))
+    assert set(stage.cluster.topics) == {"fine"} and stage.world.topics["odd"].topic_id is None
+    stage.world.grow_topic("odd", {1: (1,)})
+    await stage.settle()
+    assert [stage.state("odd", i) for i in (0, 1)] == ["1 e0 [1] v0"] * 2
+    stage.world.spoil_topic("odd")
+    await stage.settle()
+    assert set(stage.cluster.topics["odd"].partitions) == {0, 1}, "what is known stays"
 
 
 async def test_a_topic_in_deletion_does_not_grow(stage: Stage) -> None:

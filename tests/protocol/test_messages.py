@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.protocol import json_form, messages
+from klamm.protocol.decoding import MAX_ELEMENTS
 from klamm.protocol.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
 LISR = messages.LeaderAndIsrRequest
@@ -216,6 +217,18 @@ def test_claims_cost_nothing(name: str, version: int, data: bytes) -> None:
         assert tracemalloc.get_traced_memory()[1] < 20_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("topics", [1, 3])
+def test_a_message_of_more_elements_than_anybody_needs_is_refused(topics: int) -> None:
+    def elections(partitions: int) -> bytes:
+        return topics.to_bytes(4, "big") + topics * (b"\x00\x01t" + partitions.to_bytes(4, "big") + bytes(4 * partitions)) + bytes(4)
+
+    most = MAX_ELEMENTS // topics - 1
+    message, _ = messages.decode("ElectLeadersRequest", 0, elections(most))
+    assert sum(len(topic.partitions) for topic in message.topic_partitions) == topics * most
+    with pytest.raises(RemoteProtocolError, match="a message of more than 2000000 elements"):
+        messages.decode("ElectLeadersRequest", 0, elections(most + 1 + topics))
 
 
 def test_lengths_below_minus_one_are_null() -> None:

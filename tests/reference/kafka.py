@@ -57,6 +57,8 @@ log4j.appender.F.layout=org.apache.log4j.PatternLayout
 log4j.appender.F.layout.ConversionPattern=[%d] %p %m (%c)%n
 log4j.logger.state.change.logger={state_changes}
 log4j.logger.org.reflections=ERROR
+log4j.logger.kafka=INHERITED
+log4j.logger.kafka.controller=INHERITED
 """
 _LINE = re.compile(r"^\[[^\]]+\] (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) (.*)$")
 _LOGGER = re.compile(r" \(([\w.$]+)\)$")

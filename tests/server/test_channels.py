@@ -95,6 +95,8 @@ async def test_broker_that_is_not_there_yet_is_tried_until_it_is(sender: Channel
         await asyncio.sleep(0.1)
         await broker.start()
         await broker.received(1)
+        broker.answer(0)
+        await eventually(lambda: "answers again" in caplog.text, "the answer is news")
     assert broker.requests[0][1].correlation_id == 0  # only what was sent has a number
     assert [r.levelname for r in caplog.records if "broker 2" in r.getMessage()] == ["WARNING", "INFO"]
     await broker.stop()
@@ -152,6 +154,34 @@ async def test_connection_lost_while_idle_is_opened_again_when_needed(broker: Sc
     await eventually(lambda: len(answers) == 2, "the answer arrived")
 
 
+async def test_connection_lost_while_idle_is_no_failure(broker: ScriptedBroker, sender: Channels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers close idle connections; what comes next must not wait for a retry."""
+    monkeypatch.setattr(channels, "RETRY_S", 60)
+    answers: list[Any] = []
+    sender.add_broker(2, "127.0.0.1", broker.port)
+    for n in range(2):
+        sender.send(2, UPDATE_METADATA, 8, update_metadata(n), answers.append)
+        await broker.received(n + 1)
+        broker.answer(n)
+        await eventually(lambda count=n + 1: len(answers) == count, "the answer arrived")  # type: ignore[misc]
+        broker.writers[n].close()
+        await eventually(lambda: sender._channels[2]._connection is None, "the connection is gone")
+    assert broker.connections == 2
+
+
+async def test_failures_are_forgotten_after_an_answer(broker: ScriptedBroker, sender: Channels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that lost one answer now and then is not one that cannot be reached."""
+    monkeypatch.setattr(channels, "QUICK_TRIES", 1)
+    monkeypatch.setattr(channels, "SLOW_RETRY_S", 60)
+    sender.add_broker(2, "127.0.0.1", broker.port)
+    for n in range(0, 4, 2):
+        sender.send(2, UPDATE_METADATA, 8, update_metadata(n))
+        await broker.received(n + 1)
+        broker.writers[-1].close()
+        await broker.received(n + 2)
+        broker.answer(n + 1)
+
+
 async def test_removed_broker_is_told_nothing_more(broker: ScriptedBroker, sender: Channels) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
@@ -175,6 +205,7 @@ async def test_broker_added_again_starts_anew(broker: ScriptedBroker, sender: Ch
     sender.send(2, UPDATE_METADATA, 8, update_metadata(2))
     await broker.received(2)
     assert [(number, h.correlation_id, body.controller_epoch) for number, h, body in broker.requests] == [(0, 0, 1), (1, 0, 2)]
+    await eventually(broker.writers[0].is_closing, "the connection of the replaced channel is closed")
 
 
 async def test_fault_of_the_caller_stops_nothing(broker: ScriptedBroker, sender: Channels, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +218,29 @@ async def test_fault_of_the_caller_stops_nothing(broker: ScriptedBroker, sender:
     await broker.received(1)
     broker.answer(0)
     await broker.received(2)
-    await eventually(lambda: "cannot handle it" in caplog.text, "the fault is logged")
+    await eventually(lambda: "could not be handled" in caplog.text, "the fault is logged")
+    broker.answer(1)
+    sender.send(2, UPDATE_METADATA, 8, update_metadata(3))
+    await broker.received(3)
+    assert broker.connections == 1
+
+
+async def test_answers_that_nobody_needs_are_told_to_nobody(broker: ScriptedBroker, sender: Channels) -> None:
+    told: list[Any] = []
+    looked: list[int] = []
+
+    def is_clean(payload: bytes, offset: int) -> bool:
+        looked.append(int.from_bytes(payload[:4], "big"))
+        return payload[offset : offset + 2] == b"\0\0"
+
+    sender.add_broker(2, "127.0.0.1", broker.port)
+    for n in range(2):
+        sender.send(2, UPDATE_METADATA, 5, messages.encode(messages.UpdateMetadataRequest(), 5), told.append, is_clean)
+        await broker.received(n + 1)
+        broker.answer(n, error_code=11 * n)
+        await eventually(lambda count=n + 1: len(looked) == count, "the answer arrived")  # type: ignore[misc]
+    assert told == [messages.UpdateMetadataResponse(error_code=11)]
+    assert looked == [0, 1]
 
 
 async def test_one_dead_broker_holds_up_no_other(broker: ScriptedBroker, sender: Channels) -> None:
@@ -196,3 +249,39 @@ async def test_one_dead_broker_holds_up_no_other(broker: ScriptedBroker, sender:
     sender.send(1, UPDATE_METADATA, 8, update_metadata(1))
     sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
     await broker.received(1)
+
+
+@pytest.mark.parametrize(("host", "port"), [("a..b", 9092), ("x" * 64, 9092), ("127.0.0.1", 70_000), ("127.0.0.1", -1)])
+async def test_address_that_cannot_be_is_complained_of_and_the_channel_lives(
+    sender: Channels, caplog: pytest.LogCaptureFixture, host: str, port: int
+) -> None:
+    sender.add_broker(2, host, port)
+    sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+    await eventually(lambda: f"broker 2 at {host}:{port}: cannot connect" in caplog.text, "the reason is logged")
+    assert "is no " in caplog.text
+
+
+async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_often(
+    sender: Channels, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "RETRY_S", 0.001)
+    monkeypatch.setattr(channels, "SLOW_RETRY_S", 3600.0)
+    accepted = 0
+
+    def accept_and_close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal accepted
+        accepted += 1
+        writer.close()
+
+    server = await asyncio.start_server(accept_and_close, "127.0.0.1", 0)
+    sender.add_broker(2, "127.0.0.1", server.sockets[0].getsockname()[1])
+    with caplog.at_level(logging.INFO):
+        sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+        await eventually(lambda: accepted > channels.QUICK_TRIES, "the quick tries are over")
+        await asyncio.sleep(0.1)
+    assert accepted == channels.QUICK_TRIES + 1
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "klamm.server.channels"]
+    assert "connection lost" in line
+    sender.close()
+    assert "19 more lines like the last one were left out" in caplog.text  # the first failure is not worth a line
+    server.close()

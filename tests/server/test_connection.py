@@ -15,9 +15,11 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
 from klamm.server.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
+from klamm.server.connection_limits import ConnectionLimits
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Handler
-from klamm.server.listener import ConnectionLimits, Listener, bind
+from klamm.server.listener import Listener, bind
+from klamm.server.log_limit import LINES
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve
@@ -150,6 +152,107 @@ async def test_known_requests_wait_for_a_slow_reader_too() -> None:
     await listener.close()
 
 
+async def test_the_rest_of_a_frame_is_never_a_known_request() -> None:
+    """A client id may hold the very bytes of a request that was answered before."""
+    node = wire.serving_node(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    known = ask_versions(1)
+    connection.data_received(known)
+    odd = wire.request(3, 1, 2, messages.MetadataRequest(topics=None), f"x{known.decode()}")
+    cut = odd.index(known)
+    connection.data_received(known + odd[:cut])
+    connection.data_received(odd[cut:])
+    answers = FrameReader().feed(b"".join(transport.writes))
+    assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 1, 2]
+    await listener.close()
+
+
+async def test_a_slow_answer_counts_as_use() -> None:
+    gate = Gate()
+    node = wire.serving_node({7: Handler(gate.handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection._time = lambda: 1000.0
+    connection.data_received(ask_shutdown(1))
+    connection._time = lambda: 2000.0
+    gate.open.set()
+    await eventually(lambda: transport.writes, "the answer is written")
+    assert connection.last_used == 2000.0
+    await listener.close()
+
+
+async def test_what_comes_while_a_request_waits_is_answered_after_it() -> None:
+    """A transport may hand over what it had read before it was told to pause."""
+    gate = Gate()
+    node = wire.serving_node(wire.HANDLERS | {7: Handler(gate.handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.data_received(ask_shutdown(1))
+    connection.data_received(ask_versions(2))
+    assert transport.writes == []
+    gate.open.set()
+    await eventually(lambda: transport.writes, "the answers are written")
+    answers = FrameReader().feed(b"".join(transport.writes))
+    assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1, 2]
+    await listener.close()
+
+
+async def test_requests_that_may_be_joined_are_under_way_together_and_answered_in_order(serve: Serve, connect: Connect) -> None:
+    begun: list[int] = []
+    together = asyncio.Event()
+
+    async def handle(ctx: Any, request: Any) -> Any:
+        begun.append(request.broker_id)
+        if len(begun) == 3:
+            together.set()
+        await together.wait()
+        for _ in range(10 - request.broker_id):
+            await asyncio.sleep(0)
+        return messages.ControlledShutdownResponse()
+
+    listener = await serve({7: Handler(handle, joined=True)})
+    peer = await connect(listener.port)
+    peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2) + ask_shutdown(3, 3) + ask_versions(4))
+    assert await peer.correlation_ids(4) == [1, 2, 3, 4]
+    assert begun == [1, 2, 3]
+
+
+async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+
+    async def handle(ctx: Any, request: Any) -> Any:
+        await gate.handle(ctx, request)
+        raise CloseConnection("not today")
+
+    node = wire.serving_node({7: Handler(handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection = ClientConnection(listener, asyncio.get_running_loop())
+    connection.connection_made(SlowTransport())  # type: ignore[arg-type]
+    connection.data_received(ask_shutdown(1))
+    connection.connection_lost(None)
+    gate.open.set()
+    await eventually(lambda: not connection.busy, "the request is done")
+    assert "not today" not in caplog.text
+    await listener.close()
+
+
+async def test_a_connection_that_is_held_is_served_when_it_is_admitted() -> None:
+    node = wire.serving_node(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.hold()
+    connection.data_received(ask_versions(1))
+    assert transport.writes == []
+    connection.admit()
+    assert len(transport.writes) == 1
+    await listener.close()
+
+
 async def test_answers_come_in_the_order_of_requests(serve: Serve, connect: Connect) -> None:
     gate = Gate()
     listener = await serve({7: Handler(gate.handle)})
@@ -274,6 +377,18 @@ async def test_fault_is_answered_and_logged(serve: Serve, connect: Connect, capl
     assert "something is wrong here" in caplog.text
 
 
+async def test_fault_of_a_request_that_wants_no_answer_closes_the_connection(serve: Serve, connect: Connect) -> None:
+    """A producer with acks=0 would never hear of it otherwise."""
+
+    def broken(ctx: Any, request: Any) -> Any:
+        raise KeyError("something is wrong here")
+
+    listener = await serve({0: Handler(broken)})
+    peer = await connect(listener.port)
+    peer.send(wire.request(0, 9, 1, messages.ProduceRequest(acks=0, topic_data=[])))
+    assert await peer.answer() is None
+
+
 async def test_answer_that_cannot_be_encoded_is_a_fault(serve: Serve, connect: Connect) -> None:
     listener = await serve({7: Handler(lambda ctx, request: messages.ControlledShutdownResponse(error_code=70_000))})
     peer = await connect(listener.port)
@@ -336,8 +451,9 @@ async def test_answers_that_depend_on_more_are_not_kept(serve: Serve, connect: C
 
     listener = await serve({3: Handler(handle, cached=True)})
     peer = await connect(listener.port)
-    peer.send(ask_metadata(1) + ask_metadata(2))
-    assert await peer.correlation_ids(2) == [1, 2]
+    for correlation_id in (1, 2):
+        peer.send(ask_metadata(correlation_id))
+        assert await peer.correlation_ids(1) == [correlation_id]
     assert calls == 2
 
 
@@ -397,11 +513,21 @@ async def test_connection_with_a_waiting_request_is_not_idle(serve: Serve, conne
 
 async def test_closing_the_listener_ends_everything(serve: Serve, connect: Connect) -> None:
     gate = Gate()
-    listener = await serve({7: Handler(gate.handle)})
+    given_up: list[int] = []
+
+    async def handle(ctx: Any, request: Any) -> Any:
+        try:
+            return await gate.handle(ctx, request)
+        except asyncio.CancelledError:
+            given_up.append(request.broker_id)
+            raise
+
+    listener = await serve({7: Handler(handle)})
     peer, idle = await connect(listener.port), await connect(listener.port)
     peer.send(ask_shutdown(1))
     await eventually(lambda: gate.seen, "the request is handled")
     await listener.close()
+    assert given_up == [0]
     assert not listener.requests
     assert await peer.answer() is None
     assert await idle.answer() is None
@@ -437,3 +563,32 @@ async def test_hosts_that_can_be_bound(host: str) -> None:
     assert connection.peer.host in ("127.0.0.1", "::1")
     writer.close()
     await listener.close()
+
+
+async def test_bad_connections_cost_ten_lines_and_a_count(serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
+    listener = await serve()
+    for _ in range(25):
+        peer = await connect(listener.port)
+        peer.send(b"\xff" * 8)
+        assert await peer.answer() is None
+    assert len(caplog.records) == LINES
+    await listener.close()
+    assert caplog.records[-1].getMessage() == "listener PLAINTEXT: 15 more lines like the last one were left out"
+
+
+@pytest.mark.parametrize(
+    ("begin", "hint"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "begins like TLS"),
+        (b"GET / HTTP/1.1\r\n\r\n", "begins like HTTP"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "begins like HTTP"),
+    ],
+)
+async def test_client_of_another_protocol_is_told_from_nonsense(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture, begin: bytes, hint: str
+) -> None:
+    peer = await connect((await serve()).port)
+    peer.send(begin)
+    assert await peer.answer() is None
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert hint in line

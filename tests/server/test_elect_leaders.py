@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,8 +89,7 @@ class Broker:
         named = None if topics is None else [messages.ElectLeadersRequest.TopicPartitions(topic=t, partitions=p) for t, p in topics]
         request = messages.ElectLeadersRequest(election_type=election_type, topic_partitions=named, timeout_ms=timeout_ms)
         response = await elect_leaders.handle(Context(self, 43, version), request)  # type: ignore[arg-type]
-        messages.encode(response, version)
-        return response
+        return messages.decode("ElectLeadersResponse", version, messages.encode(response, version))[0]
 
 
 def rows(response: Any) -> dict[tuple[str, int], tuple[int, str | None]]:
@@ -135,7 +134,7 @@ async def test_repeated_partitions_are_elected_and_reported_once() -> None:
 async def test_alter_on_the_cluster_is_needed(version: int, named: bool) -> None:
     broker = Broker(leaders={("a", 0): 1})
     broker.authorizer = DenyAll()
-    response = await broker.ask([("a", [0, 0, 1])] if named else None, version)
+    response = await broker.ask([("a", [0, 1])] if named else None, version)
     assert response.error_code == (0 if version == 0 else 31)
     assert rows(response) == ({("a", 0): (31, None), ("a", 1): (31, None)} if named else {})
     assert broker.controller.asked == []
@@ -247,3 +246,21 @@ async def test_election_types(version: int, election_type: int, election: int) -
     broker = Broker({("a", 0): NOT_NEEDED})
     await broker.ask([("a", [0])], version, election_type if version > 0 else 0)
     assert broker.controller.asked == [([("a", 0)], Election(election))]
+
+
+async def test_the_time_of_the_election_counts() -> None:
+    class SlowController(FakeController):
+        async def elect_leaders(self, partitions: Iterable[TopicPartition], election: Election) -> dict[TopicPartition, Outcome]:
+            await asyncio.sleep(0.03)
+            return await super().elect_leaders(partitions, election)
+
+    class Remembering(Purgatory):
+        async def wait(self, keys: Iterable[str], ready: Callable[[], bool], timeout_ms: int) -> bool:
+            left.append(timeout_ms)
+            return await super().wait(keys, ready, 0)
+
+    left: list[int] = []
+    broker = Broker()
+    broker.controller, broker.purgatory = SlowController({("a", 0): elected(1)}), Remembering()
+    assert rows(await broker.ask([("a", [0])], timeout_ms=10_000)) == {("a", 0): (ErrorCode.REQUEST_TIMED_OUT, None)}
+    assert left[0] <= 9_971

@@ -10,7 +10,9 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.cluster import LocalCluster, SeedTopic
+from klamm.server import cluster as cluster_module
+from klamm.server.arguments import SeedTopic
+from klamm.server.cluster import LocalCluster
 from klamm.server.listener import bind
 from klamm.server.node import Node, StartFailed
 from klamm.tests.cluster.waits import eventually
@@ -49,10 +51,22 @@ async def test_ready_means_that_every_broker_shows_everything(zookeeper: str, ch
     assert await registered(zookeeper + chroot) == []
 
 
+async def test_a_cluster_whose_topic_has_no_leader_is_not_ready(zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "START_TIMEOUT_S", 2)
+    session = ZkSession(zookeeper + chroot, 6000)
+    await session.start(10_000)
+    await session.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[9]}}', makepath=True)
+    state = b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[9]}'
+    await session.create("/brokers/topics/t/partitions/0/state", state, makepath=True)
+    await session.stop()
+    with pytest.raises(StartFailed, match="the cluster was not ready within 2 s"):
+        await LocalCluster(1, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 1, 1)]).start()
+
+
 async def test_brokers_leave_in_order(zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LocalCluster(4, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 8, 2)])
     await cluster.start()
-    controller = cluster.controller_id
+    controller = await cluster.move_controller(3)
     order: list[tuple[int, list[str]]] = []
     stop = Node.stop
 
@@ -116,7 +130,7 @@ async def test_start_after_a_crash_does_not_wait_for_old_sessions(tmp_path: Path
     await first.start()
     assert first._embedded is not None
     first._embedded.stop()  # ZooKeeper is killed, with both brokers still registered and one of them controller
-    stopping = asyncio.gather(*(node._close() for node in first.nodes))
+    stopping = asyncio.gather(*(node.close() for node in first.nodes))
     second = LocalCluster(2, data_dir=tmp_path)
     await second.start()
     try:

@@ -81,7 +81,7 @@ async def test_stopped_broker_is_gone(make: Make, zk: ZkSession) -> None:
     await broker.stop()
     assert await zk.children("/brokers/ids") == []
     assert await zk.get("/controller") is None
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         await ask("127.0.0.1", port, 3, 12, "test", METADATA, 5)
 
 
@@ -99,7 +99,7 @@ async def test_id_in_use(make: Make, zk: ZkSession) -> None:
     await first.start()
     with pytest.raises(StartFailed, match=r"^broker id 5 is already registered in session 0x[0-9a-f]+$"):
         await second.start()
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         await ask("127.0.0.1", second.advertised[0].port, 3, 12, "test", METADATA, 5)
     await knows(first, 5)
 
@@ -115,13 +115,14 @@ async def test_address_in_use(make: Make) -> None:
 async def test_no_zookeeper(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
+        outcome = "it takes connections, and does not answer as a ZooKeeper"
         with (
             caplog.at_level(logging.WARNING, "klamm.server"),
-            pytest.raises(StartFailed, match=f"^no ZooKeeper answers at {address} within 1500 ms$"),
+            pytest.raises(StartFailed, match=rf"^no ZooKeeper answers at {address} within 1500 ms \({address}: {outcome}\)$"),
         ):
             await make(5, zookeeper=address, zookeeper_connection_timeout_ms=1500).start()
-    assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.node"] == [
-        f"no answer from ZooKeeper at {address}; trying for up to 1.5 s"
+    assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.first_connection"] == [
+        f"no ZooKeeper answers yet ({address}: {outcome}); trying for up to 1.5 s"
     ]
 
 
@@ -134,18 +135,25 @@ async def test_id_from_zookeeper(make: Make, zk: ZkSession) -> None:
     await knows(first, 1001, 5002)
 
 
+async def test_broker_0_is_a_broker_like_others(make: Make) -> None:
+    broker = make(0)
+    await broker.start()
+    assert broker.id == 0
+    await knows(broker, 0)
+
+
 def test_protocols_that_are_not_served(make: Make) -> None:
-    with pytest.raises(ConfigError, match="does not serve SSL"):
+    with pytest.raises(ConfigError, match="TLS and SASL are not built, and listener SSL needs SSL"):
         make(5, listeners="PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0")
 
 
 async def test_properties_without_meaning_are_named_once(make: Make, caplog: pytest.LogCaptureFixture) -> None:
-    broker = make(5, num_io_threads=8, no_such_thing="x")
+    broker = make(5, patient=True, num_io_threads=8, no_such_thing="x")
     with caplog.at_level(logging.INFO, "klamm.server"):
         await broker.start()
     told = [r.getMessage() for r in caplog.records if "propert" in r.getMessage()]
     assert any("num.io.threads" in line for line in told)
-    assert "property no.such.thing is unknown" in told
+    assert "broker 5: property no.such.thing is unknown" in told
     assert sum("num.io.threads" in line for line in told) == 1
 
 
@@ -167,7 +175,8 @@ async def test_several_listeners(make: Make) -> None:
     assert len(control.connections) == 1
 
 
-async def test_leaving_moves_leadership_first(make: Make) -> None:
+async def test_leaving_moves_leadership_first(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     first, second = make(1), make(2)
     await first.start()
     await knows(first, 1)
@@ -182,6 +191,7 @@ async def test_leaving_moves_leadership_first(make: Make) -> None:
     await knows(first, 1)
     partition = first.metadata.partition("t", 0)
     assert partition is not None
+    assert "broker 2: controlled shutdown done" in caplog.text
     # one epoch for the new leader with the leaving broker out of the ISR, none for its death
     assert (partition.leader, list(partition.isr), partition.leader_epoch) == (1, [1], 1)
 
@@ -229,6 +239,38 @@ async def test_session_of_a_follower_ends(make: Make) -> None:
     assert first.controller.is_active
     assert not second.controller.is_active
     assert (await request(second, 3, 12, METADATA)).controller_id == 1
+
+
+async def test_the_old_session_is_forgotten_before_the_new_one_begins(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A step of the old term that takes long must not run into the new one."""
+    caplog.set_level(logging.INFO)
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    epoch, done, begun = broker.broker_epoch, asyncio.Event(), []
+    forget, begin = broker.controller.expire, broker.controller.new_session
+
+    async def forget_slowly() -> None:
+        await done.wait()
+        await forget()
+        assert not broker.controller.is_active
+
+    monkeypatch.setattr(broker.controller, "expire", forget_slowly)
+
+    def begin_and_tell() -> None:
+        begun.append(1)
+        begin()
+
+    monkeypatch.setattr(broker.controller, "new_session", begin_and_tell)
+    await expire(broker)
+    await eventually(lambda: "a new ZooKeeper session begins" in caplog.text, "the new session is there")
+    await asyncio.sleep(0)
+    assert not begun
+    done.set()
+    await eventually(lambda: broker.broker_epoch > epoch, "registered anew")
+    assert begun == [1]
 
 
 async def test_id_taken_while_the_session_was_gone(make: Make, zk: ZkSession, caplog: pytest.LogCaptureFixture) -> None:
@@ -317,19 +359,42 @@ async def test_listeners_can_change_while_the_broker_runs(make: Make, zk: ZkSess
     assert node.czxid == broker.broker_epoch
     await admin.write_config("brokers", "5", {})
     await eventually(lambda: len(broker.metadata.brokers[5].endpoints) == 1, "all brokers are told")
-    with pytest.raises(OSError):
+    with pytest.raises(ConnectionRefusedError):
         await ask("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
     assert [one.port for one in broker.listeners] == [first.port]
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:x", "no.such.host.invalid:5"])
+async def test_listener_with_tls_is_not_opened_as_a_plain_one(make: Make, zk: ZkSession, caplog: pytest.LogCaptureFixture) -> None:
+    broker = make(5)
+    await broker.start()
+    await knows(broker, 5)
+    await AdminZk(zk).write_config("brokers", "5", {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"})
+    await eventually(lambda: "cannot listen on SSL://127.0.0.1:0: TLS and SASL are not built" in caplog.text, "it says so")
+    assert [one.name for one in broker.listeners] == ["PLAINTEXT"]
+
+
+async def test_a_new_listener_that_cannot_be_opened_is_left_out(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    broker = make(5)
+    broker.listeners.bind()
+    taken = bind("127.0.0.1", 0)
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BAD:PLAINTEXT,MORE:PLAINTEXT"}
+    names = f"PLAINTEXT://127.0.0.1:0,BAD://127.0.0.1:{taken.getsockname()[1]},MORE://127.0.0.1:0"
+    broker.config.apply_dynamic({}, protocols | {"listeners": names})
+    await broker.listeners.follow()
+    assert [one.name for one in broker.listeners] == ["PLAINTEXT", "MORE"]
+    assert "cannot listen on" in caplog.text
+    await broker.listeners.close()
+    taken.close()
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:x", "no.such.host.invalid:5", "a..b:5"])
 def test_limits_by_address_are_checked(make: Make, text: str) -> None:
     with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides"):
         make(5, max_connections_per_ip_overrides=text)
 
 
 def test_limits_by_address(make: Make) -> None:
-    assert make(5, max_connections_per_ip_overrides="127.0.0.1:3, 10.0.0.1:0").listeners.limits.per_ip_overrides == {
+    assert make(5, max_connections_per_ip_overrides="127.0.0.1:3, 10.0.0.1:-1").listeners.limits.per_ip_overrides == {
         "127.0.0.1": 3,
-        "10.0.0.1": 0,
+        "10.0.0.1": -1,
     }

@@ -13,6 +13,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import produce
 from klamm.server.context import AllowAll, CloseConnection, Context
+from klamm.server.not_offered import NotOfferedLog
 
 VERSIONS = range(messages.APIS[0].min_version, messages.APIS[0].max_version + 1)
 
@@ -35,7 +36,8 @@ def node(authorizer: Any = None) -> Any:
     leading = hosted.get("t", 0)
     assert leading is not None
     leading.offline, leading.role = False, Role.LEADER
-    return SimpleNamespace(authorizer=authorizer or AllowAll(), metadata=metadata, hosted=hosted)
+    dispatcher = SimpleNamespace(not_offered=NotOfferedLog())
+    return SimpleNamespace(authorizer=authorizer or AllowAll(), metadata=metadata, hosted=hosted, dispatcher=dispatcher)
 
 
 def request(*partitions: tuple[str, int], acks: int = -1) -> Any:

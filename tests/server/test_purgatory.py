@@ -26,7 +26,9 @@ async def test_condition_that_holds_does_not_wait() -> None:
 
 async def test_time_out_of_zero_looks_once() -> None:
     looks = Looks()
-    assert not await Purgatory().wait(["t"], looks, 0)
+    waiting = asyncio.ensure_future(Purgatory().wait(["t"], looks, 0))
+    await asyncio.sleep(0)
+    assert waiting.done() and not waiting.result()
     assert looks.count == 1
 
 
@@ -47,6 +49,7 @@ async def test_check_of_a_named_topic_completes() -> None:
     purgatory.check(["b"])
     assert await waiting
     assert len(purgatory) == 0
+    assert purgatory._waits == {}, "names of topics that come and go must not pile up"
 
 
 async def test_condition_is_looked_at_once_for_many_topics() -> None:
@@ -115,5 +118,6 @@ async def test_closed_purgatory_does_not_wait() -> None:
     waiting = asyncio.ensure_future(purgatory.wait(["t"], lambda: False, 60_000))
     await asyncio.sleep(0)
     purgatory.close()
-    assert not await waiting
-    assert not await purgatory.wait(["t"], lambda: False, 60_000)
+    async with asyncio.timeout(10):
+        assert not await waiting
+        assert not await purgatory.wait(["t"], lambda: False, 60_000)

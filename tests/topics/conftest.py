@@ -16,7 +16,8 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.values import Broker, Endpoint, StoredTopic
 from klamm.protocol import messages
 from klamm.server.apis import create_partitions, create_topics, delete_topics, metadata
-from klamm.server.context import AllowAll, Context, any_topic, no_quota
+from klamm.server.context import AllowAll, Context, no_quota
+from klamm.server.policies import any_topic
 from klamm.server.purgatory import Purgatory
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.zk import layout

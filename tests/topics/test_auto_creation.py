@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.config import BrokerConfig
+from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_create_topics import codes as create
@@ -31,6 +33,18 @@ async def test_created_and_seen_the_next_time(node: TopicBroker, version: int) -
     assert await ask(node, "new", version=version) == {"new": 0}
 
 
+async def test_a_session_that_ends_meanwhile_is_a_reason_to_look_again(node: TopicBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """The topics that exist are shown all the same."""
+    await create(node, topic("old"))
+
+    async def lose(topics: Any) -> Any:
+        raise StoreLost("the ZooKeeper session is over")
+
+    node.admin_zk.create_topics = lose
+    assert await ask(node, "new", "old", "a b") == {"new": 5, "old": 0, "a b": 17}
+    assert [record.exc_info for record in caplog.records] == [None]
+
+
 async def test_not_where_the_request_forbids_it(node: TopicBroker) -> None:
     assert await ask(node, "new", version=4, allow_auto_topic_creation=False) == {"new": 3}
     assert await node.stored("new") is None
@@ -46,6 +60,12 @@ async def test_refusals(node: TopicBroker) -> None:
     assert await ask(node, "unwelcome") == {"unwelcome": 44}
     await register(node, {0: None, 1: None})
     assert await ask(node, "too.many.replicas") == {"too.many.replicas": 38}
+
+
+async def test_more_partitions_by_default_than_a_topic_can_have(node: TopicBroker) -> None:
+    node.config = BrokerConfig(dict(node.config.static) | {"num.partitions": str(2**31 - 1)})
+    assert await ask(node, "new") == {"new": 39}
+    assert await node.stored("new") is None
 
 
 async def test_a_quota_refuses_no_creation_on_the_way(node: TopicBroker) -> None:

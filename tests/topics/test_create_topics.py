@@ -1,5 +1,6 @@
 """CreateTopics: every version's answer, what gets into ZooKeeper, waiting, rights, policy and quota."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from klamm.controller.values import Assignment
 from klamm.protocol import messages
 from klamm.server.context import Operation
 from klamm.tests.broker.test_metadata_answers import Denying
+from klamm.tests.cluster.waits import eventually
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_topic_requests import manual, topic
 
@@ -117,12 +119,19 @@ async def test_validate_only(node: TopicBroker, version: int) -> None:
     assert await node.config_of("a") is None
 
 
+async def test_topics_of_one_request_show_their_own_configs(node: TopicBroker) -> None:
+    rows = await create(node, *(topic(name, configs={"retention.ms": value}) for name, value in (("a", "5"), ("b", "6"), ("c", "5"))))
+    shown = [next(config.value for config in row.configs if config.name == "retention.ms") for row in rows]
+    assert shown == ["5", "6", "5"]
+
+
 async def test_a_topic_nobody_sees_exists(node: TopicBroker) -> None:
     """In ZooKeeper, but not in the metadata cache: found out by the write, or by the names where another error would win."""
     node.told = False
     assert await codes(node, topic("ghost"), timeout_ms=0) == [7]
     before = await node.stored("ghost"), await node.config_of("ghost")
-    assert await codes(node, topic("ghost", configs={"retention.ms": "1"})) == [36]
+    (row,) = await create(node, topic("ghost", configs={"retention.ms": "1"}))
+    assert (row.error_code, row.topic_id) == (36, ZERO), "no id of a topic that was not made"
     assert await codes(node, topic("ghost"), validate_only=True) == [36]
     assert await codes(node, topic("ghost", configs={"no": "1"})) == [36]
     assert await codes(node, manual({0: [0, 0]}, name="ghost")) == [36]
@@ -162,6 +171,27 @@ async def test_late(node: TopicBroker) -> None:
         assert stored is not None
         assert row.topic_id == stored.topic_id
         assert (row.error_message, shown(row)) == (None, FRUITLESS)
+
+
+async def test_a_topic_that_goes_before_all_are_there_is_waited_for_again(node: TopicBroker) -> None:
+    node.told = False
+    asked = asyncio.ensure_future(codes(node, topic("first"), topic("second"), timeout_ms=60_000))
+    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    node.told = True
+    await node.tell(["second"])
+    await node.tell(["first"])
+    assert await asked == [0, 0]
+    node.told = False
+    asked = asyncio.ensure_future(codes(node, topic("third"), topic("fourth"), timeout_ms=60_000))
+    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    node.told = True
+    await node.tell(["fourth"])
+    node.forget(["fourth"])
+    await node.tell(["third"])
+    await asyncio.sleep(0)
+    assert not asked.done(), "not before its time is over"
+    await node.tell(["fourth"])
+    assert await asked == [0, 0]
 
 
 async def test_dead_replicas_beside_a_live_one(node: TopicBroker) -> None:

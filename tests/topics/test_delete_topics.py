@@ -1,5 +1,6 @@
 """DeleteTopics: every version's answer, the deletion requests written, waiting, rights and quota."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from klamm.broker.config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.context import Operation
 from klamm.tests.broker.test_metadata_answers import Denying
+from klamm.tests.cluster.waits import eventually
 from klamm.tests.topics.conftest import TopicBroker
 from klamm.tests.topics.test_create_topics import codes as create
 from klamm.tests.topics.test_topic_requests import topic
@@ -49,6 +51,21 @@ async def test_by_name(node: TopicBroker, version: int) -> None:
     assert await rows(node, "a", "nope", "b", version=version) == [("a", ZERO, 0), ("nope", ZERO, 3), ("b", ZERO, 0)]
     assert await requested(node) == ["a", "b"]
     assert await rows(node, "a", "c", version=version) == [("a", ZERO, 3), ("c", ZERO, 0)]
+
+
+async def test_a_topic_that_is_back_before_all_are_gone_is_waited_for_again(node: TopicBroker) -> None:
+    await create(node, topic("a"), topic("b"))
+    node.told = False
+    asked = asyncio.ensure_future(rows(node, "a", "b", timeout_ms=60_000))
+    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    node.told = True
+    node.forget(["b"])
+    await node.tell(["b"])
+    node.forget(["a"])
+    await asyncio.sleep(0)
+    assert not asked.done(), "not before its time is over"
+    node.forget(["b"])
+    assert await asked == [("a", ZERO, 0), ("b", ZERO, 0)]
 
 
 async def test_by_id(node: TopicBroker) -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from klamm.controller.placement import place_replicas
 from klamm.controller.topic_requests import (
+    MAX_CREATED_PARTITIONS,
+    MAX_PARTITIONS,
     CreationFacts,
     Deletion,
+    TopicNames,
     TopicNamesNeeded,
-    colliding,
     is_valid_name,
     judge_deletions,
     plan_growth,
@@ -60,7 +62,7 @@ def facts(**more: Any) -> CreationFacts:
     fields: dict[str, Any] = {
         "racks": {0: None, 1: None, 2: None},
         "cached": {"cached"},
-        "existing": {"cached", "ghost", "a.b"},
+        "existing": TopicNames({"cached", "ghost", "a.b"}),
         "queued_for_deletion": {"dying"}.__contains__,
         "default_partitions": 2,
         "default_replication_factor": 3,
@@ -117,6 +119,10 @@ def test_the_first_of_two_faults_wins(first: int, second: int) -> None:
     ("wanted", "code"),
     [
         (topic(partitions=-2), ErrorCode.INVALID_PARTITIONS),
+        (topic(partitions=MAX_CREATED_PARTITIONS + 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic(partitions=2**31 - 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic(partitions=2**31 - 1, rf=4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (topic("no good", partitions=2**31 - 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (topic(rf=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic(rf=-2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (topic(assign={0: [0]}, partitions=-1, rf=1), ErrorCode.INVALID_REQUEST),
@@ -242,7 +248,7 @@ def test_names(name: str, valid: bool) -> None:
     ],
 )
 def test_collisions(name: str, existing: set[str], other: str | None) -> None:
-    assert colliding(name, existing) == other
+    assert TopicNames(existing).colliding(name) == other
 
 
 # CreatePartitions
@@ -274,6 +280,9 @@ MOVING = StoredTopic(ID, {0: Assignment((1, 2)), 1: Assignment((0, 1), adding=(0
         (growth(1), TWO, ErrorCode.INVALID_PARTITIONS),
         (growth(-1), TWO, ErrorCode.INVALID_PARTITIONS),
         (growth(2, []), TWO, ErrorCode.INVALID_PARTITIONS),
+        (growth(MAX_PARTITIONS + 1), TWO, ErrorCode.INVALID_PARTITIONS),
+        (growth(2**31 - 1), TWO, ErrorCode.INVALID_PARTITIONS),
+        (growth(2**31 - 1, [[0, 1]]), TWO, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (growth(3, [[1, 9]]), TWO, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (growth(3, []), TWO, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (growth(3, [[0, 1], [1, 2]]), TWO, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -322,9 +331,9 @@ def test_growths_refused_before_the_topic_is_read() -> None:
 NAMES = {ID: "t", OTHER_ID: "ghost"}
 
 
-def judged(*asked: tuple[str | None, bytes], describe: bool = True, delete: bool = True) -> tuple[list[Any], list[str]]:
+async def judged(*asked: tuple[str | None, bytes], describe: bool = True, delete: bool = True) -> tuple[list[Any], list[str]]:
     deletions = [Deletion(name, topic_id) for name, topic_id in asked]
-    wanted = judge_deletions(deletions, NAMES.get, lambda name: describe, lambda name: delete, {"t", "u"})
+    wanted = await judge_deletions(deletions, NAMES.get, lambda name: describe, lambda name: delete, {"t", "u"})
     return [(d.name, d.topic_id, int(d.code)) for d in deletions], wanted
 
 
@@ -345,19 +354,19 @@ def judged(*asked: tuple[str | None, bytes], describe: bool = True, delete: bool
         (("nope", ZERO_UUID), {"delete": False}, ("nope", ZERO_UUID, 29), []),
     ],
 )
-def test_one_deletion(asked: Any, rights: dict[str, bool], answer: Any, wanted: list[str]) -> None:
-    assert judged(asked, **rights) == ([answer], wanted)
+async def test_one_deletion(asked: Any, rights: dict[str, bool], answer: Any, wanted: list[str]) -> None:
+    assert await judged(asked, **rights) == ([answer], wanted)
 
 
-def test_name_and_id_for_one_refuse_all() -> None:
+async def test_name_and_id_for_one_refuse_all() -> None:
     asked = [("t", ZERO_UUID), ("u", ID), (None, ID), (None, ZERO_UUID)]
-    assert judged(*asked) == ([(name, topic_id, 42) for name, topic_id in asked], [])
+    assert await judged(*asked) == ([(name, topic_id, 42) for name, topic_id in asked], [])
 
 
-def test_an_answer_for_each_element_of_the_same_topic() -> None:
+async def test_an_answer_for_each_element_of_the_same_topic() -> None:
     """The first one carries what became of it; unknown ones are unknown each time."""
     asked = ("t", ZERO_UUID), ("t", ZERO_UUID), (None, ID), ("u", ZERO_UUID), ("no", ZERO_UUID), ("no", ZERO_UUID)
     deletions = [Deletion(name, topic_id) for name, topic_id in asked]
-    assert judge_deletions(deletions, NAMES.get, lambda name: True, lambda name: True, {"t", "u"}) == ["t", "u"]
+    assert await judge_deletions(deletions, NAMES.get, lambda name: True, lambda name: True, {"t", "u"}) == ["t", "u"]
     settle_deletions(deletions, {"t": ErrorCode.REQUEST_TIMED_OUT, "u": ErrorCode.NONE})
     assert [int(d.code) for d in deletions] == [7, 0, 0, 0, 3, 3]

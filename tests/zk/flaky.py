@@ -1,4 +1,4 @@
-"""A bad road to a server: a TCP proxy that loses answers, hangs up, is closed for a while, or talks nonsense."""
+"""A bad road to a server: a TCP proxy that loses answers, hangs up, is closed for a while, stands still, or talks nonsense."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class Road:
         self._server: asyncio.Server | None = None
         self._closed = False
         self._loses_answers = False
-        self._lost = asyncio.Event()
+        self._moves = asyncio.Event()
+        self._moves.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -27,6 +28,7 @@ class Road:
     async def remove(self) -> None:
         assert self._server is not None
         self._server.close()
+        self._moves.set()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -46,6 +48,10 @@ class Road:
     def lose_answers(self) -> None:
         """Pass requests on, throw the answers away, and break the connections when the first one was thrown away."""
         self._loses_answers = True
+
+    def stand_still(self) -> None:
+        """Pass nothing on and nothing back, with all connections open."""
+        self._moves.clear()
 
     def talk_nonsense(self) -> None:
         """Send every client a frame that ends in the middle of its header."""
@@ -70,6 +76,7 @@ class Road:
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, both: set[asyncio.StreamWriter]) -> None:
         try:
             while data := await reader.read(1 << 16):
+                await self._moves.wait()
                 writer.write(data)
                 await writer.drain()
         finally:
@@ -82,6 +89,7 @@ class Road:
                 if self._loses_answers:
                     self._loses_answers = False
                     return
+                await self._moves.wait()
                 writer.write(data)
                 await writer.drain()
         finally:

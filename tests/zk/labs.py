@@ -88,6 +88,18 @@ class Lab(ABC):
     async def spoil_config(self, topic: str) -> None: ...
 
     @abstractmethod
+    async def spoil_broker(self, broker_id: int) -> None:
+        """Give a broker that is there a port beyond int32."""
+
+    @abstractmethod
+    async def spoil_topic(self, name: str, topic_id: bytes) -> None:
+        """Give a topic that is there a replica beyond int32."""
+
+    @abstractmethod
+    async def spoil_epoch(self) -> None:
+        """Put a number beyond int32 into `/controller_epoch`."""
+
+    @abstractmethod
     async def close(self) -> None: ...
 
 
@@ -187,6 +199,15 @@ class RealLab(Lab):
     async def spoil_config(self, topic: str) -> None:
         await self.put(f"/config/topics/{topic}", {"version": 1, "config": {"retention.ms": 7}})
 
+    async def spoil_broker(self, broker_id: int) -> None:
+        await self.move_broker(broker_id, 2**31)
+
+    async def spoil_topic(self, name: str, topic_id: bytes) -> None:
+        await self.replace(f"/brokers/topics/{name}", _topic({0: (2**31,)}, topic_id))
+
+    async def spoil_epoch(self) -> None:
+        await self.replace("/controller_epoch", str(2**31).encode())
+
     async def close(self) -> None:
         for broker_id in list(self._brokers):
             await self.stop_broker(broker_id)
@@ -280,6 +301,15 @@ class SimulatedLab(Lab):
 
     async def spoil_config(self, topic: str) -> None:
         self._world.unreadable_configs.add(topic)
+
+    async def spoil_broker(self, broker_id: int) -> None:
+        self._world.spoil_broker(broker_id)
+
+    async def spoil_topic(self, name: str, topic_id: bytes) -> None:
+        self._world.spoil_topic(name)
+
+    async def spoil_epoch(self) -> None:
+        self._world.spoilt.add("/controller_epoch")
 
     async def close(self) -> None:
         for store in list(self._world.stores):

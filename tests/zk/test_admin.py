@@ -91,6 +91,26 @@ async def test_brokers_that_start_together_share_the_paths(session: ZkSession, z
         await other.stop()
 
 
+async def test_brokers_that_start_together_make_the_paths_in_few_requests(
+    session: ZkSession, zookeeper: str, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come second read again what the first has made; they do not try each path."""
+    others = [ZkSession(zookeeper + chroot, SESSION_MS) for _ in range(2)]
+    await asyncio.gather(*(other.start(SESSION_MS) for other in others))
+    requests: list[object] = []
+    call = ZkSession.call
+
+    async def counted(one: ZkSession, request: object) -> object:
+        requests.append(request)
+        return await call(one, request)
+
+    monkeypatch.setattr(ZkSession, "call", counted)
+    await asyncio.gather(*(AdminZk(one).ensure_paths() for one in (session, *others)))
+    assert len(requests) <= 3 * 3
+    for other in others:
+        await other.stop()
+
+
 async def test_cluster_id_is_made_once(session: ZkSession, admin: AdminZk) -> None:
     made = await admin.cluster_id()
     assert len(made) == 22
@@ -128,7 +148,18 @@ async def test_an_id_is_registered_once(session: ZkSession, admin: AdminZk, zook
     await other.start(SESSION_MS)
     with pytest.raises(RegistrationRefused, match=f"broker id 0 is already registered in session 0x{session.session_id:x}"):
         await AdminZk(other).register_broker(broker(0, 9093), NOW_MS)
+    with pytest.raises(RegistrationRefused, match="broker id 0 is already registered"):
+        await AdminZk(other).register_broker(broker(0), NOW_MS)  # its own address is not that of another broker
     await other.stop()
+
+
+async def test_an_address_is_compared_at_the_first_registration_only(session: ZkSession, admin: AdminZk) -> None:
+    """Whoever took the address while the session was gone keeps it; the broker comes back all the same, as in stock."""
+    await admin.register_broker(broker(0), NOW_MS)
+    await session.delete("/brokers/ids/0")
+    await AdminZk(session).register_broker(broker(1), NOW_MS)
+    await admin.register_broker(broker(0), NOW_MS)
+    assert list(await admin.brokers()) == [0, 1]
 
 
 async def test_an_address_is_advertised_once(admin: AdminZk, zookeeper: str, chroot: str) -> None:
@@ -165,8 +196,9 @@ async def test_a_node_of_the_former_session_makes_way(session: ZkSession, admin:
     """The former session of this process need not be over: its node is replaced all the same."""
     former = ZkSession(zookeeper + chroot, SESSION_MS)
     await former.start(SESSION_MS)
-    first = await AdminZk(former).register_broker(broker(0), NOW_MS)
-    admin._registered_session = former.session_id
+    admin._session = former
+    first = await admin.register_broker(broker(0), NOW_MS)
+    admin._session = session
     second = await admin.register_broker(broker(0), NOW_MS)
     assert second > first
     node = await session.exists("/brokers/ids/0")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from klamm.zk import embedded
 from klamm.zk.class_cache import ClassCache
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.java import EmbeddedZooKeeperError, Java, find_java
+from klamm.zk.owned_process import OwnedProcess
 from klamm.zk.session import ZkSession
 
 SESSION_MS = 10_000
@@ -271,3 +273,17 @@ def test_unused_class_caches_are_removed(tmp_path: Path, jar: Path) -> None:
     caches[1].flags()
     assert caches[2].build(train)
     assert [cache.is_built() for cache in caches] == [False, True, True]
+
+
+def test_stop_wakes_whoever_waits_for_the_end_also_when_the_descriptor_is_used_again_at_once(tmp_path: Path) -> None:
+    for _ in range(30):
+        process = OwnedProcess(["sleep", "60"], tmp_path / "output")
+        waiter = threading.Thread(target=process.wait, args=(None,), daemon=True)
+        waiter.start()
+        process.stop()
+        again = os.pipe()
+        waiter.join(20)
+        assert not waiter.is_alive()
+        for number in again:
+            os.close(number)
+        assert process.poll() == 128 + signal.SIGKILL

@@ -79,7 +79,7 @@ def test_a_named_folder_must_have_them(tmp_path: Path, packages: dict[str, Path]
 def test_no_jars_anywhere(packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
         find_jars(None, {})
-    for way_out in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "klamm[embedded]", "--zookeeper"):
+    for way_out in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "'.[embedded]'", "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)
 
@@ -109,6 +109,6 @@ def test_java_that_does_not_start_is_passed_over(tmp_path: Path, packages: dict[
 def test_no_java_anywhere(tmp_path: Path, packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
         find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
-    for way_out in ("JAVA_HOME", "PATH", "klamm[embedded]", "--zookeeper"):
+    for way_out in ("JAVA_HOME", "PATH", "'.[embedded]'", "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.controller.values import Assignment, Broker, Endpoint, LeaderAndIsr, StoredTopic, TopicPartition
+from klamm.controller.values import Assignment, Broker, Endpoint, LeaderAndIsr, StoredTopic, TopicPartition, next_epoch
 from klamm.zk import layout, paths
 from klamm.zk.broker_node import decode_broker, encode_broker
 from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock, Unreadable
@@ -37,6 +37,10 @@ WRITTEN: list[tuple[bytes, str]] = [
         encode_broker(Broker(0, 0, PLAIN), MS, json_version=4),
         '{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://127.0.0.1:9092"],'
         '"jmx_port":-1,"port":9092,"host":"127.0.0.1","version":4,"timestamp":"1700000000000"}',
+    ),
+    (
+        encode_broker(Broker(0, 0, PLAIN, "r1"), MS, json_version=2),
+        '{"endpoints":["PLAINTEXT://127.0.0.1:9092"],"jmx_port":-1,"port":9092,"host":"127.0.0.1","version":2,"timestamp":"1700000000000"}',
     ),
     (
         encode_broker(Broker(0, 0, (Endpoint("sec", "::1", 9093, 1),)), MS, jmx_port=9999),
@@ -145,6 +149,7 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
     ),
     ('{"version":1,"isr":[3],"leader":3,"leader_epoch":5,"controller_epoch":9,"leader_recovery_state":2}', None),
     ('{"version":1,"isr":[3],"leader":3,"leader_epoch":5}', None),
+    ('{"version":1,"isr":[3],"leader":3,"leader_epoch":5,"controller_epoch":9,"leader_recovery_state":true}', None),
     ('{"version":1,"isr":["3"],"leader":3,"leader_epoch":5,"controller_epoch":9}', None),
     ('{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]', None),
     ("no json", None),
@@ -156,6 +161,28 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
 @pytest.mark.parametrize(("data", "state"), STATES, ids=[data[-60:] for data, _ in STATES])
 def test_states_are_read(data: str, state: LeaderAndIsr | None) -> None:
     assert layout.decode_state(data.encode(), 7) == state
+
+
+@pytest.mark.parametrize("field", ["controller_epoch", "leader", "leader_epoch", "isr"])
+def test_a_state_with_a_number_that_is_no_int32_counts_as_missing(field: str) -> None:
+    numbers = {"controller_epoch": "1", "leader": "1", "leader_epoch": "1", "isr": "1"}
+
+    def state(number: str) -> LeaderAndIsr | None:
+        values = {**numbers, field: number}
+        text = ",".join(f'"{name}":{value}' for name, value in values.items() if name != "isr")
+        return layout.decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
+
+    stock = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":[%s]}'
+    for odd in ("2147483648", "-2147483649", "1.0", "true", '"1"', "1e1", "9" * 30, "9" * 5000):
+        assert state(odd) is None, odd
+        assert layout.decode_state((stock % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
+    for number in ("2147483647", "-2147483648"):
+        assert state(number) == layout.decode_state((stock % tuple({**numbers, field: number}.values())).encode(), 0) is not None
+
+
+def test_a_state_that_cannot_be_read_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert layout.decode_state(b'{"leader":1.5}', 0, ("t", 3)) is None
+    assert "The state of t-3 cannot be read" in caplog.text
 
 
 def test_a_node_without_data_holds_no_state() -> None:
@@ -176,11 +203,11 @@ def test_states_survive_both_ways(state: LeaderAndIsr) -> None:
 def test_equal_states_are_one_object() -> None:
     data = layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1))
     assert layout.decode_state(data, 3) is layout.decode_state(bytes(bytearray(data)), 3)
-    first, second = layout.decode_topic(layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))})).assignments.values()
-    assert first is second
+    topic = layout.decode_topic("t", layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))}))
+    assert topic is not None and topic.assignments[0] is topic.assignments[1]
 
 
-TOPICS: list[tuple[bytes | None, StoredTopic]] = [
+TOPICS: list[tuple[bytes | None, StoredTopic | None]] = [
     (b'{"version":1,"partitions":{"0":[1,2]}}', StoredTopic(None, {0: Assignment((1, 2))})),
     (
         b'{"version":2,"partitions":{"1":[3,1]},"adding_replicas":{"1":[3]},"removing_replicas":{}}',
@@ -190,15 +217,27 @@ TOPICS: list[tuple[bytes | None, StoredTopic]] = [
     (b'{"version":3,"topic_id":null,"partitions":{},"adding_replicas":null}', StoredTopic(None, {})),
     (b"no json", StoredTopic(None, {})),
     (b"", StoredTopic(None, {})),
-    (None, StoredTopic(None, {})),
-    (b'{"partitions":{"0":["1"]}}', StoredTopic(None, {})),
     (b"[" * 100_000, StoredTopic(None, {})),
+    (b'{"version":3,"partitions":{"2147483647":[2147483647]}}', StoredTopic(None, {2**31 - 1: Assignment((2**31 - 1,))})),
+    (b'{"version":3,"partitions":{"+1":[2]}}', StoredTopic(None, {1: Assignment((2,))})),
+    # stock fails at each fail-over over these
+    (None, None),
+    (b"[1,2]", None),
+    (b'{"partitions":{"0":["1"]}}', None),
+    (b'{"partitions":{"0":[1.0]}}', None),
+    (b'{"partitions":{"0":[true]}}', None),
+    (b'{"partitions":{"0":[1,2147483648]}}', None),
+    (b'{"partitions":{"0":[1],"2147483648":[1]}}', None),
+    (b'{"partitions":{"0":[1],"1_0":[1]}}', None),
+    (b'{"partitions":{"0":[1],"x":[1]}}', None),
+    (b'{"partitions":{"0":[1]},"adding_replicas":{"0":[2147483648]}}', None),
+    (b'{"partitions":{"0":[1]},"topic_id":"short"}', None),
 ]
 
 
 @pytest.mark.parametrize(("data", "topic"), TOPICS, ids=range(len(TOPICS)))
 def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
-    assert layout.decode_topic(data) == topic
+    assert layout.decode_topic("t", data) == topic
 
 
 @given(
@@ -210,7 +249,7 @@ def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
     ),
 )
 def test_topics_survive_both_ways(topic_id: bytes | None, assignments: dict[int, Assignment]) -> None:
-    assert layout.decode_topic(layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
+    assert layout.decode_topic("t", layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
 
 
 def broker_json(**changes: Any) -> bytes:
@@ -272,6 +311,18 @@ def test_brokers_are_read(data: bytes, broker: Broker) -> None:
         broker_json(endpoints=["IN://h:1"], listener_security_protocol_map={"in": "PLAINTEXT"}),
         broker_json(listener_security_protocol_map={"PLAINTEXT": "NONE"}),
         broker_json(features={"f": {"min_version": 1}}),
+        broker_json(version=2**31),
+        broker_json(version=5.0),
+        broker_json(version=True),
+        broker_json(jmx_port="1"),
+        broker_json(rack=5),
+        broker_json(rack="\ud800"),
+        broker_json(endpoints=["PLAINTEXT://h:2147483648"]),
+        broker_json(endpoints=["PLAINTEXT://h:" + "1" * 5000]),
+        broker_json(endpoints=["\ud800://h:1"], listener_security_protocol_map={"\ud800": "PLAINTEXT"}),
+        broker_json(endpoints=[5]),
+        broker_json(version=1, endpoints="ABSENT", port=2**31),
+        broker_json(version=1, endpoints="ABSENT", host=None),
     ],
 )
 def test_brokers_that_stock_cannot_read(data: bytes | None) -> None:
@@ -284,15 +335,32 @@ def test_brokers_survive_both_ways() -> None:
     assert decode_broker(4, 9, encode_broker(broker, MS)) == broker
 
 
+def test_an_id_has_16_bytes() -> None:
+    assert layout.decode_uuid(layout.encode_uuid(TOPIC_ID)) == TOPIC_ID
+    for text in ("", "AAAA", layout.encode_uuid(bytes(17))):
+        with pytest.raises(ValueError, match="is no id"):
+            layout.decode_uuid(text)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_features_are_enabled_or_not(enabled: bool) -> None:
+    assert layout.decode_feature(b'{"features":{},"version":2,"status":%d}' % enabled) == FeatureNode(2, enabled, {})
+
+
 def test_controllers_are_read() -> None:
     assert layout.decode_controller(layout.encode_controller(0, MS)) == ControllerNode(0, -1)
     assert layout.decode_controller(b'{"version":1,"brokerid":3,"timestamp":"1"}') == ControllerNode(3, -1)
     assert layout.decode_controller(b'{"version":2,"brokerid":3,"timestamp":"1","kraftControllerEpoch":8}') == ControllerNode(3, 8)
-    for data in (None, b"", b"3", b"{}", b'{"brokerid":"3"}'):
+    for data in (None, b"", b"3", b"{}", b'{"brokerid":"3"}', b'{"brokerid":3.0}', b'{"brokerid":true}', b'{"brokerid":2147483648}'):
         assert layout.decode_controller(data) is None
-    assert layout.decode_controller_epoch(b"7") == 7
-    with pytest.raises(Unreadable):
-        layout.decode_controller_epoch(b"seven")
+
+
+def test_controller_epochs_are_int32_and_go_round() -> None:
+    assert [layout.decode_controller_epoch(data) for data in (b"7", b"+7", b"2147483647", b"-2147483648")] == [7, 7, 2**31 - 1, -(2**31)]
+    for data in (None, b"", b"seven", b"2147483648", b" 7", b"7\n", b"1_0", b"1.0", "٧".encode(), b"\xff"):
+        with pytest.raises(Unreadable):
+            layout.decode_controller_epoch(data)
+    assert [next_epoch(epoch) for epoch in (0, 2**31 - 2, 2**31 - 1, -(2**31))] == [1, 2**31 - 1, -(2**31), 1 - 2**31]
 
 
 def test_lists_of_partitions_are_read() -> None:
@@ -301,14 +369,15 @@ def test_lists_of_partitions_are_read() -> None:
     assert layout.decode_reassignments(layout.encode_reassignments({b: (3, 4), a: ()})) == {b: (3, 4), a: ()}
     extra = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}'
     assert layout.decode_reassignments(extra) == {a: (1,)}
-    for data in (None, b"", b"no json", b"[]", b"{}", b'{"partitions":[{"topic":"t"}]}', b'{"partitions":[{"topic":"t","partition":"0"}]}'):
+    odd = [b'{"partitions":[{"topic":"t","partition":%b,"replicas":[1]}]}' % number for number in (b'"0"', b"2147483648", b"0.0", b"true")]
+    for data in (None, b"", b"no json", b"[]", b"{}", b'{"partitions":[{"topic":"t"}]}', *odd):
         assert layout.decode_partitions(data) == []
         assert layout.decode_reassignments(data) == {}
 
 
 def test_notifications_are_read() -> None:
     assert layout.decode_log_dir_event(layout.encode_log_dir_event(0)) == 0
-    for data in (None, b"x", b"{}", b'{"broker":true}'):
+    for data in (None, b"x", b"{}", b'{"broker":true}', b'{"broker":2147483648}', b'{"broker":1.0}'):
         assert layout.decode_log_dir_event(data) is None
     assert layout.decode_config_change(layout.encode_config_change("topics/foo")) == "topics/foo"
     assert layout.decode_config_change(b'{"version":1,"entity_type":"clients","entity_name":"c"}') == "clients/c"
@@ -336,10 +405,17 @@ def test_single_nodes_are_read() -> None:
     assert layout.decode_producer_ids(None) is None
     with pytest.raises(Unreadable):
         layout.decode_cluster_id(b"{}")
-    with pytest.raises(Unreadable):
-        layout.decode_feature(b'{"version":3,"status":1,"features":{}}')
-    with pytest.raises(Unreadable):
-        layout.decode_producer_ids(b"")
+    levels = [b"7", b"{}", *(b'{"max_version_level":%b}' % level for level in (b"32768", b"1.0", b'"1"', b"true"))]
+    for data in (b'{"version":3,"status":1,"features":{}}', *(b'{"version":2,"status":1,"features":{"f":%b}}' % found for found in levels)):
+        with pytest.raises(Unreadable):
+            layout.decode_feature(data)
+    odd = '{"version":1,"broker":%s,"block_start":%s,"block_end":%s}'
+    numbers = [("1.0", '"0"', '"9"'), ("2147483648", '"0"', '"9"'), ("1", "0", '"9"'), ("1", '"0"', "9"), ("1", '"0"', f'"{2**63}"')]
+    for data in (b"", b"[]", *((odd % found).encode() for found in numbers)):
+        with pytest.raises(Unreadable):
+            layout.decode_producer_ids(data)
+    last = ProducerIdBlock(1, 2**63 - 1001, 2**63 - 1)
+    assert layout.decode_producer_ids(layout.encode_producer_ids(last)) == last
 
 
 @pytest.mark.parametrize(

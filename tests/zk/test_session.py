@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
-from klamm.zk.connection import Change, _Reply
-from klamm.zk.requests import BadVersion, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
+from klamm.zk.connection import Change, Link, Watch, _Reply
+from klamm.zk.requests import BadVersion, ConnectionLost, MultiFailed, Node, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable, batches
 
 SESSION_MS = 10_000
@@ -131,6 +133,29 @@ async def test_many_reads(session: ZkSession, modern: bool) -> None:
     assert fired[-1] == "/a/b"
 
 
+async def test_what_was_read_over_a_lost_connection_is_read_again(
+    session: ZkSession, road: Road, changes: list[SessionChange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch went with the connection, so a change behind the first read would never be noticed."""
+    await session.create("/a", b"1")
+    read = session._read
+    reads = 0
+
+    async def lose_the_connection(*args: Any) -> list[Any]:
+        nonlocal reads
+        reads += 1
+        found = await read(*args)
+        if reads == 1:
+            road.cut()
+            await eventually(lambda: SessionChange.RECONNECTED in changes)
+            await session.set("/a", b"2")
+        return found
+
+    monkeypatch.setattr(session, "_read", lose_the_connection)
+    assert await session.watch_and_read(["/a"], lambda _, __: None) == [(b"2", 1)]
+    assert reads == 2
+
+
 async def test_a_server_without_multi_read_is_found_out(session: ZkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers that it does not know the request; from then on nodes are read one by one."""
     call_all = session.call_all
@@ -146,12 +171,38 @@ async def test_a_server_without_multi_read_is_found_out(session: ZkSession, monk
     monkeypatch.setattr(session, "call_all", old)
     await session.create("/a", b"1")
     assert await session.read_versions(["/a", "/missing"]) == [(b"1", 0), None]
-    monkeypatch.setattr(session, "call_all", call_all)
     assert asked == ["MultiReadVersions"]
     seen: list[str] = []
     assert await session.watch_and_read(["/a"], lambda _, path: seen.append(path)) == [(b"1", 0)]
+    assert asked == ["MultiReadVersions", "SetWatches"], "it is not asked again what it does not know"
     await session.set("/a", b"2")
     assert seen == ["/a"]
+
+
+async def test_a_node_that_may_not_be_read_is_not_a_missing_one(session: ZkSession, zookeeper: str, chroot: str) -> None:
+    owner = KazooClient(zookeeper + chroot, timeout=SESSION_MS / 1000)
+    await asyncio.to_thread(owner.start)
+    await asyncio.to_thread(owner.create, "/secret", b"1", [make_digest_acl("somebody", "else", all=True)])
+    await asyncio.to_thread(owner.stop)
+    owner.close()
+    await session.create("/a", b"1")
+    secret, missing, a = await session.read_each(["/secret", "/missing", "/a"])
+    assert isinstance(secret, ZkError) and secret.code == -102
+    assert missing is None and a.data == b"1"
+    with pytest.raises(ZkError, match="-102"):
+        await session.read_many(["/a", "/secret"])
+
+
+async def test_arming_watches_fires_none_but_those_of_missing_nodes(session: ZkSession) -> None:
+    await session.create("/a", b"1")
+    await session.create("/b", b"1")
+    fired: list[tuple[Change, str]] = []
+    await session.arm_data_watches(["/a", "/b", "/missing"], lambda change, path: fired.append((change, path)))
+    await session.exists("/")
+    assert fired == [(Change.DELETED, "/missing")]
+    await session.set("/b", b"2")
+    await session.exists("/")
+    assert fired[1:] == [(Change.CHANGED, "/b")]
 
 
 async def test_a_callback_that_raises_holds_nothing_up(session: ZkSession) -> None:
@@ -306,6 +357,22 @@ async def test_pipelined_requests_survive_cuts(session: ZkSession, road: Road) -
     await cutting
 
 
+async def test_a_callback_that_raises_does_not_keep_what_came_with_it(session: ZkSession) -> None:
+    def bad(_: Change, path: str) -> None:
+        raise LookupError(path)
+
+    told: list[Any] = []
+    seen: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    connection = session._connection
+    assert connection is not None
+    for callback in (bad, lambda _, path: seen.append(path)):
+        connection._post(connection._fired, Watch(callback, "/a", connection), Change.CHANGED)
+    await eventually(lambda: bool(told))
+    await asyncio.sleep(0)
+    assert seen == ["/a"]
+
+
 async def test_a_slow_loss_does_not_block_the_loop(session: ZkSession, road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
     """kazoo's thread may take its time to fail what it holds; requests repeated meanwhile must not fill the socket that wakes it."""
     await session.create("/a", b"")
@@ -348,6 +415,30 @@ async def test_expiry(session: ZkSession, road: Road, zookeeper: str, changes: l
         await session.reconnected(generation)
 
 
+async def test_a_request_that_lost_connection_and_session_at_once_is_not_repeated(
+    session: ZkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both news come before the request's task runs again; it belonged to the session that is over."""
+    connection = session._connection
+    assert connection is not None
+
+    def lose(request: Any) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(over, future)
+        return future
+
+    def over(future: asyncio.Future[Any]) -> None:
+        future.set_exception(ConnectionLost())
+        connection._linked(Link.SUSPENDED, 0)
+        connection._linked(Link.EXPIRED, 0)
+
+    monkeypatch.setattr(connection, "submit", lose)
+    creating = asyncio.ensure_future(session.create("/e", b"", ephemeral=True))
+    with pytest.raises(StoreLost):
+        async with asyncio.timeout(5):
+            await creating
+
+
 async def test_requests_made_between_two_sessions_wait_for_the_new_one(
     session: ZkSession, road: Road, zookeeper: str, changes: list[SessionChange]
 ) -> None:
@@ -382,6 +473,29 @@ async def test_stopping_ends_the_session(session: ZkSession, zookeeper: str, chr
         await other.get("/e")
 
 
+async def test_stopping_ends_requests_that_were_not_sent_yet(session: ZkSession) -> None:
+    """Only some are on their way at a time."""
+    await session.create("/a", b"")
+    asked = [asyncio.ensure_future(session.set("/a", b"x")) for _ in range(2000)]
+    await asyncio.sleep(0)
+    await session.stop()
+    async with asyncio.timeout(10):
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(end) for end in ends} <= {Node, StoreLost}
+    assert isinstance(ends[-1], StoreLost)
+
+
+async def test_stopping_ends_requests_that_a_silent_server_does_not_answer(session: ZkSession, road: Road) -> None:
+    """Those that were sent, and those that were not sent yet. The connection is there until kazoo gives up, some seconds later."""
+    road.stand_still()
+    asked = [asyncio.ensure_future(session.get("/")) for _ in range(100)]
+    await asyncio.sleep(0)
+    await session.stop()
+    async with asyncio.timeout(3):
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(end) for end in ends} == {StoreLost}
+
+
 async def test_stopping_does_not_wait_for_a_server_that_is_away(session: ZkSession, road: Road) -> None:
     road.close()
     await eventually(lambda: not session.is_connected)
@@ -410,13 +524,32 @@ async def test_the_chroot_is_made_with_null_data(zookeeper: str, chroot: str) ->
     await outside.stop()
 
 
+async def test_nothing_is_told_before_the_start_is_done(
+    zookeeper: str, road: Road, chroot: str, changes: list[SessionChange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = ZkSession(f"127.0.0.1:{road.port}{chroot}", SESSION_MS, changes.append)
+    create = session._create_chroot
+
+    async def lose_the_connection_first() -> None:
+        road.cut()
+        await eventually(lambda: not session.is_connected)
+        await create()
+
+    monkeypatch.setattr(session, "_create_chroot", lose_the_connection_first)
+    await session.start(SESSION_MS)
+    assert changes == []
+    await session.stop()
+
+
 async def test_no_server(chroot: str) -> None:
+    before = set(threading.enumerate())
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         session = ZkSession(address + chroot, SESSION_MS)
         with pytest.raises(ZkUnavailable, match=f"no ZooKeeper answers at {address} within 300 ms"):
             await session.start(300)
+    await eventually(lambda: set(threading.enumerate()) <= before)
 
 
 async def test_bad_address() -> None:

@@ -13,6 +13,7 @@ from klamm.controller.values import (
     Outcome,
     StateWrite,
     StoredTopic,
+    StoreRefused,
     TopicPartition,
     TopicWrite,
 )
@@ -114,12 +115,29 @@ async def test_writes_of_a_former_controller_do_nothing(lab: Lab, office: Seat) 
 
 async def test_leftover_of_an_earlier_life_is_ended(lab: Lab) -> None:
     earlier, seat = await lab.seat(), await lab.seat()
-    assert not await seat.store.end_stale_session(1)
+    assert not await seat.store.end_leftover(1)
     await earlier.store.register_controller(1, NOW_MS)
-    assert not await earlier.store.end_stale_session(1)
-    assert not await seat.store.end_stale_session(2)
-    assert await seat.store.end_stale_session(1)
+    assert not await seat.store.end_leftover(2)
+    assert await seat.store.end_leftover(1)
     assert await seat.store.controller_id() == -1
+
+
+async def test_leftover_of_a_failed_term_is_ended(lab: Lab) -> None:
+    seat = await lab.seat()
+    await seat.store.register_controller(1, NOW_MS)
+    seat.store.reset_fence()
+    assert await seat.store.end_leftover(1)
+    assert await seat.store.register_controller(1, NOW_MS) == ControllerEpoch(2, 2)
+
+
+async def test_no_election_while_the_epoch_cannot_be_read(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    await first.store.register_controller(1, NOW_MS)
+    await first.store.delete_controller()
+    await lab.spoil_epoch()
+    with pytest.raises(StoreRefused):
+        await second.store.register_controller(2, NOW_MS)
+    assert await second.store.controller_id() == -1
 
 
 async def test_controller_is_watched_once(lab: Lab) -> None:
@@ -179,6 +197,31 @@ async def test_changes_of_a_broker_are_told(lab: Lab) -> None:
 
 
 # topics
+
+
+async def test_a_broker_that_cannot_be_read_is_absent_until_its_repair_is_told(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.start_broker(4)
+    await lab.start_broker(5)
+    await lab.spoil_broker(4)
+    assert list(await seat.store.brokers()) == [5]
+    assert await seat.store.broker(4) is None
+    await lab.move_broker(5, 7)
+    await lab.move_broker(4, 7)
+    assert await lab.events(seat) == [events.BrokerModifications(4)]
+    assert list(await seat.store.brokers()) == [4, 5]
+
+
+async def test_a_topic_that_cannot_be_read_is_absent_until_its_repair_is_told(lab: Lab) -> None:
+    seat = await lab.seat()
+    await lab.create_topic("odd", {0: (1, 2)}, TOPIC_ID)
+    await lab.create_topic("fine", {0: (1, 2)}, TOPIC_ID)
+    await lab.spoil_topic("odd", TOPIC_ID)
+    odd, fine = await seat.store.read_topics(["odd", "fine"])
+    assert odd is None and fine is not None
+    await lab.grow_topic("odd", {0: (3,)})
+    assert await lab.events(seat) == [events.PartitionModifications("odd")]
+    assert (await seat.store.read_topics(["odd"]))[0] == StoredTopic(TOPIC_ID, {0: Assignment((3,))})
 
 
 async def test_topics_come(lab: Lab) -> None:

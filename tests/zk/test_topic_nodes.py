@@ -20,7 +20,7 @@ ids = st.binary(min_size=16, max_size=16).map(layout.encode_uuid)
 def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as patch:
         patch.setattr(layout, "_decode_settled_topic", lambda _: None)
-        return layout.decode_topic(data)
+        return layout.decode_topic("t", data)
 
 
 @settings(max_examples=400, deadline=None)
@@ -37,7 +37,7 @@ def test_any_node(data: st.DataObject) -> None:
     separators = data.draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     raw = json.dumps({n: content[n] for n in names}, separators=separators).encode()
     with pytest.MonkeyPatch.context() as patch:
-        assert layout.decode_topic(raw) == by_json(raw, patch)
+        assert layout.decode_topic("t", raw) == by_json(raw, patch)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,16 @@ def test_any_node(data: st.DataObject) -> None:
         b'{"partitions":{"0":[01]}}',
         b'{"partitions":{" 1":[1]}}',
         b'{"partitions":{"1_0":[1]}}',
+        b'{"partitions":{"+1":[1]}}',
+        b'{"partitions":{"-1":[1]}}',
+        b'{"partitions":{"2147483647":[2147483647]}}',
+        b'{"partitions":{"2147483648":[1]}}',
+        b'{"partitions":{"0":[1],"9999999999999999999999":[1]}}',
+        b'{"partitions":{"0":[2147483648]}}',
+        b'{"partitions":{"0":[1.0]}}',
+        b'{"partitions":{"0":[1e1]}}',
         b'\xff{"partitions":{"0":[1]}}',
     ],
 )
 def test_odd_nodes(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert layout.decode_topic(raw) == by_json(raw, monkeypatch)
+    assert layout.decode_topic("t", raw) == by_json(raw, monkeypatch)

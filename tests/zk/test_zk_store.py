@@ -20,6 +20,7 @@ from klamm.controller.values import (
     Outcome,
     StateWrite,
     StoreLost,
+    StoreRefused,
     TopicPartition,
     TopicWrite,
 )
@@ -29,7 +30,7 @@ from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
 from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.connection import Change
-from klamm.zk.layout import Unreadable
+from klamm.zk.layout import Unreadable, encode_state
 from klamm.zk.session import SessionChange, ZkSession
 from klamm.zk.store import ZkStore, ZkStoreOptions
 from klamm.zk.watches import event_of
@@ -60,6 +61,14 @@ async def remote(real: RealLab, road: Road, chroot: str) -> AsyncIterator[Seat]:
     await store.register_controller(1, NOW_MS)
     yield Seat(store, found, session)
     await session.stop()
+
+
+async def new_session(seat: Seat, road: Road, zookeeper: str) -> None:
+    """End the seat's session and wait until it is connected in the next one."""
+    before = seat.session.generation
+    await expire(seat.session, zookeeper)
+    road.cut()
+    await eventually(lambda: seat.session.generation != before and seat.session.is_connected)
 
 
 async def node(lab: RealLab, path: str) -> tuple[str | None, int]:
@@ -158,6 +167,15 @@ async def test_a_write_whose_answer_was_lost_counts_once(remote: Seat, road: Roa
     assert await remote.store.write_states(writes) == [Outcome.BAD_VERSION] * 3
 
 
+async def test_an_equal_write_of_somebody_else_is_not_taken_for_ours(remote: Seat, real: RealLab) -> None:
+    """Only a repeated write may have been there before."""
+    await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in range(3)])
+    new = STATE._replace(leader_epoch=1)
+    for index in range(3):
+        await real.replace(f"/brokers/topics/t/partitions/{index}/state", encode_state(new))
+    assert await remote.store.write_states([StateWrite("t", index, new, 0) for index in range(3)]) == [Outcome.BAD_VERSION] * 3
+
+
 async def test_a_write_of_somebody_else_is_not_taken_for_ours(remote: Seat, road: Road, real: RealLab) -> None:
     await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in range(3)])
     await real.overwrite_state(TopicPartition("t", 1), STATE._replace(leader=2))
@@ -227,16 +245,96 @@ async def test_writes_survive_cuts(remote: Seat, road: Road, real: RealLab) -> N
 
 async def test_no_write_under_the_election_of_an_expired_session(remote: Seat, road: Road, zookeeper: str, real: RealLab) -> None:
     """Nobody else was elected, so ZooKeeper itself would still let the old fence pass."""
-    await expire(remote.session, zookeeper)
-    road.cut()
-    generation = remote.session.generation
-    await eventually(lambda: remote.session.generation != generation or not remote.session.is_connected)
-    with pytest.raises(StoreLost):
+    await new_session(remote, road, zookeeper)
+    with pytest.raises(StoreLost, match="session of the election"):
         await remote.store.create_states([StateWrite("t", 0, STATE, -1)])
     assert await remote.store.controller_id() == -1
     assert await remote.store.read_states([TopicPartition("t", 0)]) == [None]
     assert await remote.store.register_controller(1, NOW_MS) == ControllerEpoch(2, 2)
     assert await remote.store.create_states([StateWrite("t", 0, STATE, -1)]) == [Outcome.OK]
+
+
+async def test_a_session_that_ends_during_its_election_may_not_write(
+    remote: Seat, road: Road, zookeeper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The election was won, but what it won went with the session, whose successor must not take it for its own."""
+    await remote.store.delete_controller()
+    multi = remote.session.multi
+
+    async def win_and_lose(*args: Any, **kwargs: Any) -> Any:
+        results = await multi(*args, **kwargs)
+        await new_session(remote, road, zookeeper)
+        return results
+
+    with monkeypatch.context() as patched:
+        patched.setattr(remote.session, "multi", win_and_lose)
+        assert await remote.store.register_controller(1, NOW_MS) == ControllerEpoch(2, 2)
+    assert await remote.store.controller_id() == -1
+    with pytest.raises(StoreLost):
+        await remote.store.create_states([StateWrite("t", 0, STATE, -1)])
+
+
+async def test_an_election_that_was_over_before_ours_is_a_lost_one(remote: Seat, real: RealLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody was elected and resigned between our look at the epoch and our try: the store is fine, the epoch is not."""
+    seat = await real.seat()
+    multi = seat.session.multi
+    await remote.store.delete_controller()
+
+    async def be_late(*args: Any, **kwargs: Any) -> Any:
+        await remote.store.register_controller(1, NOW_MS)
+        await remote.store.delete_controller()
+        return await multi(*args, **kwargs)
+
+    monkeypatch.setattr(seat.session, "multi", be_late)
+    with pytest.raises(ControllerMoved):
+        await seat.store.register_controller(2, NOW_MS)
+
+
+async def test_a_stale_node_is_not_deleted_over_a_newer_election(remote: Seat, real: RealLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between look and deletion the old session ended, and broker 1 was elected again."""
+    seat = await real.seat()
+    multi = seat.session.multi
+
+    async def be_late(*args: Any, **kwargs: Any) -> Any:
+        await remote.store.delete_controller()
+        await remote.store.register_controller(1, NOW_MS)
+        return await multi(*args, **kwargs)
+
+    monkeypatch.setattr(seat.session, "multi", be_late)
+    await seat.store.end_leftover(1)
+    assert await remote.store.controller_id() == 1
+
+
+async def test_two_controllers_never_give_out_the_same_producer_ids(real: RealLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = await real.seat(), await real.seat()
+    write = first.session.set
+    given: list[tuple[int, int]] = []
+
+    async def be_late(*args: Any) -> Any:
+        if not given:
+            given.append(await second.store.allocate_producer_ids(2))
+        return await write(*args)
+
+    monkeypatch.setattr(first.session, "set", be_late)
+    assert await first.store.allocate_producer_ids(1) == (1000, 1000)
+    assert given == [(0, 1000)]
+
+
+async def test_producer_ids_come_to_an_end(real: RealLab) -> None:
+    seat = await real.seat()
+    last = 2**63 - 1
+    await real.replace("/latest_producer_id_block", {"version": 1, "broker": 1, "block_start": "0", "block_end": str(last - 1001)})
+    assert await seat.store.allocate_producer_ids(1) == (last - 1000, 1000)
+    with pytest.raises(Unreadable, match="no producer ids left"):
+        await seat.store.allocate_producer_ids(1)
+
+
+async def test_a_node_of_an_earlier_election_of_ours_is_not_this_election(remote: Seat, real: RealLab) -> None:
+    """The broker's process was restarted before its old session ended."""
+    restarted = await real.seat()
+    with pytest.raises(ControllerMoved, match="broker 1 was elected"):
+        await restarted.store.register_controller(1, NOW_MS)
+    assert await node(real, "/controller_epoch") == ("1", 1)
 
 
 async def test_a_write_is_cut_short_by_the_end_of_the_session(remote: Seat, road: Road, zookeeper: str) -> None:
@@ -338,6 +436,28 @@ async def test_trees_of_another_shape_are_deleted_too(remote: Seat, real: RealLa
     assert await remote.store.topics() == []
 
 
+@pytest.mark.parametrize("count", [1, 499])
+async def test_the_request_to_delete_a_topic_goes_last(remote: Seat, real: RealLab, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A topic too large for one multi, or of another shape, goes in steps: the next controller must find what is left to do."""
+    await real.set_config("t", {})
+    await real.ask_deletion("t")
+    nodes = ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t")
+    seen: list[list[str]] = []
+    multi = remote.session.multi
+
+    async def look(*args: Any, **kwargs: Any) -> Any:
+        result = await multi(*args, **kwargs)
+        assert real.zk is not None
+        left = [path for path in nodes if await asyncio.to_thread(real.zk.exists, path)]
+        if not seen or seen[-1] != left:
+            seen.append(left)
+        return result
+
+    monkeypatch.setattr(remote.session, "multi", look)
+    await remote.store.delete_topics([("t", range(count))])
+    assert seen == [list(nodes[1:]), list(nodes[2:]), []]
+
+
 async def test_a_topic_that_others_keep_alive_is_given_up(remote: Seat, real: RealLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody makes a node below the topic whenever it is about to go."""
     children_of = remote.session.children_of
@@ -349,7 +469,7 @@ async def test_a_topic_that_others_keep_alive_is_given_up(remote: Seat, real: Re
         return found
 
     monkeypatch.setattr(remote.session, "children_of", meddle)
-    with pytest.raises(StoreLost, match="cannot be deleted"):
+    with pytest.raises(StoreRefused, match="cannot be deleted"):
         await remote.store.delete_topics([("t", [7])])
 
 
@@ -358,6 +478,12 @@ async def test_states_of_a_topic_that_goes_meanwhile(remote: Seat, real: RealLab
     await real.put("/brokers/topics/t/partitions/1", b"")
     assert await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in (0, 1)]) == [Outcome.OK] * 2
     assert await remote.store.create_states([StateWrite("gone", index, STATE, -1) for index in (0, 1)]) == [Outcome.NO_NODE] * 2
+
+
+async def test_states_whose_parents_were_to_come_with_a_multi_that_failed(remote: Seat) -> None:
+    """The first multi holds the topic's own parents, and a bad entry; the second one comes before it is repeated."""
+    writes = [StateWrite("gone", 0, STATE, -1), *(StateWrite("t", index, STATE, -1) for index in range(340))]
+    assert await remote.store.create_states(writes) == [Outcome.NO_NODE, *[Outcome.OK] * 340]
 
 
 @pytest.mark.parametrize(
@@ -372,6 +498,11 @@ async def test_states_of_a_topic_that_goes_meanwhile(remote: Seat, real: RealLab
             2,
             {"features": {"f": {"min_version_level": 1, "max_version_level": 3}}, "version": 1, "status": 1},
             ('{"features":{"f":{"max_version_level":3}},"version":2,"status":1}', 1),
+        ),
+        (
+            1,
+            {"features": {"f": {"max_version_level": 3}}, "version": 2, "status": 1},
+            ('{"features":{"f":{"min_version_level":1,"max_version_level":3}},"version":1,"status":1}', 1),
         ),
         (2, {"features": {"f": {"max_version_level": 3}}, "version": 2, "status": 0}, ('{"features":{},"version":2,"status":1}', 1)),
         (None, {"features": {}, "version": 2, "status": 1}, ('{"features":{},"version":1,"status":0}', 1)),

@@ -32,6 +32,14 @@ async def start_fails(stage: Stage, words: list[str]) -> str:
     return f"exit code {'0' if broker.owned is not None and broker.owned.wait(1) == 0 else 'not 0'}"
 
 
+@action("ends")
+async def ends(stage: Stage, words: list[str]) -> str:
+    """ends N: a broker under test must end by itself; says whether its exit code tells of it."""
+    broker = stage.brokers[int(words[0])]
+    await eventually(lambda: not broker.alive(), f"broker {broker.id} ends by itself", 60)
+    return f"exit code {'0' if broker.exit_code() == 0 else 'not 0'}"
+
+
 @action("stop")
 async def stop(stage: Stage, words: list[str]) -> str:
     """stop N: SIGTERM, and wait for its end and that of its node."""

@@ -128,14 +128,17 @@ async def elect(stage: Stage, words: list[str]) -> str:
 
 @action("alter-partition")
 async def alter_partition(stage: Stage, words: list[str]) -> str:
-    """alter-partition orders-0 leader=11 isr=11,12 [pe=-1] [le=+1] [epoch=-1] [recovery=1] [vN] [to N]: offsets to the present values."""
+    """alter-partition orders-0 leader=11 isr=11,12 [pe=-1] [le=+1] [epoch=-1] [recovery=1] [vN] [to N]: offsets to the present values.
+
+    leader=present: that of the state.
+    """
     parsed = Words.of(words)
     topic, _, partition = parsed.rest[0].rpartition("-")
     settings = parsed.settings
-    leader = int(settings["leader"])
     kind = messages.AlterPartitionRequest
     version = 3 if parsed.version is None else parsed.version
     now = stage.tree.state(topic, int(partition))
+    leader = int(settings["leader"]) if settings["leader"] != "present" else -1 if now is None else now.leader
     body: dict[str, Any] = {
         "partition_index": int(partition),
         "leader_epoch": (0 if now is None else now.le) + int(settings.get("le", 0)),
@@ -243,10 +246,11 @@ def configs(stage: Stage, words: list[str]) -> Look:
 # any request
 
 _NAMES = re.compile(r"<(id|epoch|le|pe) ([^<> ]+)(?: ([-+]\d+))?>")
+_CONTROLLER_EPOCH = re.compile(r"<ce(?: ([-+]\d+))?>")
 
 
 def _filled(stage: Stage, text: str) -> dict[str, Any]:
-    """JSON with present values for `<epoch 11>`, `<epoch 11 -1>`, `<id orders>`, `<le orders-0>`, `<pe orders-0>`."""
+    """JSON with present values for `<epoch 11>`, `<epoch 11 -1>`, `<id orders>`, `<le orders-0>`, `<pe orders-0>`, `<ce>`, `<ce +1>`."""
 
     def value(match: re.Match[str]) -> str:
         what, of, offset = match.groups()
@@ -258,6 +262,7 @@ def _filled(stage: Stage, text: str) -> dict[str, Any]:
         state = stage.state(topic, int(partition))
         return str((state.le if what == "le" else state.pe) + int(offset or 0))
 
+    text = _CONTROLLER_EPOCH.sub(lambda match: str(stage.tree.controller_epoch() + int(match[1] or 0)), text)
     filled: dict[str, Any] = json.loads(_NAMES.sub(value, text))
     return filled
 

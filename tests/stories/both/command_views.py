@@ -21,6 +21,7 @@ _MARKS = (
     (re.compile(r'"port":\d{4,5}\b'), '"port":<port>'),
     (re.compile(r"://127\.0\.0\.1:\d{4,5}"), "://127.0.0.1:<port>"),
     (re.compile(r'"id":"[\w-]{22}"'), '"id":"<id>"'),
+    (re.compile(r"\b(initializationVector|salt|encryptedPassword):[\w+/=]+"), r"\1:<bytes>"),
 )
 
 
@@ -261,6 +262,20 @@ def brokers(stage: Stage, words: list[str]) -> Look:
         answered = await _metadata(stage, [], parsed)
         shown = sorted((each.node_id, each.rack) for each in answered.brokers)
         return f"{','.join(f'{i}@{rack}' if rack else str(i) for i, rack in shown) or 'none'}, controller {answered.controller_id}"
+
+    return Look(see)
+
+
+@view("features")
+def features(stage: Stage, words: list[str]) -> Look:
+    """features [to N]: what ApiVersions says of finalised features, and their epoch."""
+    parsed = Words.of(words)
+
+    async def see() -> str:
+        request = messages.ApiVersionsRequest(client_software_name="story", client_software_version="1")
+        answered = await stage.ask(request, 3, stage.one(parsed.to))
+        levels = [f"{each.name} {each.max_version_level}" for each in answered.finalized_features]
+        return f"epoch {answered.finalized_features_epoch}, {', '.join(levels) or 'nothing'} finalised"
 
     return Look(see)
 

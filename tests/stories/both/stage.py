@@ -17,12 +17,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from klamm.protocol import messages
 from klamm.tests.cluster.client import ConnectionClosed
 from klamm.tests.cluster.cluster import Cluster
 from klamm.tests.cluster.fake_broker import UMR, FakeBroker
+from klamm.tests.cluster.klamm_broker import free_port
 from klamm.tests.cluster.tree import Tree
 from klamm.tests.cluster.waits import eventually, eventually_asked
 from klamm.tests.reference.kafka import KafkaBroker, OwnedBroker
@@ -76,6 +77,10 @@ class Grounds:
             self._brokers[0].start()
         return Stage(self.target, self._tree, Path(self._folder.name), self._brokers, shared=True)
 
+    def keep(self, stage: Stage) -> None:
+        """The next story goes on with the brokers of this one, which may have started them anew."""
+        self._brokers.update({broker_id: broker for broker_id, broker in stage.brokers.items() if isinstance(broker, OwnedBroker)})
+
     def close(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
@@ -124,6 +129,16 @@ class StoryFake(FakeBroker):
         await super().refuse()
 
 
+T = TypeVar("T")
+
+
+def _with_ports(value: str) -> str:
+    """A property's value with a free port for each `<port>`."""
+    while "<port>" in value:
+        value = value.replace("<port>", str(free_port()), 1)
+    return value
+
+
 class Stage(Cluster):
     """One story's cluster."""
 
@@ -132,9 +147,19 @@ class Stage(Cluster):
         self.target, self.shared = target, shared
         self.brokers.update(brokers)
         self.by_id: dict[int, StoryFake] = {}
+        self._resources: dict[str, tuple[Any, Callable[[Any], object]]] = {}
+
+    def resource(self, name: str, make: Callable[[], T], close: Callable[[T], object]) -> T:
+        """What words keep for one story: made when it is first asked for, closed with the stage."""
+        if name not in self._resources:
+            self._resources[name] = (make(), close)
+        made: T = self._resources[name][0]
+        return made
 
     async def close(self) -> None:
         """The story's end: its fakes are gone and forgotten; brokers of its own are killed, a shared one goes on."""
+        for made, close in self._resources.values():
+            close(made)
         try:
             gone = set(self.by_id)
             await super().close()
@@ -151,7 +176,7 @@ class Stage(Cluster):
     async def launch(self, broker_id: int, properties: dict[str, str], *, wait: bool = True) -> OwnedBroker:
         """Start broker `broker_id`, with the port and the data of its former life if it had one."""
         old = self.brokers.get(broker_id)
-        settings: dict[str, object] = dict(properties)
+        settings: dict[str, object] = {name: _with_ports(value) for name, value in properties.items()}
         if old is not None:
             settings = {"listeners": old.settings["listeners"], **settings}
             await eventually(lambda: self.tree.exists(f"/brokers/ids/{broker_id}") is None, f"old node of {broker_id} gone")
@@ -235,4 +260,3 @@ class Stage(Cluster):
     def fake_named(self, text: str) -> StoryFake:
         assert int(text) in self.by_id, f"there is no fake broker {text}"
         return self.by_id[int(text)]
-

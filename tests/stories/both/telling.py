@@ -11,7 +11,7 @@ import asyncio
 import difflib
 import time
 
-from klamm.tests.stories.both import command_brokers, command_requests, command_views
+from klamm.tests.stories.both import command_brokers, command_connections, command_requests, command_views
 from klamm.tests.stories.both.commands import ACTIONS, VIEWS, Look
 from klamm.tests.stories.both.stage import Stage
 from klamm.tests.stories.both.story_file import BadStory, Scene, Story
@@ -23,7 +23,7 @@ UNCHANGED_S = 0.8
 CALM_S, QUIET_S = 0.015, 0.1
 """How long a replayed story is left alone before a view is believed, and before its last look."""
 
-WORDS = (command_brokers, command_requests, command_views)
+WORDS = (command_brokers, command_connections, command_requests, command_views)
 """The modules whose words stories may use."""
 
 
@@ -41,7 +41,7 @@ async def replay(story: Story, stage: Stage) -> None:
     last: list[tuple[Scene, str, Look]] = []
     for scene in story.scenes:
         expected = scene.expected(stage.target.name)
-        outcome, look = await _act(scene, stage)
+        outcome, look = await act(scene, stage)
         if look is None:
             last = []
         else:
@@ -57,21 +57,21 @@ async def record(story: Story, stage: Stage) -> list[str]:
     """Tell a story and return the outcome of each scene."""
     outcomes = []
     for scene in story.scenes:
-        outcome, look = await _act(scene, stage)
+        outcome, look = await act(scene, stage)
         if look is not None:
-            outcome = _joined(outcome, await _unchanged(stage, look))
+            outcome = joined(outcome, await _unchanged(stage, look))
             look.done()
         outcomes.append(outcome)
     return outcomes
 
 
-async def _act(scene: Scene, stage: Stage) -> tuple[str, Look | None]:
+async def act(scene: Scene, stage: Stage) -> tuple[str, Look | None]:
     """Do what a scene says; returns the outcome of its actions and its view, which is its last command if it has one."""
     outcome = ""
     for number, line in enumerate(scene.commands):
         name, *words = line.split()
         if name in ACTIONS:
-            outcome = _joined(outcome, await ACTIONS[name](stage, words))
+            outcome = joined(outcome, await ACTIONS[name](stage, words))
         elif name not in VIEWS:
             raise BadStory(f"line {scene.line + number}: {name} is no word of stories")
         elif number < len(scene.commands) - 1:
@@ -81,7 +81,7 @@ async def _act(scene: Scene, stage: Stage) -> tuple[str, Look | None]:
     return outcome, None
 
 
-def _joined(first: str, second: str) -> str:
+def joined(first: str, second: str) -> str:
     return "\n".join(part for part in (first, second) if part)
 
 
@@ -90,7 +90,7 @@ async def _until(stage: Stage, look: Look, before: str, expected: str) -> str:
     end = time.monotonic() + WITHIN_S
     calm = False
     while True:
-        outcome = _joined(before, await look.see())
+        outcome = joined(before, await look.see())
         if (outcome == expected and calm) or time.monotonic() > end:
             return outcome
         calm = outcome == expected
@@ -120,7 +120,7 @@ async def _still(story: Story, stage: Stage, last: list[tuple[Scene, str, Look]]
     await stage.barrier()
     await asyncio.sleep(QUIET_S)
     for scene, before, look in last:
-        outcome, expected = _joined(before, await look.see()), scene.expected(stage.target.name)
+        outcome, expected = joined(before, await look.see()), scene.expected(stage.target.name)
         if outcome != expected:
             where = f"{story.file}.txt:{scene.line} ({story.title}), {stage.target.name}, later on"
             raise Otherwise(where, scene.commands, expected, outcome)

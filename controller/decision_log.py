@@ -1,0 +1,91 @@
+"""What the controller made of one event, as one line at level DEBUG: the states it decided, the requests it sent, how long it took.
+
+Nothing of it runs at other levels. At DEBUG the states of an event are seen where they enter the cluster: `replay_state` is put in front
+of the cluster's own while the event is handled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.term import Term
+from klamm.controller.values import LeaderAndIsr
+from klamm.protocol import messages
+
+SHOWN = 5
+"""So many of a list are written; of a longer one the rest is counted."""
+
+_NOT_SHOWN = frozenset({"future", "request", "response"})
+
+
+class DecidedStates:
+    """Partitions and the states they got while this watches a cluster."""
+
+    def __init__(self) -> None:
+        self._states: dict[Partition, LeaderAndIsr | None] = {}
+        self._cluster: Cluster | None = None
+
+    def watch(self, cluster: Cluster) -> None:
+        """See the states that this cluster takes from now on."""
+        self._cluster = cluster
+        replay = cluster.replay_state
+
+        def replay_state(partition: Partition, info: LeaderAndIsr | None) -> None:
+            self._states[partition] = info
+            replay(partition, info)
+
+        vars(cluster)["replay_state"] = replay_state
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._cluster is not None:
+            vars(self._cluster).pop("replay_state", None)
+            self._cluster = None
+
+    def __str__(self) -> str:
+        return _few(f"{p} {_state(info)}" for p, info in self._states.items()) if self._states else "no state changed"
+
+
+def line(events: Sequence[Any], took_s: float, states: DecidedStates, term: Term | None) -> str:
+    """The line about an event, and those handled with it; without a term this broker is not the controller."""
+    more = f" and {len(events) - 1} more" if len(events) > 1 else ""
+    what = f"{event_text(events[0])}{more}: {took_s * 1000:.1f} ms"
+    return f"{what}; not the controller" if term is None else f"{what}; {states}; {_requests(term.batch.posted)}"
+
+
+def event_text(event: Any) -> str:
+    """An event's name and what it is about."""
+    values = [f"{field.name} {_value(getattr(event, field.name))}" for field in dataclasses.fields(event) if field.name not in _NOT_SHOWN]
+    return " ".join([type(event).__name__, *values])
+
+
+def _value(value: object) -> str:
+    return _few(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _state(info: LeaderAndIsr | None) -> str:
+    if info is None:
+        return "without a state"
+    isr = ",".join(map(str, info.isr))
+    return f"leader {info.leader} isr {isr} leader epoch {info.leader_epoch} partition epoch {info.partition_epoch}"
+
+
+def _requests(posted: Iterable[tuple[int, int]]) -> str:
+    receivers: dict[int, dict[int, int]] = {}
+    for api_key, broker_id in posted:
+        counts = receivers.setdefault(api_key, {})
+        counts[broker_id] = counts.get(broker_id, 0) + 1
+    texts = [
+        f"{messages.APIS[api_key].name} to " + ",".join(f"{b} ×{count}" if count > 1 else str(b) for b, count in sorted(counts.items()))
+        for api_key, counts in sorted(receivers.items())
+    ]
+    return "; ".join(texts) or "no request sent"
+
+
+def _few(texts: Iterable[str]) -> str:
+    shown = list(texts)
+    more = len(shown) - SHOWN
+    return ", ".join(shown[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,57 @@
+"""What a local cluster can be asked for, judged before anything is started: one line for whoever asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+MAX_BROKERS = 100
+OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "listeners", "node.id", "zookeeper.connect"})
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+
+
+_BEFORE_CONFIG = re.compile(r":(?=[^:=]+=)")
+
+
+class SeedTopic(NamedTuple):
+    """A topic to create at start, unless it exists."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> SeedTopic:
+        """From `NAME:PARTITIONS:RF:KEY=VALUE:…`; both numbers default to 1, and there may be no configs. Raises ValueError."""
+        shape, *configs = _BEFORE_CONFIG.split(text)
+        name, *numbers = shape.split(":")
+        if not name or len(numbers) > 2 or not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):
+            raise ValueError(f"{text!r} is not NAME:PARTITIONS:RF, such as orders:6:3 or orders:6:3:cleanup.policy=compact")
+        partitions, replication_factor = (*map(int, numbers), 1, 1)[:2]
+        pairs = (config.partition("=") for config in configs)
+        return cls(name, partitions, replication_factor, tuple((key.strip(), value.strip()) for key, _, value in pairs))
+
+
+class BadArgument(ValueError):
+    """An argument cannot be so. `argument` is its name, with what it names where it is a mapping; `reason` a clause."""
+
+    def __init__(self, argument: str, reason: str) -> None:
+        super().__init__(f"{argument}: {reason}")
+        self.argument = argument
+        self.reason = reason
+
+
+def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:
+    """Raises BadArgument."""
+    if not 1 <= brokers <= MAX_BROKERS:
+        raise BadArgument("brokers", f"{brokers} is not in the range 1 to {MAX_BROKERS}")
+    if not 0 <= port <= 65535:
+        raise BadArgument("port", f"{port} is not in the range 0 to 65535")
+    if port + brokers - 1 > 65535:
+        raise BadArgument("port", f"{port} leaves no ports for {brokers} brokers")
+    if host in EVERY_ADDRESS:
+        raise BadArgument(f"host {host}", "clients are told this address; name one that they can reach")
+    for name in sorted(OWN_PROPERTIES & config.keys()):
+        raise BadArgument(f"config {name}", "differs from broker to broker and is settled by the other options")

@@ -1,0 +1,45 @@
+"""Log lines that somebody outside can cause as often as they like: the first few of a period are written, the others counted.
+
+Whoever opens bad connections in a loop, or accepts and closes ours, must not fill the disk with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+LINES = 10
+PERIOD_S = 10.0
+
+
+class LimitedLog:
+    """Warnings about one subject: at most `lines` in `period_s`, then one line at the period's end that says how many there were more."""
+
+    def __init__(self, log: logging.Logger, subject: str, lines: int = LINES, period_s: float = PERIOD_S) -> None:
+        self._log = log
+        self._subject = subject
+        self._lines = lines
+        self._period_s = period_s
+        self._written = 0
+        self._left_out = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def warning(self, message: str, *arguments: object) -> bool:
+        """Write a line or count it; whether it was written. A period begins with the first line after the last period's end."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._period_s, self.end_period)
+        if self._written >= self._lines:
+            self._left_out += 1
+            return False
+        self._written += 1
+        self._log.warning(message, *arguments)
+        return True
+
+    def end_period(self) -> None:
+        """Say how many lines were left out, if any; the next one is written again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        left_out, self._left_out, self._written = self._left_out, 0, 0
+        if left_out:
+            self._log.warning("%s: %d more lines like the last one were left out", self._subject, left_out)

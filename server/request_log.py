@@ -1,0 +1,115 @@
+"""One line per request at level DEBUG: who asked for what, the errors in the answer, how long it took.
+
+Answers are decoded again for it, whatever made them. While it is on, no answer is kept to be given from bytes, so that every request
+comes by; at other levels it costs one look at the level for each request that is not answered from bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+
+log = logging.getLogger(__name__)
+
+MAX_CLIENT_ID_LENGTH = 100
+SHOWN_CODES = 3
+
+
+class KeptAnswers(Protocol):
+    """Answers that are given again without a look at this log."""
+
+    def clear(self) -> None:
+        """Forget them."""
+
+
+_kept: WeakSet[Any] = WeakSet()
+
+
+def may_keep(answers: KeptAnswers) -> None:
+    """These are to be forgotten when levels change. Brokers of one process share their loggers."""
+    _kept.add(answers)
+
+
+def levels_changed() -> None:
+    """Let every request come by once more: this log may be on now."""
+    for answers in _kept:
+        answers.clear()
+
+
+class RequestLine:
+    """A request that is being handled, from its first moment on."""
+
+    def __init__(self, host: str, listener: str, payload: bytes) -> None:
+        self._began = time.perf_counter()
+        try:
+            header = messages.decode_request_header(payload)[0]
+        except RemoteProtocolError:
+            self._api_key = self._version = -1
+            self._what = f"request of {len(payload)} bytes from {host} on {listener}"
+            return
+        self._api_key, self._version = header.api_key, header.api_version
+        name = messages.APIS[header.api_key].name
+        self._what = f"{name} v{header.api_version} from client {shown(header.client_id)} at {host} on {listener}"
+
+    def answered(self, frame: bytes | None) -> None:
+        """Its answer is made."""
+        self._write("no answer" if frame is None else self._codes(frame))
+
+    def closed(self, reason: Exception) -> None:
+        """It is answered by closing the connection."""
+        self._write(f"connection closed, {reason}")
+
+    def _write(self, outcome: str) -> None:
+        log.debug("%s: %s, %.3f ms", self._what, outcome, (time.perf_counter() - self._began) * 1000)
+
+    def _codes(self, frame: bytes) -> str:
+        """The errors in an answer, each with its number where there are several."""
+        payload = frame[4:]
+        version = self._version
+        if self._api_key == messages.API_VERSIONS and not version <= messages.APIS[self._api_key].max_version:
+            version = 0  # the answer to a version that does not exist
+        try:
+            _, offset = messages.decode_response_header(self._api_key, version, payload)
+            answer, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
+        except RemoteProtocolError as problem:
+            return f"an answer that cannot be read ({problem})"
+        counted = Counter(_errors(answer))
+        if not counted:
+            return "NONE"
+        texts = [_name(code) + (f" ×{count}" if count > 1 else "") for code, count in counted.most_common(SHOWN_CODES)]
+        return ", ".join(texts) + (", …" if len(counted) > SHOWN_CODES else "")
+
+
+def shown(client_id: str | None) -> str:
+    """A client id as it may stand in a line: quoted, and not too long."""
+    if client_id is None:
+        return "without an id"
+    return repr(client_id if len(client_id) <= MAX_CLIENT_ID_LENGTH else f"{client_id[:MAX_CLIENT_ID_LENGTH]}…")
+
+
+def _errors(message: Any) -> Iterator[int]:
+    """Every error code in a message that is not NONE, from the top down."""
+    for name, value in zip(message._fields, message, strict=True):
+        if name.endswith("error_code"):
+            if value:
+                yield value
+        elif isinstance(value, messages.Message):
+            yield from _errors(value)
+        elif isinstance(value, list):
+            for element in value:
+                if isinstance(element, messages.Message):
+                    yield from _errors(element)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

@@ -1,0 +1,144 @@
+"""A random story from its seed: a cluster is set up, a few steps follow, and at the end everything is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from klamm.tests.duel import asks, brokers, configs, elections, member, restarts, topics, znodes
+from klamm.tests.duel.draw import Draw
+from klamm.tests.duel.tale import Lines, Tale
+
+Step = Callable[[Draw], Lines]
+Area = list[tuple[int, Step]]
+TOPICS: Area = [
+    (4, topics.create),
+    (2, topics.create_auto),
+    (4, topics.create_asked),
+    (4, topics.delete),
+    (4, topics.grow),
+    (2, configs.alter),
+    (1, configs.describe),
+    (1, asks.metadata),
+]
+CONFIGS: Area = [(1, topics.create), (6, configs.alter), (3, configs.replace), (3, configs.describe), (1, topics.delete)]
+BROKERS: Area = [
+    (6, brokers.die_or_back),
+    (3, brokers.bounce),
+    (1, brokers.enter),
+    (3, brokers.shutdown),
+    (2, brokers.storage_fails),
+    (1, brokers.storage_works),
+    (1, brokers.deletion_fails),
+    (1, brokers.node_changes),
+    (1, brokers.resign),
+]
+ELECTIONS: Area = [
+    (5, elections.elect),
+    (2, elections.elect_asked),
+    (2, elections.by_node),
+    (6, elections.alter_partition),
+    (1, elections.alter_partition_asked),
+    (4, brokers.die_or_back),
+    (4, brokers.bounce),
+]
+ZNODES: Area = [
+    (2, znodes.topic_node),
+    (2, znodes.partition_added),
+    (4, znodes.state_node),
+    (2, znodes.isr_notification),
+    (1, znodes.log_dir_notification),
+    (2, znodes.deletion_node),
+    (1, znodes.config_node),
+    (2, brokers.resign),
+    (2, brokers.die_or_back),
+]
+RESTARTS: Area = [(3, restarts.restart), (1, topics.create), (1, brokers.die_or_back), (1, elections.elect), (1, elections.alter_partition)]
+ASKS: Area = [(4, asks.metadata), (1, asks.cluster), (1, asks.reassignments), (1, asks.producer_ids)]
+MEMBER: Area = [(4, member.leader_and_isr), (4, member.update_metadata), (3, member.stop_replica), (1, asks.metadata), (1, asks.cluster)]
+AREAS: dict[str, Area] = {
+    "topics": TOPICS,
+    "configs": CONFIGS,
+    "brokers": [*BROKERS, (2, topics.create), (2, topics.delete), (1, topics.grow)],
+    "elections": ELECTIONS,
+    "znodes": [*ZNODES, (2, topics.delete)],
+    "restarts": RESTARTS,
+    "member": MEMBER,
+    "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
+}
+
+
+class Setting(NamedTuple):
+    """What a batch of stories is about, and what its broker is started with."""
+
+    area: str
+    own: tuple[tuple[str, str], ...] = ()
+    most: int = 1000
+    """How many stories at most; few where each needs new brokers."""
+
+    @property
+    def properties(self) -> tuple[tuple[str, str], ...]:
+        return (*self.own, restarts.AS_KAFKA)
+
+    @property
+    def title(self) -> str:
+        return " ".join([self.area, *("=".join(pair) for pair in self.own)])
+
+
+def _protocol(version: str) -> tuple[tuple[str, str], ...]:
+    protocol = (("inter.broker.protocol.version", version),)
+    return (*protocol, ("log.message.format.version", version)) if version.startswith("0.") else protocol
+
+
+SETTINGS = [
+    Setting("everything"),
+    Setting("elections"),
+    Setting("topics"),
+    Setting("brokers"),
+    Setting("everything", _protocol("2.6")),
+    Setting("znodes"),
+    Setting("configs"),
+    Setting("member"),
+    Setting("brokers", _protocol("0.8.2")),
+    Setting("everything", (("unclean.leader.election.enable", "true"),)),
+    Setting("elections", _protocol("2.4-IV0")),
+    Setting("znodes", _protocol("1.0")),
+    Setting("everything", _protocol("0.10.0")),
+    Setting("member", _protocol("2.2")),
+    Setting("restarts", most=8),
+    Setting("everything", _protocol("3.3")),
+    Setting("everything", _protocol("0.9.0")),
+    Setting("topics", (("delete.topic.enable", "false"),), 5),
+]
+"""In this turn; the first ones are those that a short run sees."""
+
+
+def draw_tale(name: str, area: str, properties: tuple[tuple[str, str], ...]) -> Tale:
+    """The story that `name` means: the same one whenever and wherever it is drawn."""
+    draw = Draw(f"{name} {area}")
+    draw.old_protocol = "inter.broker.protocol.version" in dict(properties)
+    scenes: list[Lines] = []
+    if area == "member":
+        scenes.append(member.stolen(draw))
+    else:
+        scenes.append(_setting(draw))
+        scenes += [topics.create(draw) for _ in range(draw.random.randint(1, 2))]
+    for _ in range(draw.random.randint(3, 5 if area == "restarts" else 12)):
+        scenes.append(draw.weighted(AREAS[area])(draw))
+    scenes += _ending(draw)
+    return Tale(f"{name} {area}", properties, tuple(lines for lines in scenes if lines))
+
+
+def _setting(draw: Draw) -> Lines:
+    count = draw.weighted([(1, 0), (2, 1), (4, 2), (4, 3), (1, 4)])
+    draw.fakes = [f"~{at}" for at in range(1, count + 1)]
+    draw.alive = list(draw.fakes)
+    return (f"fakes {' '.join(draw.fakes)}",) if draw.fakes else ()
+
+
+def _ending(draw: Draw) -> list[Lines]:
+    shown = [name for name in draw.topics if name.startswith("@")] or ["@1"]
+    scenes: list[Lines] = [(f"state {name}",) for name in shown]
+    scenes += [(f"told {fake} {' '.join(shown)}",) for fake in draw.fakes]
+    scenes += [(f"metadata {name}",) for name in shown]
+    return [*scenes, ("brokers",), ("children /brokers/topics",)]

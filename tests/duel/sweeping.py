@@ -1,0 +1,93 @@
+"""The end of a random story: everything it left in the cluster is taken away, so that the next one begins where this one began."""
+
+from __future__ import annotations
+
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+from klamm.tests.cluster.tree import Tree
+from klamm.tests.cluster.waits import eventually
+from klamm.tests.stories.both.stage import Stage
+
+GONE_S = 6.0
+"""How long the deletion of a story's topics may take."""
+_CLEARED = ("/admin/preferred_replica_election", "/admin/reassign_partitions")
+_QUEUES = ("/isr_change_notification", "/log_dir_event_notification", "/admin/delete_topics")
+
+
+async def swept(stage: Stage) -> str | None:
+    """Take away what a story left, through the controller. Returns what does not go away, None when all is gone."""
+    tree = stage.tree
+    if tree.controller() not in stage.brokers:
+        tree.put("/controller_epoch", str(tree.controller_epoch() + 10))  # above those that the story told the broker
+        tree.delete("/controller")
+        await eventually(lambda: tree.controller() in stage.brokers, "the controller is a broker under test again", GONE_S)
+    for path in _CLEARED:
+        tree.delete(path)
+    await _revived(stage)
+    await stage.barrier()
+    problem = await _topics_deleted(stage)
+    for name in tree.children("/config/brokers"):
+        tree.put_config("brokers", name, {})
+        tree.delete(f"/config/brokers/{name}")
+    for name in tree.children("/config/topics"):
+        tree.delete(f"/config/topics/{name}", recursive=True)
+    await stage.barrier()
+    return problem
+
+
+async def _revived(stage: Stage) -> None:
+    """Every fake broker is registered, and agrees to what it is told; one that refused something has begun a new life."""
+    for fake in stage.by_id.values():
+        refused = bool(fake.errors)
+        fake.errors.clear()
+        fake.release()
+        await fake.accept()
+        if stage.tree.exists(fake.path) is None:
+            fake.register()
+        elif refused:
+            fake.bounce()
+        else:
+            continue
+        await stage.greeted(fake)
+
+
+async def _topics_deleted(stage: Stage) -> str | None:
+    """Delete all topics; returns what is left and why."""
+    names = stage.tree.children("/brokers/topics")
+    if not names:
+        return None
+    await _absent_replicas(stage)
+    kind = messages.DeleteTopicsRequest
+    topics = [kind.DeleteTopicState(name=name, topic_id=bytes(16)) for name in names]
+    answered = await stage.ask(kind(topics=topics, timeout_ms=1), 6, timeout_s=10)
+    if any(each.error_code == ErrorCode.TOPIC_DELETION_DISABLED for each in answered.responses):
+        return "topics cannot be deleted"
+    try:
+        await eventually(lambda: not stage.tree.children("/brokers/topics"), "topics of the story deleted", GONE_S)
+    except AssertionError:
+        return f"not deleted: {[(name, _replicas(stage.tree, name)) for name in stage.tree.children('/brokers/topics')]}"
+    return None
+
+
+async def _absent_replicas(stage: Stage) -> None:
+    """Brokers that never were, but have replicas, come up to give them up."""
+    assigned = {r for topic in stage.tree.children("/brokers/topics") for replicas in _replicas(stage.tree, topic) for r in replicas}
+    missing = sorted(r for r in assigned if r >= 0 and stage.tree.exists(f"/brokers/ids/{r}") is None)
+    if missing:
+        await stage.enter(missing)
+
+
+def _replicas(tree: Tree, topic: str) -> list[list[int]]:
+    try:
+        return list(tree.assignment(topic).values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []  # a node that a story wrote by hand
+
+
+def baseline(tree: Tree) -> str | None:
+    """What is there between two stories that should not be; None when all is as it was."""
+    for path, wanted in (("/brokers/topics", []), ("/config/topics", []), ("/brokers/ids", ["0"]), *((path, []) for path in _QUEUES)):
+        found = tree.children(path)
+        if found != wanted:
+            return f"{path} has {found}"
+    return None if tree.controller() == 0 else f"controller is {tree.controller()}"

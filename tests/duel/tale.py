@@ -1,0 +1,50 @@
+"""A random story before it is told: scenes of commands in the words of tests/stories/both, with marks for names.
+
+`@1` is the story's first topic, `~1` its first fake broker. Each telling puts other names there, so that a story can be told again and
+again to the same brokers. `story_file` is the story as tests/stories/both reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from klamm.tests.stories.both.story_file import Scene, Story, StoryFile
+
+_TOPIC, _FAKE = re.compile(r"@(\d)"), re.compile(r"~(\d)")
+Lines = tuple[str, ...]
+"""The commands of one scene: actions, and a view as the last if there is one."""
+
+
+@dataclass(frozen=True)
+class Tale:
+    """`name` says which seed made it, `properties` what the broker under test is started with."""
+
+    name: str
+    properties: tuple[tuple[str, str], ...]
+    scenes: tuple[Lines, ...]
+
+    @property
+    def steps(self) -> int:
+        return sum(len(lines) for lines in self.scenes)
+
+    def with_scenes(self, scenes: tuple[Lines, ...]) -> Tale:
+        return replace(self, scenes=scenes)
+
+    def told(self, number: int) -> list[Scene]:
+        """The scenes as they are told the `number`th time: topics and fake brokers have names of this telling."""
+        return [Scene(at, [named(line, number) for line in lines]) for at, lines in enumerate(self.scenes, 1)]
+
+    def story_file(self, path: Path, outcomes: list[str], comment: str) -> StoryFile:
+        """A file of this one story, with these outcomes of a real Kafka; scenes behind the last outcome are left out."""
+        scenes = self.told(1)[: len(outcomes)]
+        for scene, outcome in zip(scenes, outcomes, strict=True):
+            scene.outcome = outcome
+        return StoryFile(path, [f"# {comment}"], True, dict(self.properties), "", [Story(path.stem, self.name, "random", scenes)])
+
+
+def named(line: str, number: int) -> str:
+    """A command with the names of one telling: topics `t7-1`, fake brokers 71 … 79 in the seventh."""
+    line = _TOPIC.sub(lambda match: f"t{number}-{match[1]}", line)
+    return _FAKE.sub(lambda match: str(10 * number + int(match[1])), line)

@@ -1,0 +1,57 @@
+"""Whether ZooKeeper, the controller's memory and every broker agree, and whether nothing is left of what is over."""
+
+from __future__ import annotations
+
+from klamm.server.cluster import LocalCluster
+from klamm.server.node import Node
+from klamm.tests.cluster.tree import Tree
+
+
+def agreed(cluster: LocalCluster, tree: Tree) -> bool:
+    """True when all agree. Raises AssertionError with the first difference."""
+    ids = {node.id for node in cluster.nodes}
+    assert set(map(int, tree.children("/brokers/ids"))) == ids
+    assert tree.controller() == cluster.controller_id
+    assert tree.children("/admin/delete_topics") == []
+    assert tree.children("/isr_change_notification") == []
+    topics = {topic: tree.assignment(topic) for topic in tree.children("/brokers/topics")}
+    assert set(tree.children("/config/topics")) == set(topics), "a config without its topic, or the reverse"
+    controller = next(node for node in cluster.nodes if node.id == cluster.controller_id)
+    term = controller.controller.term
+    assert term is not None and tree.controller_epoch() == term.cluster.epoch
+    assert set(term.cluster.topics) == set(topics)
+    assert not term.cluster.to_delete
+    for node in cluster.nodes:
+        assert set(node.metadata.topics) == set(topics), f"topics in the cache of broker {node.id}"
+        assert node.metadata.controller_id == controller.id
+        assert set(node.metadata.brokers) == ids
+        assert {(topic, p) for topic, p, _ in node.hosted} == {
+            (topic, p) for topic, partitions in topics.items() for p, replicas in partitions.items() if node.id in replicas
+        }, f"replicas of broker {node.id}"
+        assert len(node.purgatory) == 0
+    for topic, partitions in topics.items():
+        topic_id = tree.topic_id(topic)
+        for index, replicas in partitions.items():
+            where = f"{topic}-{index}"
+            state = tree.state(topic, index)
+            assert state is not None, f"{where} has no state"
+            assert state.leader in state.isr and set(state.isr) <= set(replicas), f"{where}: {state}"
+            remembered = term.cluster.topics[topic].partitions[index].info
+            assert remembered is not None
+            assert (remembered.leader, list(remembered.isr), remembered.leader_epoch, remembered.partition_epoch) == state[:4], where
+            for node in cluster.nodes:
+                _broker_agrees(node, topic, index, topic_id, state.leader, state.isr, state.le, state.pe)
+    return True
+
+
+def _broker_agrees(
+    node: Node, topic: str, index: int, topic_id: bytes | None, leader: int, isr: list[int], leader_epoch: int, partition_epoch: int
+) -> None:
+    where = f"{topic}-{index} at broker {node.id}"
+    cached = node.metadata.partition(topic, index)
+    assert cached is not None, where
+    assert (cached.leader, list(cached.isr), cached.leader_epoch, cached.zk_version) == (leader, isr, leader_epoch, partition_epoch), where
+    assert node.metadata.topic_id(topic) == topic_id, where
+    hosted = node.hosted.get(topic, index)
+    if hosted is not None:
+        assert (hosted.leader, hosted.leader_epoch, hosted.topic_id) == (leader, leader_epoch, topic_id), where

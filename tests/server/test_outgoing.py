@@ -1,0 +1,85 @@
+"""Connections this broker opens: told once when they are gone, and requests that have a connection of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.server.outgoing import Connection, ask, dial
+from klamm.tests.cluster.waits import eventually
+from klamm.tests.server.scripted import ScriptedBroker
+
+CONTROLLED_SHUTDOWN = 7
+REQUEST = messages.ControlledShutdownRequest(broker_id=1, broker_epoch=5)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    one = ScriptedBroker()
+    await one.start()
+    yield one
+    await one.stop()
+
+
+class Owner:
+    """Who opened a connection, and what it was told."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.lost: list[Exception | None] = []
+
+    async def dial(self, port: int) -> Connection:
+        return await dial("127.0.0.1", port, self.payloads.append, self.lost.append, 10)
+
+
+async def test_a_lost_connection_is_told_once(broker: ScriptedBroker) -> None:
+    owner = Owner()
+    await owner.dial(broker.port)
+    await eventually(lambda: broker.writers, "the connection is there")
+    broker.writers[0].write(b"\xff\xff\xff\xff")
+    await eventually(lambda: owner.lost, "nonsense ends it")
+    await eventually(broker.writers[0].is_closing, "it is closed")
+    await asyncio.sleep(0)
+    assert len(owner.lost) == 1
+    assert isinstance(owner.lost[0], RemoteProtocolError)
+
+
+async def test_who_closes_is_told_nothing(broker: ScriptedBroker) -> None:
+    owner = Owner()
+    connection = await owner.dial(broker.port)
+    await eventually(lambda: broker.writers, "the connection is there")
+    connection.close()
+    await eventually(broker.writers[0].is_closing, "it is closed")
+    assert owner.lost == []
+    connection.send(b"to nobody")
+
+
+async def test_a_request_has_a_connection_of_its_own(broker: ScriptedBroker) -> None:
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    await broker.received(1)
+    assert broker.requests[0][1] == (CONTROLLED_SHUTDOWN, 3, 0, "me")
+    broker.answer(0, error_code=11)
+    assert (await asking).error_code == 11
+    await eventually(broker.writers[0].is_closing, "it is closed")
+
+
+async def test_an_answer_to_something_else_is_an_error(broker: ScriptedBroker) -> None:
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    await broker.received(1)
+    broker.answer(0, correlation_id=5)
+    with pytest.raises(RemoteProtocolError, match="request 5"):
+        await asking
+
+
+async def test_silence_ends_with_the_time_and_a_hang_up_at_once(broker: ScriptedBroker) -> None:
+    with pytest.raises(TimeoutError):
+        await ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 0.05)
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    await broker.received(2)
+    broker.writers[1].close()
+    with pytest.raises(ConnectionResetError):
+        await asking

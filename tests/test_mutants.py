@@ -1,0 +1,33 @@
+"""The lists of mutants fit the source: every old text is there once, the change is Python, the tests that are to notice exist."""
+
+from __future__ import annotations
+
+import ast
+
+from klamm.tests.mutants import ROOT, mutants, mutate
+
+
+def test_every_mutant_changes_one_place() -> None:
+    problems = []
+    sources: dict[str, str] = {}
+    for mutant in mutants():
+        text = sources.setdefault(mutant.file, (ROOT / mutant.file).read_text())
+        try:
+            ast.parse(mutate(mutant, text))
+        except (ValueError, SyntaxError) as problem:
+            problems.append(f"{mutant.rule}: {problem}")
+    assert not problems, "\n".join(problems)
+
+
+def test_no_two_mutants_are_the_same() -> None:
+    changes = [(mutant.file, mutant.old, mutant.new) for mutant in mutants()]
+    assert len(set(changes)) == len(changes)
+
+
+def test_the_tests_that_are_to_notice_exist() -> None:
+    for mutant in mutants():
+        for test in mutant.tests:
+            if test.startswith("-"):
+                continue
+            file, _, name = test.partition("::")
+            assert f"def {name}" in (ROOT / file).read_text() if name else (ROOT / file).exists(), f"{mutant.rule}: {test}"

@@ -1,0 +1,47 @@
+"""Why a ZooKeeper does not answer, asked of the network when kazoo has only said that it is not connected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from kazoo.hosts import collect_hosts
+
+_PATIENCE_S = 1.0
+
+
+def check_address(hosts: str) -> None:
+    """Raises ValueError, with one line, for what is not `host:port[,host:port…][/chroot]`."""
+    servers = hosts.partition("/")[0]
+    try:
+        for host, _ in collect_hosts(servers)[0]:
+            _check_name(host)
+    except ValueError as problem:
+        raise ValueError(f"bad ZooKeeper address {servers!r}: {problem}") from problem
+
+
+async def why_silent(servers: str) -> str:
+    """What becomes of an attempt to connect to each of these servers, in one line."""
+    hosts, _ = collect_hosts(servers)
+    outcomes = await asyncio.gather(*(_attempt(host, port) for host, port in hosts))
+    named = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
+    return "; ".join(f"{server}: {outcome}" for server, outcome in zip(named, outcomes, strict=True))
+
+
+def _check_name(host: str) -> None:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"{host!r} is no host name") from None
+
+
+async def _attempt(host: str, port: int) -> str:
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return "no answer"
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
+    writer.close()
+    return "it takes connections, and does not answer as a ZooKeeper"
