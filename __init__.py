@@ -9,12 +9,12 @@ __version__ = "0.1.0"
 __all__ = ["Cluster", "__version__"]
 
 if TYPE_CHECKING:
-    from klamm.server.library import Cluster
+    from klamm.server.local.library import Cluster
 else:
 
     def __getattr__(name: str) -> object:
         if name == "Cluster":
-            from klamm.server.library import Cluster
+            from klamm.server.local.library import Cluster
 
             globals()[name] = Cluster
             return Cluster

@@ -34,19 +34,19 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
     log_to_stderr(log_level)
     signals = StopSignals()
 
-    from klamm.broker.properties import read_properties
+    from klamm.configs.properties import read_properties
 
     properties = read_properties(file) | dict(override)
 
-    from klamm.broker.config import BrokerConfig
+    from klamm.configs.broker_config import BrokerConfig
 
     config = BrokerConfig(properties)
 
-    from klamm.server.node import Node
+    from klamm.server.broker_server import BrokerServer
     from klamm.server.run import run
 
     async def serve() -> None:
-        broker = Node(config)
+        broker = BrokerServer(config)
         await live(broker, signals, lambda: None, broker.failure)
 
     run(serve)

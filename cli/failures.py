@@ -10,10 +10,10 @@ from klamm.cli.logs import printable
 FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ENOSPC})
 
 EXPECTED: tuple[tuple[str, str], ...] = (
-    ("klamm.broker.config_types", "ConfigError"),
-    ("klamm.broker.properties", "PropertiesError"),
+    ("klamm.configs.types", "ConfigError"),
+    ("klamm.configs.properties", "PropertiesError"),
     ("klamm.cli.output", "CannotWrite"),
-    ("klamm.server.node", "StartFailed"),
+    ("klamm.server.broker_server", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),
 )
 """Module and name of each class of such failures."""

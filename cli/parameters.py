@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from klamm.server.arguments import SeedTopic
+from klamm.server.local.arguments import SeedTopic
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):

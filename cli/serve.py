@@ -20,10 +20,10 @@ from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
 from klamm.cli.parameters import KEY_VALUE, TOPIC
-from klamm.server.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
+from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
 
 if TYPE_CHECKING:
-    from klamm.server.cluster import LocalCluster
+    from klamm.server.local.cluster import LocalCluster
 
 
 @click.command(short_help="Run a cluster: brokers in one process and a ZooKeeper.")
@@ -84,7 +84,7 @@ def command(
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
-    from klamm.server.cluster import LocalCluster
+    from klamm.server.local.cluster import LocalCluster
     from klamm.server.run import run
 
     cluster = LocalCluster(
@@ -104,7 +104,7 @@ def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics
     try:
         check_arguments(brokers, host, port, config)
         if config or topics:
-            from klamm.server.config_arguments import check_configs
+            from klamm.server.local.config_arguments import check_configs
 
             check_configs(config, topics, brokers if alone else None)
     except BadArgument as bad:

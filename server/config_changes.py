@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from klamm.broker.config_dynamic import is_password, usable
-from klamm.broker.config_topic import validate_topic_configs
-from klamm.broker.config_types import ConfigError, parse_integer
+from klamm.configs.dynamic import is_password, usable
+from klamm.configs.topic import validate_topic_configs
+from klamm.configs.types import ConfigError, parse_integer
 from klamm.controller.pace import Pace
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from klamm.server.node import Node
+    from klamm.server.broker_server import BrokerServer
 
 CLUSTER_NAME = "kafka-cluster"
 AUTHORIZED_OPERATIONS_OMITTED = -2147483648
@@ -131,7 +131,7 @@ class Context:
 
     def __init__(
         self,
-        node: Node,
+        node: BrokerServer,
         api_key: int,
         api_version: int,
         client_id: str | None = None,

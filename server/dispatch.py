@@ -15,7 +15,7 @@ answered with UNKNOWN_SERVER_ERROR; a problem with ZooKeeper is a line in the lo
 
 Answers of handlers marked `cached` depend on nothing but the request's bytes, the listener and what the node's `answers` are
 cleared for (its metadata cache, features, authorizer). They are kept encoded, keyed by the request without its correlation id;
-`server/connection.py` looks there first and needs neither decoder nor handler for a request it has seen.
+`server/net/connection.py` looks there first and needs neither decoder nor handler for a request it has seen.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from klamm.server.context import ANONYMOUS, CloseConnection, Context, Principal
 from klamm.server.not_offered import NotOffered, NotOfferedLog
 
 if TYPE_CHECKING:
-    from klamm.server.node import Node
+    from klamm.server.broker_server import BrokerServer
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Peer(NamedTuple):
 class Dispatcher:
     """Answers the requests of one node. `begin` raises RemoteProtocolError or CloseConnection when the connection has to be closed."""
 
-    def __init__(self, node: Node, handlers: Mapping[int, Handler] = HANDLERS) -> None:
+    def __init__(self, node: BrokerServer, handlers: Mapping[int, Handler] = HANDLERS) -> None:
         self.node = node
         self._handlers = handlers
         self.not_offered = NotOfferedLog()

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.config_dynamic import is_password
-from klamm.broker.passwords import CannotDecrypt
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.dynamic import is_password
+from klamm.configs.passwords import CannotDecrypt
 from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.controller.values import StoreLost
 from klamm.zk.admin import AdminZk

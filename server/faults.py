@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klamm.broker.hosted import refuse_leader_and_isr, refuse_stop_replica
+from klamm.broker.replica_manager import refuse_leader_and_isr, refuse_stop_replica
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from klamm.broker.config import BrokerConfig
+from klamm.configs.broker_config import BrokerConfig
 from klamm.zk.reachability import why_silent
 from klamm.zk.session import ZkSession
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.properties import PropertiesError, read_properties
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.properties import PropertiesError, read_properties
 
 log = logging.getLogger(__name__)
 

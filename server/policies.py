@@ -2,7 +2,7 @@
 
 `create.topic.policy.class.name` and `alter.config.policy.class.name` name a Java class in Kafka. Here they may name a Python function,
 `python:module:function`; a Java class cannot run, and a broker that is told of one does not start rather than let everything pass. A
-program that makes its own brokers hands functions to `Node` instead, which win over the properties.
+program that makes its own brokers hands functions to `BrokerServer` instead, which win over the properties.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.config_types import ConfigError
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.types import ConfigError
 
 CREATE_TOPIC = "create.topic.policy.class.name"
 ALTER_CONFIG = "alter.config.policy.class.name"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.config_table_broker import BROKER, SWITCHES
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.table_broker import BROKER, SWITCHES
 
 log = logging.getLogger(__name__)
 

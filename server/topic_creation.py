@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from klamm.broker.config_topic import validate_topic_configs
+from klamm.configs.topic import validate_topic_configs
 from klamm.controller.loop import random_topic_id
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
@@ -22,8 +22,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
+    from klamm.server.broker_server import BrokerServer
     from klamm.server.context import Context
-    from klamm.server.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
     return codes
 
 
-async def wait_for_leaders(node: Node, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
+async def wait_for_leaders(node: BrokerServer, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
     """Wait until all partitions have a leader in the metadata cache at the same time; the topics that miss one when the time is over.
 
     A time-out of zero or less does not even look: all of them count as missing.
@@ -123,7 +123,7 @@ async def wait_for_leaders(node: Node, partitions: Mapping[str, Iterable[int]], 
     return {topic for topic in partitions if leaderless(topic)}
 
 
-async def _plan(node: Node, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
+async def _plan(node: BrokerServer, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
     """Plan each topic; the names of all topics are read only when one of them asks for it."""
     facts = _facts(node)
     outcomes: dict[str, Creation] = {}
@@ -151,7 +151,7 @@ def _outcome(topic: Any, facts: CreationFacts, written: bool) -> Creation:
         return Creation(refusal.code, refusal.message)
 
 
-def _facts(node: Node) -> CreationFacts:
+def _facts(node: BrokerServer) -> CreationFacts:
     def check_policy(
         name: str, partitions: int | None, factor: int | None, assignments: Assignments | None, configs: dict[str, str]
     ) -> None:
@@ -173,7 +173,7 @@ def _facts(node: Node) -> CreationFacts:
     )
 
 
-def _default_topic(node: Node, name: str) -> Any:
+def _default_topic(node: BrokerServer, name: str) -> Any:
     """A topic as auto-creation makes it. The two internal ones have counts and configs of their own."""
     config = node.config
     request = messages.CreateTopicsRequest

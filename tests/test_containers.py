@@ -9,9 +9,9 @@ from typing import Any
 import click
 import yaml
 
-from klamm.broker.config import BrokerConfig
-from klamm.broker.properties import parse_properties
 from klamm.cli.main import klamm
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.properties import parse_properties
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm.broker.config_describe import describe_topic
+from klamm.configs.describe import describe_topic
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
 from klamm.controller.values import ZERO_UUID

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker import metadata_answers
+from klamm.broker import metadata_responses as metadata_answers
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import Context, Operation, ResourceType

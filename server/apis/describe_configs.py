@@ -18,9 +18,9 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from klamm.broker.config_describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
-from klamm.broker.config_types import ConfigError, ConfigType
-from klamm.broker.log_levels import log_levels
+from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
+from klamm.configs.log_levels import log_levels
+from klamm.configs.types import ConfigError, ConfigType
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost

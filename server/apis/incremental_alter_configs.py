@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker.config_increment import Operation as Change
-from klamm.broker.config_increment import check_operations, incremented
-from klamm.broker.config_table_broker import BROKER as BROKER_CONFIGS
-from klamm.broker.config_table_broker import TOPICS as TOPIC_CONFIGS
-from klamm.broker.log_levels import set_log_levels
+from klamm.configs.increment import Operation as Change
+from klamm.configs.increment import check_operations, incremented
+from klamm.configs.log_levels import set_log_levels
+from klamm.configs.table_broker import BROKER as BROKER_CONFIGS
+from klamm.configs.table_broker import TOPICS as TOPIC_CONFIGS
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.config_changes import (

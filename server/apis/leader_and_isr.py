@@ -1,13 +1,13 @@
 """LeaderAndIsr (4), versions 0-7: the controller tells which partitions this broker hosts, and in which role.
 
-Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/hosted.py`.
+Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/replica_manager.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker.hosted import refuse_leader_and_isr
+from klamm.broker.replica_manager import refuse_leader_and_isr
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import Context, Operation, ResourceType
 

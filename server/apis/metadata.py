@@ -18,9 +18,9 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from klamm.broker import metadata_answers
-from klamm.broker.metadata_answers import OPERATIONS_OMITTED, missing_topic_bytes
+from klamm.broker import metadata_responses as metadata_answers
 from klamm.broker.metadata_cache import ZERO_UUID
+from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
 from klamm.protocol.errors import ErrorCode

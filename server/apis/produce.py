@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker.hosted import Role
-from klamm.broker.metadata_answers import brokers_at
+from klamm.broker.metadata_responses import brokers_at
+from klamm.broker.replica_manager import Role
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode

@@ -1,13 +1,13 @@
 """StopReplica (5), versions 0-4: the controller takes replicas away from this broker, or only ends their fetching.
 
-Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/hosted.py`.
+Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/replica_manager.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker.hosted import refuse_stop_replica
+from klamm.broker.replica_manager import refuse_stop_replica
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import Context, Operation, ResourceType
 

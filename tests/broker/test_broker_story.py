@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.hosted import HostedPartitions
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.json_form import to_json
 from klamm.server.apis import describe_cluster, leader_and_isr, metadata, stop_replica, update_metadata
@@ -43,7 +43,7 @@ def new_node(about: dict[str, Any]) -> Any:
     cache = MetadataCache(about["broker_id"])
     return SimpleNamespace(
         metadata=cache,
-        hosted=HostedPartitions(about["broker_id"], cache),
+        hosted=ReplicaManager(about["broker_id"], cache),
         broker_epoch=about["broker_epoch"],
         cluster_id=about["cluster_id"],
         authorizer=AllowAll(),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.hosted import HostedPartition, HostedPartitions, Role, refuse_leader_and_isr, refuse_stop_replica
 from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache
+from klamm.broker.replica_manager import HostedPartition, ReplicaManager, Role, refuse_leader_and_isr, refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.broker.update_metadata import update
@@ -22,9 +22,9 @@ LISR = messages.LeaderAndIsrRequest
 STOP = messages.StopReplicaRequest
 
 
-def hosting() -> HostedPartitions:
+def hosting() -> ReplicaManager:
     """Broker 1 of the live brokers 1 and 2, which has heard controller epoch 1."""
-    hosted = HostedPartitions(ME, MetadataCache(ME))
+    hosted = ReplicaManager(ME, MetadataCache(ME))
     hosted.handle_update_metadata(update(), EPOCH)
     return hosted
 
@@ -40,14 +40,14 @@ def lisr(*states: Any, topic: str = "t", topic_id: bytes = A, **more: Any) -> An
     return LISR(topic_states=[entry], **fields)
 
 
-def tell(hosted: HostedPartitions, *states: Any, **more: Any) -> list[int]:
+def tell(hosted: ReplicaManager, *states: Any, **more: Any) -> list[int]:
     """Partition codes of a LeaderAndIsr that is accepted as a whole."""
     response = hosted.handle_leader_and_isr(lisr(*states, **more), 7, EPOCH)
     assert response.error_code == OK
     return [row.error_code for topic in response.topics for row in topic.partition_errors]
 
 
-def replica_of(hosted: HostedPartitions, partition: int = 0) -> HostedPartition:
+def replica_of(hosted: ReplicaManager, partition: int = 0) -> HostedPartition:
     replica = hosted.get("t", partition)
     assert replica is not None
     return replica
@@ -59,7 +59,7 @@ def stop(*partitions: tuple[int, int, bool], topic: str = "t", **more: Any) -> A
     return STOP(topic_states=[STOP.StopReplicaTopicState(topic, rows)], **fields)
 
 
-def stopped(hosted: HostedPartitions, *partitions: tuple[int, int, bool]) -> list[int]:
+def stopped(hosted: ReplicaManager, *partitions: tuple[int, int, bool]) -> list[int]:
     response = hosted.handle_stop_replica(stop(*partitions), 4, EPOCH)
     assert response.error_code == OK
     return [row.error_code for row in response.partition_errors]
@@ -197,7 +197,7 @@ def test_what_is_kept() -> None:
     tell(hosted, state(0), state(0, index=1), topic="u", topic_id=B)
     assert sorted((topic, index) for topic, index, _ in hosted) == [("t", 0), ("u", 0), ("u", 1)]
     assert (len(hosted), hosted.leader_count()) == (3, 2)
-    empty = HostedPartitions(ME, MetadataCache(ME))
+    empty = ReplicaManager(ME, MetadataCache(ME))
     tell(empty, state(0, 9))
     bare = replica_of(empty)
     assert (bare.isr, bare.replicas, bare.controller_epoch, bare.recovery) == ((), (), -1, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker import metadata_answers
+from klamm.broker import metadata_responses as metadata_answers
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.json_form import from_json, to_json

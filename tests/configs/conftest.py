@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.config import BrokerConfig
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.apis import alter_configs, describe_configs, incremental_alter_configs
 from klamm.server.context import AllowAll, Context, Operation, Principal, Resource

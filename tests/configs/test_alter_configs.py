@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from klamm.broker.log_levels import COUNTERPARTS, log_levels, set_log_levels
-from klamm.broker.log_names import KAFKA_LOGGERS
+from klamm.configs.log_levels import COUNTERPARTS, log_levels, set_log_levels
+from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.server.context import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC, Denying
 
@@ -266,7 +266,7 @@ async def test_the_zookeeper_client_logs_more_only_when_its_own_level_says_so(no
 
 
 def test_every_counterpart_is_a_logger_of_kafka_and_one_of_this_program():
-    importlib.import_module("klamm.server.cluster")
+    importlib.import_module("klamm.server.local.cluster")
     ours = {name for name, logger in logging.Logger.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
     assert COUNTERPARTS.keys() <= ours
     assert set(COUNTERPARTS.values()) <= set(KAFKA_LOGGERS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.broker.config import BrokerConfig, ConfigError
-from klamm.broker.config_listeners import Listener
-from klamm.broker.config_topic import topic_defaults
+from klamm.configs.broker_config import BrokerConfig, ConfigError
+from klamm.configs.listeners import Listener
+from klamm.configs.topic import topic_defaults
 
 ZK = {"zookeeper.connect": "z:1"}
 MAP = {"listener.security.protocol.map": "INT:PLAINTEXT,EXT:PLAINTEXT,CTL:PLAINTEXT"}

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from klamm.broker.log_names import KAFKA_LOGGERS
+from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.protocol import messages
 from klamm.server.apis import describe_configs
 from klamm.server.context import CloseConnection, Operation

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from klamm.broker.config import BrokerConfig, ConfigError
-from klamm.broker.passwords import CannotDecrypt, PasswordEncoder
+from klamm.configs.broker_config import BrokerConfig, ConfigError
+from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.tests.configs.conftest import BROKER, SET
 
 SECRET = "password.encoder.secret"
@@ -86,7 +86,7 @@ def test_an_algorithm_that_is_not_known_is_refused_at_the_start(name, text):
 
 
 def test_nothing_is_imported_for_it_before_a_password_is_met():
-    code = "import sys, klamm.server.cluster; print('cryptography' in sys.modules)"
+    code = "import sys, klamm.server.local.cluster; print('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from klamm.broker.config import BrokerConfig, ConfigError
+from klamm.configs.broker_config import BrokerConfig, ConfigError
 from klamm.server import policies
-from klamm.server.node import Node
+from klamm.server.broker_server import BrokerServer
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, TOPIC
 
 OK, UNKNOWN, NOT_THERE, BAD_CONFIG, BAD_REQUEST, VIOLATION = 0, -1, 3, 40, 42, 44
@@ -73,7 +73,7 @@ def config(**properties: str) -> BrokerConfig:
 
 def test_properties_may_name_a_python_function():
     named = f"python:{__name__}:no_devils"
-    broker = Node(config(alter_config_policy_class_name=named, create_topic_policy_class_name=named))
+    broker = BrokerServer(config(alter_config_policy_class_name=named, create_topic_policy_class_name=named))
     assert broker.alter_config_policy(TOPIC, "t", {"k": "666"}) == "no devils"
     assert getattr(broker.topic_policy, "__name__", None) == "no_devils"
 
@@ -81,9 +81,9 @@ def test_properties_may_name_a_python_function():
 def test_a_function_that_is_handed_over_wins_over_the_properties():
     told = Told()
     named = config(alter_config_policy_class_name=f"python:{__name__}:no_devils")
-    assert Node(named, alter_config_policy=told).alter_config_policy is told
-    assert Node(config()).alter_config_policy is policies.any_change
-    assert Node(config()).topic_policy is policies.any_topic
+    assert BrokerServer(named, alter_config_policy=told).alter_config_policy is told
+    assert BrokerServer(config()).alter_config_policy is policies.any_change
+    assert BrokerServer(config()).topic_policy is policies.any_topic
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_function_that_is_handed_over_wins_over_the_properties():
 @pytest.mark.parametrize("key", [policies.ALTER_CONFIG, policies.CREATE_TOPIC])
 def test_a_policy_that_cannot_be_called_is_refused_at_the_start(key, text):
     with pytest.raises(ConfigError, match=key):
-        Node(config(**{key: text}))
+        BrokerServer(config(**{key: text}))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.broker.properties import PropertiesError, parse_properties, read_properties
+from klamm.configs.properties import PropertiesError, parse_properties, read_properties
 
 CASES = [
     ("a=b", {"a": "b"}),

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from klamm import cli, server
-from klamm.broker.config import BrokerConfig
-from klamm.broker.config_definition import READ_ONLY
-from klamm.broker.config_describe import DescribedConfig, describe_broker, describe_default_broker, describe_topic
-from klamm.broker.config_dynamic import DYNAMIC
-from klamm.broker.config_table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, TOPICS
-from klamm.broker.config_types import ConfigType, text_of
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definition import READ_ONLY
+from klamm.configs.describe import DescribedConfig, describe_broker, describe_default_broker, describe_topic
+from klamm.configs.dynamic import DYNAMIC
+from klamm.configs.table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, TOPICS
+from klamm.configs.types import ConfigType, text_of
 
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden" / "describe_configs.json.gz").read_bytes()))
 TOPIC, BROKER_RESOURCE = 2, 4

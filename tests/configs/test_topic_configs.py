@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.broker.config import BrokerConfig, ConfigError
-from klamm.broker.config_increment import Operation, incremented
-from klamm.broker.config_table_broker import BROKER, TOPICS
-from klamm.broker.config_topic import topic_defaults, topic_values, validate_topic_configs
+from klamm.configs.broker_config import BrokerConfig, ConfigError
+from klamm.configs.increment import Operation, incremented
+from klamm.configs.table_broker import BROKER, TOPICS
+from klamm.configs.topic import topic_defaults, topic_values, validate_topic_configs
 from klamm.protocol.errors import ApiError, ErrorCode
 
 FOREVER = 2**63 - 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.broker.config_table_broker import BROKER, TOPICS
-from klamm.broker.config_types import ConfigError, ConfigType, double_text, parse, parse_double, split_list, text_of
+from klamm.configs.table_broker import BROKER, TOPICS
+from klamm.configs.types import ConfigError, ConfigType, double_text, parse, parse_double, split_list, text_of
 
 
 @pytest.mark.parametrize(

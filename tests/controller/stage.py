@@ -200,7 +200,7 @@ def line(entry: Any) -> str:
         case Wrote(key, state):
             return f"WROTE {key} {shown(state)}"
         case WroteTopic(topic, stored):
-            return f"TOPIC {topic} {({i: list(a.replicas) for i, a in sorted(stored.assignments.items())})}"
+            return f"TOPIC {topic} { ({i: list(a.replicas) for i, a in sorted(stored.assignments.items())}) }"
         case Removed(path):
             return f"REMOVED {path}"
         case Frame():

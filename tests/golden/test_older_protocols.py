@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from klamm.broker.ibp import MetadataVersion
+from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
 from klamm.server.dispatch import HANDLERS as DISPATCHED
 from klamm.tests.broker.test_broker_story import HANDLERS, answer, new_node, sorted_lists

@@ -1,6 +1,6 @@
 """The layout of every message as text, one structure a line: what `layouts.txt` records.
 
-    python -m klamm.tests.protocol.layouts      writes it anew; commit only what you understand
+python -m klamm.tests.protocol.layouts      writes it anew; commit only what you understand
 """
 
 from __future__ import annotations

@@ -24,16 +24,29 @@ def lisr(partitions: list[Any], **changes: Any) -> Any:
 
 def state(index: int, isr: tuple[int, ...] = (0, 1), **changes: Any) -> Any:
     return LISR.LeaderAndIsrPartitionState(
-        partition_index=index, controller_epoch=2, leader=0, leader_epoch=5, isr=isr, partition_epoch=7,
-        replicas=(0, 1, 2), **changes,
+        partition_index=index,
+        controller_epoch=2,
+        leader=0,
+        leader_epoch=5,
+        isr=isr,
+        partition_epoch=7,
+        replicas=(0, 1, 2),
+        **changes,
     )
 
 
 # Classes
 
+
 def test_fields_of_all_versions_with_kafkas_defaults() -> None:
     assert LISR._fields == (
-        "controller_id", "is_k_raft_controller", "controller_epoch", "broker_epoch", "type", "ungrouped_partition_states", "topic_states",
+        "controller_id",
+        "is_k_raft_controller",
+        "controller_epoch",
+        "broker_epoch",
+        "type",
+        "ungrouped_partition_states",
+        "topic_states",
         "live_leaders",
     )
     assert LISR() == (0, False, 0, -1, 0, [], [], [])
@@ -101,28 +114,32 @@ def test_versions_that_do_not_exist(version: int) -> None:
 
 # What we must not send
 
-@pytest.mark.parametrize("bad", [
-    lisr([state(2**31)]),
-    lisr([state(0, isr=(2**31,))]),
-    lisr([state(0, isr=(None,))]),  # type: ignore[arg-type]
-    lisr([state(0, isr="01")]),  # type: ignore[arg-type]
-    lisr([state(0, is_new=None)]),
-    lisr([state(0)._replace(replicas=None)]),
-    lisr([None]),
-    lisr([tuple(state(0))]),
-    lisr([messages.UpdateMetadataRequest.UpdateMetadataPartitionState()]),
-    lisr([], topic_states=None),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=None)]),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=b"bytes")]),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="x" * 32768)]),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="\ud800")]),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=bytes(15))]),
-    lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=None)]),
-    lisr([], ungrouped_partition_states=[state(0)]),
-    lisr([], controller_id="1"),
-    (1, 2, 3),
-    None,
-])
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lisr([state(2**31)]),
+        lisr([state(0, isr=(2**31,))]),
+        lisr([state(0, isr=(None,))]),  # type: ignore[arg-type]
+        lisr([state(0, isr="01")]),  # type: ignore[arg-type]
+        lisr([state(0, is_new=None)]),
+        lisr([state(0)._replace(replicas=None)]),
+        lisr([None]),
+        lisr([tuple(state(0))]),
+        lisr([messages.UpdateMetadataRequest.UpdateMetadataPartitionState()]),
+        lisr([], topic_states=None),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=None)]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=b"bytes")]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="x" * 32768)]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="\ud800")]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=bytes(15))]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=None)]),
+        lisr([], ungrouped_partition_states=[state(0)]),
+        lisr([], controller_id="1"),
+        (1, 2, 3),
+        None,
+    ],
+)
 def test_what_cannot_be_sent_is_our_error(bad: Any) -> None:
     with pytest.raises(LocalProtocolError):
         messages.encode(bad, 7)
@@ -165,6 +182,7 @@ def test_a_structure_that_does_not_exist() -> None:
 
 # Arrays longer than one byte can say, and replica lists longer than anyone has
 
+
 @pytest.mark.parametrize("count", [126, 127, 128, 300])
 @pytest.mark.parametrize("version", [2, 7])
 def test_long_arrays(count: int, version: int) -> None:
@@ -198,16 +216,20 @@ def test_every_cut_of_a_run_is_refused() -> None:
 
 # Counts that a peer only claims
 
-@pytest.mark.parametrize(("name", "version", "data"), [
-    ("LeaderAndIsrRequest", 7, bytes(18) + b"\xff\xff\xff\xff\x07" + bytes(60)),
-    ("LeaderAndIsrRequest", 2, bytes(16) + b"\x7f\xff\xff\xff" + bytes(60)),
-    ("MetadataRequest", 1, b"\x7f\xff\xff\xff" + bytes(60)),
-    ("MetadataRequest", 12, b"\xff\xff\xff\xff\x07" + bytes(60)),
-    ("LeaderAndIsrResponse", 5, b"\x00\x00\xff\xff\xff\xff\x07" + bytes(60)),
-    ("ListTransactionsRequest", 0, b"\x01\xff\xff\xff\xff\x07" + bytes(60)),
-    ("ElectLeadersRequest", 0, b"\x00\x00\x00\x01\x00\x01t\x7f\xff\xff\xff" + bytes(60)),
-    ("SaslAuthenticateRequest", 2, b"\xff\xff\xff\xff\x07" + bytes(60)),
-])
+
+@pytest.mark.parametrize(
+    ("name", "version", "data"),
+    [
+        ("LeaderAndIsrRequest", 7, bytes(18) + b"\xff\xff\xff\xff\x07" + bytes(60)),
+        ("LeaderAndIsrRequest", 2, bytes(16) + b"\x7f\xff\xff\xff" + bytes(60)),
+        ("MetadataRequest", 1, b"\x7f\xff\xff\xff" + bytes(60)),
+        ("MetadataRequest", 12, b"\xff\xff\xff\xff\x07" + bytes(60)),
+        ("LeaderAndIsrResponse", 5, b"\x00\x00\xff\xff\xff\xff\x07" + bytes(60)),
+        ("ListTransactionsRequest", 0, b"\x01\xff\xff\xff\xff\x07" + bytes(60)),
+        ("ElectLeadersRequest", 0, b"\x00\x00\x00\x01\x00\x01t\x7f\xff\xff\xff" + bytes(60)),
+        ("SaslAuthenticateRequest", 2, b"\xff\xff\xff\xff\x07" + bytes(60)),
+    ],
+)
 def test_claims_cost_nothing(name: str, version: int, data: bytes) -> None:
     messages.message_type(name).decoder(version)
     tracemalloc.start()
@@ -251,15 +273,19 @@ def test_any_buffer_may_be_read(kind: type) -> None:
 
 # Headers
 
-@pytest.mark.parametrize(("key", "version", "client_id", "wanted"), [
-    (7, 0, "ignored", "0007000000000005"),
-    (7, 1, "ab", "000700010000000500026162"),
-    (7, 3, "ab", "00070003000000050002616200"),
-    (18, 3, None, "0012000300000005ffff00"),
-    (3, 1, "", "00030001000000050000"),
-    (1790, 0, "ab", "06fe00000000000500026162"),
-    (100, 0, "ab", "00640000000000050002616200"),
-])
+
+@pytest.mark.parametrize(
+    ("key", "version", "client_id", "wanted"),
+    [
+        (7, 0, "ignored", "0007000000000005"),
+        (7, 1, "ab", "000700010000000500026162"),
+        (7, 3, "ab", "00070003000000050002616200"),
+        (18, 3, None, "0012000300000005ffff00"),
+        (3, 1, "", "00030001000000050000"),
+        (1790, 0, "ab", "06fe00000000000500026162"),
+        (100, 0, "ab", "00640000000000050002616200"),
+    ],
+)
 def test_request_headers(key: int, version: int, client_id: str | None, wanted: str) -> None:
     frame = messages.encode_request(key, version, 5, client_id, b"body")
     assert frame == (len(wanted) // 2 + 4).to_bytes(4, "big") + bytes.fromhex(wanted) + b"body"
@@ -279,10 +305,22 @@ def test_tags_in_a_request_header_are_skipped() -> None:
     assert messages.decode_request_header(payload) == ((3, 9, 5, "a"), 18)
 
 
-@pytest.mark.parametrize("payload", [
-    "", "0003", "00030001000000", "0003000100000005", "000300010000000500", "0003000100000005000261", "00030009000000050000",
-    "0003000900000005000001", "00030009000000050000010502", "0034000000000005ffff", "ffff000000000005ffff",
-])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "",
+        "0003",
+        "00030001000000",
+        "0003000100000005",
+        "000300010000000500",
+        "0003000100000005000261",
+        "00030009000000050000",
+        "0003000900000005000001",
+        "00030009000000050000010502",
+        "0034000000000005ffff",
+        "ffff000000000005ffff",
+    ],
+)
 def test_headers_that_are_no_headers(payload: str) -> None:
     with pytest.raises(RemoteProtocolError):
         messages.decode_request_header(bytes.fromhex(payload))
@@ -312,6 +350,7 @@ def test_response_headers(key: int, version: int, wanted: str) -> None:
 
 
 # JSON
+
 
 def test_json_is_strict() -> None:
     good = {"errorCode": 3}

@@ -99,8 +99,16 @@ def test_frames_between_brokers(tally: Tally) -> None:
 
 # Closed by a real broker for what the request asks, not for how it is written.
 CLOSED_FOR_OTHER_REASONS = {
-    "envelope", "default:58:0", "default:29:0", "default:29:1", "default:29:2", "default:29:3", "produce-acks-0-unknown-topic",
-    "sasl-apiversions-twice", "sasl-metadata-first", "sasl-handshake-unknown-then-plain",
+    "envelope",
+    "default:58:0",
+    "default:29:0",
+    "default:29:1",
+    "default:29:2",
+    "default:29:3",
+    "produce-acks-0-unknown-topic",
+    "sasl-apiversions-twice",
+    "sasl-metadata-first",
+    "sasl-handshake-unknown-then-plain",
 }
 # The token of the oldest SASL exchange is a frame without header; the last one is longer than a frame before authentication may be.
 BARE_TOKENS = {"sasl-v0-plain-good", "sasl-v0-plain-bad", "sasl-token-too-large"}

@@ -41,7 +41,17 @@ def test_ours_are_well_formed(path: Path) -> None:
     assert spec["name"] == path.stem
     assert spec["type"] == ("request" if path.stem.endswith("Request") else "response" if path.stem.endswith("Response") else "header")
     allowed = {
-        "name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "default", "ignorable", "entityType", "mapKey", "fields",
+        "name",
+        "type",
+        "versions",
+        "nullableVersions",
+        "taggedVersions",
+        "tag",
+        "default",
+        "ignorable",
+        "entityType",
+        "mapKey",
+        "fields",
         "flexibleVersions",
     }
 
@@ -67,10 +77,18 @@ def test_structures_are_reached_from_their_message() -> None:
                     assert getattr(kind.top, name)._fields == tuple(field.attribute for field in struct.fields)
 
 
-@pytest.mark.parametrize(("name", "wanted"), [
-    ("TopicId", "topic_id"), ("timeoutMs", "timeout_ms"), ("isKRaftController", "is_k_raft_controller"), ("V0Host", "v0_host"),
-    ("Isr", "isr"), ("NewIsrWithEpochs", "new_isr_with_epochs"), ("SubscribedTopicRegex", "subscribed_topic_regex"),
-])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("TopicId", "topic_id"),
+        ("timeoutMs", "timeout_ms"),
+        ("isKRaftController", "is_k_raft_controller"),
+        ("V0Host", "v0_host"),
+        ("Isr", "isr"),
+        ("NewIsrWithEpochs", "new_isr_with_epochs"),
+        ("SubscribedTopicRegex", "subscribed_topic_regex"),
+    ],
+)
 def test_names_in_python(name: str, wanted: str) -> None:
     assert attribute_name(name) == wanted
 

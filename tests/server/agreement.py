@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.server.cluster import LocalCluster
-from klamm.server.node import Node
+from klamm.server.broker_server import BrokerServer
+from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cluster.tree import Tree
 
 
@@ -45,7 +45,7 @@ def agreed(cluster: LocalCluster, tree: Tree) -> bool:
 
 
 def _broker_agrees(
-    node: Node, topic: str, index: int, topic_id: bytes | None, leader: int, isr: list[int], leader_epoch: int, partition_epoch: int
+    node: BrokerServer, topic: str, index: int, topic_id: bytes | None, leader: int, isr: list[int], leader_epoch: int, partition_epoch: int
 ) -> None:
     where = f"{topic}-{index} at broker {node.id}"
     cached = node.metadata.partition(topic, index)

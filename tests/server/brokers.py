@@ -7,14 +7,14 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from klamm.broker.config import BrokerConfig
+from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.server.node import Node
-from klamm.server.outgoing import ask
+from klamm.server.broker_server import BrokerServer
+from klamm.server.net.outgoing import ask
 from klamm.tests.cluster.waits import eventually
 
 
-def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> Node:
+def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> BrokerServer:
     """A broker that is not started. Property names have underscores for dots."""
     settings = {
         "broker.id": str(broker_id),
@@ -26,15 +26,15 @@ def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: ob
         "controlled.shutdown.retry.backoff.ms": "20",
     }
     settings.update({name.replace("_", "."): str(value) for name, value in properties.items()})
-    return Node(BrokerConfig(settings), patient=patient)
+    return BrokerServer(BrokerConfig(settings), patient=patient)
 
 
-async def request(broker: Node, api_key: int, version: int, message: Any) -> Any:
+async def request(broker: BrokerServer, api_key: int, version: int, message: Any) -> Any:
     endpoint = broker.advertised[0]
     return await ask(endpoint.host, endpoint.port, api_key, version, "test", message, 30)
 
 
-async def knows(broker: Node, *ids: int) -> None:
+async def knows(broker: BrokerServer, *ids: int) -> None:
     """Wait until this broker's metadata cache has a controller and exactly these brokers."""
 
     def look() -> bool:
@@ -43,7 +43,7 @@ async def knows(broker: Node, *ids: int) -> None:
     await eventually(look, f"broker {broker.id} knows brokers {ids}")
 
 
-async def create_topic(controller: Node, name: str, assignments: dict[int, list[int]]) -> None:
+async def create_topic(controller: BrokerServer, name: str, assignments: dict[int, list[int]]) -> None:
     types = messages.CreateTopicsRequest
     rows = [types.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in assignments.items()]
     topic = types.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=[])
@@ -51,7 +51,7 @@ async def create_topic(controller: Node, name: str, assignments: dict[int, list[
     assert [row.error_code for row in response.topics] == [0]
 
 
-async def expire(broker: Node) -> None:
+async def expire(broker: BrokerServer) -> None:
     """End a broker's ZooKeeper session, as the server would after its time-out."""
     connection = broker.zk._connection
     assert connection is not None

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import uvloop
 
-from klamm.server.connection_limits import ConnectionLimits
 from klamm.server.dispatch import Handler
-from klamm.server.listener import Listener
+from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.net.listener import Listener
 from klamm.tests.server import wire
 
 Serve = Callable[..., Awaitable[Listener]]

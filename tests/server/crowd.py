@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.cluster import LocalCluster
-from klamm.server.node import Node
+from klamm.server.broker_server import BrokerServer
+from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cluster.client import KEYS
 from klamm.tests.cluster.decoded import decoded
 from klamm.tests.server.wire import Peer
@@ -108,7 +108,7 @@ def configure(topic: str, retention_ms: int) -> Ask:
     return Ask(request, 1, lambda answer: (r.error_code for r in answer.responses))
 
 
-def alter(node: Node, topic: str, dice: random.Random) -> Ask | None:
+def alter(node: BrokerServer, topic: str, dice: random.Random) -> Ask | None:
     """A broker's proposal for the partitions of a topic that it leads, as far as it knows; None when it leads none."""
     cached = node.metadata.topics.get(topic)
     if cached is None:
@@ -126,9 +126,7 @@ def alter(node: Node, topic: str, dice: random.Random) -> Ask | None:
     ]
     if not rows:
         return None
-    request = types(
-        broker_id=node.id, broker_epoch=node.broker_epoch, topics=[types.TopicData(topic_id=cached.topic_id, partitions=rows)]
-    )
+    request = types(broker_id=node.id, broker_epoch=node.broker_epoch, topics=[types.TopicData(topic_id=cached.topic_id, partitions=rows)])
     return Ask(request, 2, lambda answer: [answer.error_code, *(p.error_code for t in answer.topics for p in t.partitions)])
 
 

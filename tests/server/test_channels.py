@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
-from klamm.server import channels
-from klamm.server.channels import Channels
+from klamm.server.net import channels
+from klamm.server.net.channels import Channels
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
@@ -280,7 +280,7 @@ async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_o
         await eventually(lambda: accepted > channels.QUICK_TRIES, "the quick tries are over")
         await asyncio.sleep(0.1)
     assert accepted == channels.QUICK_TRIES + 1
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "klamm.server.channels"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "klamm.server.net.channels"]
     assert "connection lost" in line
     sender.close()
     assert "19 more lines like the last one were left out" in caplog.text  # the first failure is not worth a line

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from klamm.protocol import messages
-from klamm.server.arguments import SeedTopic
-from klamm.server.cluster import LocalCluster
-from klamm.server.node import Node
+from klamm.server.broker_server import BrokerServer
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.test_local_cluster import registered, split
@@ -37,7 +37,7 @@ async def start(zookeeper: str, chroot: str) -> AsyncIterator[Start]:
     assert await registered(zookeeper + chroot) == []
 
 
-async def seen(node: Node) -> tuple[int, list[int], dict[str, list[int]]]:
+async def seen(node: BrokerServer) -> tuple[int, list[int], dict[str, list[int]]]:
     """What a client sees: controller, brokers, leaders of every topic's partitions."""
     answer = await request(node, 3, 12, messages.MetadataRequest(topics=None))
     leaders = {t.name: [p.leader_id for p in sorted(t.partitions, key=lambda p: p.partition_index)] for t in answer.topics}

@@ -14,12 +14,12 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
-from klamm.server.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
-from klamm.server.connection_limits import ConnectionLimits
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Handler
-from klamm.server.listener import Listener, bind
-from klamm.server.log_limit import LINES
+from klamm.server.net.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
+from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.net.listener import Listener, bind
+from klamm.server.net.log_limit import LINES
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve

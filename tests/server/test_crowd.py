@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.server.cluster import LocalCluster
+from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cluster.tree import Tree
 from klamm.tests.cluster.waits import eventually, wait_until_stopped
 from klamm.tests.server.agreement import agreed

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.hosted import HostedPartitions
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
@@ -82,7 +82,7 @@ class DenyAll:
 @pytest.mark.parametrize(("key", "version"), [(key, version) for key, version in FULL if key in CLUSTER_ACTIONS])
 async def test_cluster_action_is_needed_between_brokers(key: int, version: int) -> None:
     metadata = MetadataCache(1)
-    hosted = HostedPartitions(1, metadata)
+    hosted = ReplicaManager(1, metadata)
     node: Any = SimpleNamespace(
         authorizer=DenyAll(), metadata=metadata, hosted=hosted, purgatory=Purgatory(), broker_epoch=1, controller=None
     )

@@ -15,11 +15,11 @@ from klamm.benchmarks.stalls import CASES, Case, Size
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_topics
-from klamm.server.arguments import SeedTopic
-from klamm.server.cluster import LocalCluster
+from klamm.server.broker_server import BrokerServer
 from klamm.server.dispatch import LARGE_REQUEST_BYTES, Handler
-from klamm.server.listener import Listener
-from klamm.server.node import Node
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.net.listener import Listener
 from klamm.tests.server import wire
 
 SIZE = Size(entries=20_000, partitions=400)
@@ -72,7 +72,7 @@ class Turns:
 
 
 @pytest.fixture
-async def controller(zookeeper: str, chroot: str) -> AsyncIterator[Node]:
+async def controller(zookeeper: str, chroot: str) -> AsyncIterator[BrokerServer]:
     """The controller of a cluster that has the topics of the benchmark."""
     topics = [SeedTopic(name, partitions, 3) for name, partitions in SIZE.topics.items()]
     cluster = LocalCluster(3, zookeeper=zookeeper + chroot, topics=topics)
@@ -87,7 +87,7 @@ def frame(case: Case, size: Size) -> bytes:
     return wire.request(key, case.version, 1, message)
 
 
-async def test_a_long_list_leaves_the_loop_to_others(controller: Node) -> None:
+async def test_a_long_list_leaves_the_loop_to_others(controller: BrokerServer) -> None:
     peer = await wire.Peer.connect(controller.advertised[0].port)
     size = SIZE._replace(broker_id=controller.id, broker_epoch=controller.broker_epoch)
     stalls = {}

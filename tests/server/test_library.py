@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 import klamm
-from klamm.server.cluster import LocalCluster
-from klamm.server.library import BlockingCluster
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.library import BlockingCluster
 from klamm.tests.cluster.waits import wait_for
 from klamm.tests.server.test_local_cluster import registered
 

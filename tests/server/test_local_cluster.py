@@ -10,11 +10,11 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server import cluster as cluster_module
-from klamm.server.arguments import SeedTopic
-from klamm.server.cluster import LocalCluster
-from klamm.server.listener import bind
-from klamm.server.node import Node, StartFailed
+from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.local import cluster as cluster_module
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.net.listener import bind
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.zk.session import ZkSession
@@ -29,7 +29,7 @@ async def registered(zookeeper: str) -> list[str]:
         await session.stop()
 
 
-def split(cluster: LocalCluster) -> tuple[Node, Node]:
+def split(cluster: LocalCluster) -> tuple[BrokerServer, BrokerServer]:
     """The controller and one that is not."""
     controller = next(node for node in cluster.nodes if node.id == cluster.controller_id)
     return controller, next(node for node in cluster.nodes if node is not controller)
@@ -68,13 +68,13 @@ async def test_brokers_leave_in_order(zookeeper: str, chroot: str, monkeypatch: 
     await cluster.start()
     controller = await cluster.move_controller(3)
     order: list[tuple[int, list[str]]] = []
-    stop = Node.stop
+    stop = BrokerServer.stop
 
-    async def recorded(node: Node) -> None:
+    async def recorded(node: BrokerServer) -> None:
         order.append((node.id, sorted(await node.zk.children("/brokers/ids"))))
         await stop(node)
 
-    monkeypatch.setattr(Node, "stop", recorded)
+    monkeypatch.setattr(BrokerServer, "stop", recorded)
     await cluster.stop()
     others = [str(number) for number in (4, 3, 2, 1) if number != controller]
     assert [str(number) for number, _ in order] == [*others, str(controller)]

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from klamm.server.log_limit import LimitedLog
+from klamm.server.net.log_limit import LimitedLog
 from klamm.tests.cluster.waits import eventually
 
 

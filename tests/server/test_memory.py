@@ -6,7 +6,7 @@ import gc
 from collections import Counter
 
 from klamm.protocol import messages
-from klamm.server.cluster import LocalCluster
+from klamm.server.local.cluster import LocalCluster
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server.brokers import create_topic, request
 

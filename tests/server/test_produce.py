@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.hosted import HostedPartitions, Role
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager, Role
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import produce
@@ -31,7 +31,7 @@ def node(authorizer: Any = None) -> Any:
     brokers = [told.UpdateMetadataBroker(id=i, rack=f"r{i}", endpoints=[end]) for i, end in ends.items()]
     topic = told.UpdateMetadataTopicState(topic_name="t", topic_id=bytes(16), partition_states=states)
     metadata.update(told(controller_id=1, topic_states=[topic], live_brokers=brokers))
-    hosted = HostedPartitions(1, metadata)
+    hosted = ReplicaManager(1, metadata)
     hosted.fail_log_dir([("t", 2), ("t", 0)])
     leading = hosted.get("t", 0)
     assert leading is not None

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from klamm.protocol import messages
-from klamm.server.arguments import SeedTopic
-from klamm.server.cluster import LocalCluster
 from klamm.server.dispatch import HANDLERS, Dispatcher, Handler
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
 from klamm.server.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
 from klamm.tests.cluster.waits import eventually
 from klamm.tests.server import wire

@@ -9,10 +9,10 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.server.apis import api_versions
-from klamm.server.connection_limits import ConnectionLimits
 from klamm.server.context import AllowAll
 from klamm.server.dispatch import Dispatcher, Handler
-from klamm.server.listener import Listener, bind
+from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.net.listener import Listener, bind
 
 METADATA, CONTROLLED_SHUTDOWN, API_VERSIONS, DELETE_TOPICS = 3, 7, 18, 20
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.config import BrokerConfig
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.options import ControllerOptions
 from klamm.controller.values import Broker, Endpoint, StoredTopic
 from klamm.protocol import messages

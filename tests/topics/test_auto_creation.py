@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.config import BrokerConfig
+from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.tests.topics.conftest import TopicBroker, register

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.config import BrokerConfig
+from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.context import Operation
 from klamm.tests.broker.test_metadata_answers import Denying

@@ -288,5 +288,3 @@ async def ask(stage: Stage, words: list[str]) -> str:
 def asked(stage: Stage, words: list[str]) -> Look:
     """asked Metadata v12 [to N] {json}: the same as a view, for what needs a moment."""
     return Look(lambda: _ask(stage, words))
-
-

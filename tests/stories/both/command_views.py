@@ -325,5 +325,3 @@ async def forget(stage: Stage, words: list[str]) -> str:
     for word in words:
         stage.fake_named(word).forget()
     return ""
-
-

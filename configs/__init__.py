@@ -1,0 +1,1 @@
+"""Names, types, defaults, validation and sources of configs."""

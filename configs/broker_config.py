@@ -1,0 +1,200 @@
+"""A broker's configuration: what its properties file says, overlaid by what /config/brokers holds, typed and checked.
+
+Every value has one of four sources, the strongest first: the broker's own entity in ZooKeeper, the default entity, the properties
+file, Kafka's default. A stronger source's synonym wins over a weaker one's (`log.retention.ms` over `log.retention.hours`).
+
+A BrokerConfig is made once, which raises ConfigError for the first thing that is wrong, and changed by `apply_dynamic` only, which
+never raises: a stored value that will not do is left out, and a set of values that will not do together is not taken at all; the
+caller logs why. The overlay is remembered either way, because DescribeConfigs shows it either way. `validate_dynamic` says of a
+change that somebody asks for whether it would do.
+
+Names that are not Kafka's are kept, since DescribeConfigs shows them too; the switches of this project are taken out before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from klamm.configs import rules as config_rules
+from klamm.configs.definition import synonyms
+from klamm.configs.dynamic import check_entry, check_listener_configs, usable
+from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.listeners import Listener, Listeners, listeners_of
+from klamm.configs.passwords import PasswordEncoder
+from klamm.configs.table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, key_of
+from klamm.configs.types import ConfigError
+
+__all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "Listener"]
+
+_DEFAULTS: dict[str, Any] = {name: key.default for name, key in (BROKER | SWITCHES).items()}
+_ON_OFF = {"on": "true", "off": "false"}
+
+
+class DynamicChange(NamedTuple):
+    """What became of new dynamic configs: names whose value changed, and one line for each thing that was wrong with them."""
+
+    changed: frozenset[str]
+    problems: tuple[str, ...]
+
+
+class BrokerConfig:
+    """Configs of one broker. `get` has the typed value now in force, `raw` the text it came from.
+
+    `static`, `dynamic_default` and `dynamic_own` are the properties of each source as they were given.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.static = _with_both_ids({name: text for name, text in properties.items() if name not in SWITCHES})
+        self.dynamic_default: dict[str, str] = {}
+        self.dynamic_own: dict[str, str] = {}
+        self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
+        if "zookeeper.connect" not in self.static:
+            raise ConfigError("zookeeper.connect", None, "must be set")
+        self._take(self.static)
+        self.passwords = self._encoder("password.encoder.secret")
+        """Encrypts and decrypts stored passwords; None without a secret. `former_passwords` decrypts what an earlier secret encrypted."""
+        self.former_passwords = self._encoder("password.encoder.old.secret")
+        self.broker_id: int = self.get("broker.id")
+
+    def get(self, name: str) -> Any:
+        """The value in force, of the type its table row says; None when it is unset. KeyError for a name no table has."""
+        return self._values[name]
+
+    def _encoder(self, secret: str) -> PasswordEncoder | None:
+        return None if self.get(secret) is None else PasswordEncoder(self.get(secret), self._values)
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value in force for one listener: its own (`listener.name.<listener>.<name>`), else that of all."""
+        text = self._effective.get(f"listener.name.{listener.lower()}.{name}")
+        return self.get(name) if text is None else BROKER[name].parse(text)
+
+    def raw(self, name: str) -> str | None:
+        """The text somebody set for this name in the strongest source; None when nobody did."""
+        return self._effective.get(name)
+
+    def apply_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> DynamicChange:
+        """Take what the default entity and this broker's own hold, all or, when it does not go together, nothing."""
+        self.dynamic_default, problems = usable(default, False, self.passwords)
+        self.dynamic_own, own_problems = usable(own, True, self.passwords)
+        problems += own_problems
+        before = self._values
+        properties = self.overlaid(self.dynamic_default, self.dynamic_own)
+        try:
+            self._check_change(properties)
+        except ConfigError as error:
+            return DynamicChange(frozenset(), (*problems, f"dynamic configs are not taken: {error}"))
+        self._take(properties)
+        changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        return DynamicChange(changed, tuple(problems))
+
+    def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> None:
+        """May this broker's own entity, or the default one, hold exactly these? Raises ConfigError."""
+        for name, text in properties.items():
+            check_entry(name, text, per_broker)
+        default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
+        self._check_change(self.overlaid(default, own))
+
+    def _check_change(self, properties: Mapping[str, str]) -> None:
+        """May this broker, running, go over to these properties? Raises ConfigError."""
+        proposed = _typed(properties, self._switches)
+        listeners = check_values(proposed, properties)
+        config_rules.check_dynamic(self._values, proposed)
+        check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
+
+    def overlaid(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+        """The file's properties under these dynamic ones; a name takes the weaker sources' synonyms of it away."""
+        properties = dict(self.static)
+        for overlay in (default, own):
+            for name, text in overlay.items():
+                for weaker in synonyms(name, across_listeners=False):
+                    properties.pop(weaker, None)
+                properties[name] = text
+        return properties
+
+    def _take(self, properties: dict[str, str]) -> None:
+        values = _typed(properties, self._switches)
+        values |= {name: key.parse(self.dynamic_own[name]) if name in self.dynamic_own else None for name, key in QUOTAS.items()}
+        self._listeners = check_values(values, properties)
+        self._values = values
+        self._effective = properties
+
+    @property
+    def effective(self) -> Mapping[str, str]:
+        """Every property in force, known or not, as text."""
+        return self._effective
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Every typed value in force."""
+        return self._values
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Where to listen."""
+        return self._listeners.listeners
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What to tell others; the host is None where neither is set, the port 0 where any free one is bound."""
+        return self._listeners.advertised
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        return self._listeners.inter_broker
+
+    @property
+    def control_plane_listener_name(self) -> str | None:
+        return self._listeners.control_plane
+
+    @property
+    def listener_security_protocol_map(self) -> Mapping[str, str]:
+        """Security protocol by listener name."""
+        return self._listeners.security_protocols
+
+    @property
+    def inter_broker_protocol_version(self) -> MetadataVersion:
+        return MetadataVersion.of(self.get("inter.broker.protocol.version"))
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        return config_rules.log_dirs(self._values)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names in the properties file that no table has."""
+        return tuple(name for name in self.static if key_of(name) is None)
+
+    @property
+    def without_meaning(self) -> tuple[str, ...]:
+        """Names in the properties file that are Kafka's and change nothing here."""
+        return tuple(name for name in self.static if name not in MEANINGFUL and key_of(name) is not None)
+
+
+def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Listeners:
+    """The rules between configs; what the listeners came to. Raises ConfigError."""
+    config_rules.check(values)
+    return listeners_of(values, properties)
+
+
+def _typed(properties: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, Any]:
+    values = _DEFAULTS | dict(switches)
+    for name, text in properties.items():
+        key = BROKER.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+    return values
+
+
+def _with_both_ids(properties: dict[str, str]) -> dict[str, str]:
+    """`broker.id` and `node.id` stand for each other."""
+    ids: Iterable[tuple[str, str]] = (("broker.id", "node.id"), ("node.id", "broker.id"))
+    for given, missing in ids:
+        if given in properties and missing not in properties:
+            properties[missing] = properties[given]
+    return properties
+
+
+def _switch(name: str, text: str) -> Any:
+    """A switch of this project; `on` and `off` will do for booleans."""
+    return SWITCHES[name].parse(_ON_OFF.get(text.strip().lower(), text))

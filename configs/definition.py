@@ -1,0 +1,104 @@
+"""One config as a row of a table: name, type, default, what it may be, and how it may change while the broker runs.
+
+The tables (`configs/table_*.py`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` says which names stand
+for one thing, the strongest first: `log.retention.ms` goes before `.minutes` before `.hours`, a listener's own config
+(`listener.name.internal.ssl.client.auth`) before the one without prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from klamm.configs.types import ConfigError, ConfigType, parse
+from klamm.configs.validators import Validator
+
+BOOLEAN = ConfigType.BOOLEAN
+STRING = ConfigType.STRING
+INT = ConfigType.INT
+SHORT = ConfigType.SHORT
+LONG = ConfigType.LONG
+DOUBLE = ConfigType.DOUBLE
+LIST = ConfigType.LIST
+CLASS = ConfigType.CLASS
+PASSWORD = ConfigType.PASSWORD
+
+
+class UpdateMode(Enum):
+    """How a broker config changes: not while it runs, for single brokers only, or for all as well."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+READ_ONLY = UpdateMode.READ_ONLY
+PER_BROKER = UpdateMode.PER_BROKER
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A config. `server` is the broker config a topic config takes its default from; `internal` ones are not shown."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    documentation: str
+    valid: Validator | None = None
+    mode: UpdateMode = READ_ONLY
+    server: str | None = None
+    internal: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        """Values are never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Any:
+        """The value of a property's text. Raises ConfigError."""
+        value = parse(self.name, text, self.type)
+        reason = self.valid.check(value) if self.valid is not None else None
+        if reason is not None:
+            raise ConfigError(self.name, text, reason)
+        return value
+
+
+def by_name(*tables: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
+    """One table of several, by name and in their order."""
+    return {key.name: key for table in tables for key in table}
+
+
+_SYNONYMS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SYNONYMS_OF = {name: names for names in _SYNONYMS for name in names} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")  # not so the other way round
+}
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+# These may have a SASL mechanism between the listener's name and their own.
+_PER_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def without_listener(name: str) -> str | None:
+    """The name behind a prefix `listener.name.<name>.`, None when there is none."""
+    match = _LISTENER_PREFIX.fullmatch(name)
+    return match[1] if match else None
+
+
+def synonyms(name: str, across_listeners: bool = True) -> tuple[str, ...]:
+    """Names that stand for the same thing, the strongest first. Without listeners a listener's own config stands for itself."""
+    base = without_listener(name)
+    if base is None or not across_listeners:
+        return _SYNONYMS_OF.get(name, (name,))
+    return name, next((config for config in _PER_MECHANISM if base.endswith(config)), base)

@@ -1,0 +1,120 @@
+"""What /config/brokers may hold: the tests each entry passes before a broker stores it, and again before a broker takes it.
+
+A request that fails is refused; a stored value that fails is left out, since another broker or a tool may have written it. Names
+that are not Kafka's are allowed in either case. A listener's own config (`listener.name.<name>.<config>`) has the type of the
+config behind its prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from klamm.configs import rules as config_rules
+from klamm.configs.definition import PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.configs.listeners import Listeners
+from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
+from klamm.configs.table_broker import BROKER, QUOTAS, key_of
+from klamm.configs.types import ConfigError
+
+DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
+# Given for a listener only: the stores and keys of TLS.
+_PER_LISTENER = frozenset(
+    {
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+    }
+)
+# Of all listener configs only these may stand in the default entity.
+_CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+# A change of one of these makes a broker look at its listeners again.
+_OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
+
+
+def check_entry(name: str, text: str, per_broker: bool) -> None:
+    """May an entity hold this entry? Raises ConfigError."""
+    key = BROKER.get(name)
+    if key is not None and key.mode is READ_ONLY:
+        raise ConfigError(name, text, "cannot change while the broker runs")
+    if name in _PER_LISTENER:
+        raise ConfigError(name, text, "can change for a listener only, behind listener.name.<name>.")
+    base = without_listener(name)
+    typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
+    if typed is not None:
+        typed.parse(text)
+    if per_broker:
+        return
+    if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
+        raise ConfigError(name, text, "can be set for a single broker only")
+
+
+def check_listener_configs(
+    static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: Listeners, new: Listeners
+) -> None:
+    """May open listeners go over from one set of properties to the other? Raises ConfigError.
+
+    A config of its own has to fit whatever it is behind the prefix. Apart from its stores and limits a listener keeps the configs of its
+    own that the file gave it as long as it is open, and its protocol; as in Kafka that is looked at only when a config of listeners
+    in general changes.
+    """
+    protocols = {listener.name: listener.security_protocol for listener in new.listeners}
+    looks = any(before.get(name) != after.get(name) for name in _OF_LISTENERS)
+    for listener in old.listeners:
+        if listener.name not in protocols:
+            continue
+        prefix = f"listener.name.{listener.name.lower()}."
+        for limit in _CLUSTER_WIDE_OF_LISTENERS:
+            if before.get(prefix + limit) != after.get(prefix + limit):
+                of_all = BROKER[limit]
+                current, proposed = (of_all.parse(p.get(prefix + limit) or p.get(limit) or str(of_all.default)) for p in (before, after))
+                config_rules.check_limit(limit, current, proposed)
+        for name, text in after.items():
+            base = name.removeprefix(prefix)
+            known = BROKER.get(base) or BROKER.get(base.partition(".")[2])
+            if base != name and known is not None:
+                known.parse(text)
+        if not looks:
+            continue
+        for name in sorted({name for name in (*static, *after) if name.startswith(prefix)}):
+            free = name.removeprefix(prefix) in _PER_LISTENER | _CLUSTER_WIDE_OF_LISTENERS
+            if not free and static.get(name) != after.get(name):
+                raise ConfigError(name, after.get(name), f"listener {listener.name} cannot change it while it is open")
+        if protocols[listener.name] != listener.security_protocol:
+            key = "listener.security.protocol.map"
+            raise ConfigError(key, after.get(key), f"listener {listener.name} cannot change its protocol while it is open")
+
+
+def usable(stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None) -> tuple[dict[str, str], list[str]]:
+    """Of what an entity holds, what a broker takes, passwords decrypted; and a line for each value it leaves out."""
+    taken: dict[str, str] = {}
+    problems: list[str] = []
+    for name, text in stored.items():
+        try:
+            check_entry(name, text, per_broker)
+        except ConfigError as error:
+            problems.append(f"a stored config is ignored: {error}")
+            continue
+        try:
+            taken[name] = _decrypted(text, passwords) if is_password(name) else text
+        except CannotDecrypt as error:
+            problems.append(f"a stored config is ignored: the password {name} cannot be decrypted: {error}")
+    return taken, problems
+
+
+def _decrypted(text: str, passwords: PasswordEncoder | None) -> str:
+    if passwords is None:
+        raise CannotDecrypt("password.encoder.secret is not set")
+    return passwords.decode(text)
+
+
+def is_password(name: str) -> bool:
+    """Must the value be encrypted before it is stored?"""
+    key = key_of(name)
+    return key is not None and key.sensitive

@@ -1,0 +1,78 @@
+"""Incremental changes of an entity's configs: SET, DELETE, APPEND, SUBTRACT, applied in order to what is stored.
+
+A list grows from what the entity holds, or from Kafka's default where it holds nothing. Elements are cut at commas and nowhere
+trimmed: appending leaves out what is there already, subtracting takes away one element for each one named. A list that lost all its
+elements is an empty text, not unset. Odd lists (empty elements, commas at the end) come out as they do in Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from klamm.configs.definition import ConfigKey
+from klamm.configs.types import ConfigType, text_of
+from klamm.protocol.errors import ApiError, ErrorCode
+
+
+class Operation(IntEnum):
+    """What to do with one config, numbered as on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+Change = tuple[str, int, str | None]
+
+
+def check_operations(changes: Iterable[Change]) -> None:
+    """All operations exist. Raises ValueError."""
+    for _, number, _ in changes:
+        Operation(number)
+
+
+def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, ConfigKey]) -> dict[str, str]:
+    """What is stored after the changes (name, operation, value). Raises ApiError, ValueError for an operation that does not exist."""
+    configs = dict(stored)
+    for name, number, value in changes:
+        operation = Operation(number)
+        if operation is Operation.DELETE:
+            configs.pop(name, None)
+        elif value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Config {name} cannot be null")
+        elif operation is Operation.SET:
+            configs[name] = value
+        else:
+            configs[name] = _list_after(configs.get(name), operation, value, _list_key(name, operation, table))
+    return configs
+
+
+def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey]) -> ConfigKey:
+    key = table.get(name)
+    if key is None:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka stumbles over this, and so its clients are used to it
+    if key.type is not ConfigType.LIST:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{operation.name} needs a list, {name} is none")
+    return key
+
+
+def _list_after(stored: str | None, operation: Operation, value: str, key: ConfigKey) -> str:
+    text = text_of(key.default) if stored is None else stored
+    present = _elements(text) if text else []
+    named = _elements(value)
+    if operation is Operation.APPEND:
+        return ",".join(present + [element for element in named if element not in present])
+    for element in named:
+        if element in present:
+            present.remove(element)
+    return ",".join(present)
+
+
+def _elements(text: str) -> list[str]:
+    """What is between the commas, as Java splits it: none at the end is empty, but an empty text is one empty element."""
+    if not text:
+        return [""]
+    text = text.rstrip(",")
+    return text.split(",") if text else []

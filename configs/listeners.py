@@ -1,0 +1,159 @@
+"""Where a broker listens and what it tells others: `listeners`, `advertised.listeners` and what goes with them.
+
+An entry is NAME://host:port; an IPv6 host stands in brackets, an empty one means every address. Names are compared in capitals. Every
+name has a security protocol in `listener.security.protocol.map`. Two listeners share a port only as an IPv4 and an IPv6 address
+do. What is advertised is a part of what is listened on, never 0.0.0.0, and holds the inter-broker listener; so it does the control
+plane's, if there is one, which is another one. All this as Kafka 3.9 checks it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from klamm.configs.types import ConfigError, parse_integer, trim
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+class Listener(NamedTuple):
+    """One endpoint. `host` is None where none is given; port 0 means any free one. `security_protocol` is Kafka's name of it."""
+
+    name: str
+    host: str | None
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        host = self.host or ""
+        return f"{self.name}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+class Listeners(NamedTuple):
+    """All about a broker's listeners. Names are in capitals."""
+
+    listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    inter_broker: str
+    control_plane: str | None
+    security_protocols: dict[str, str]
+
+
+def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listeners:
+    """Read and check them. `values` are a broker's configs, `given` the properties somebody set. Raises ConfigError."""
+    protocols = _security_protocols(values["listener.security.protocol.map"])
+    inter_broker, protocol = _inter_broker(values, given, protocols)
+    control_plane = _control_plane(values, protocols)
+    listeners = _endpoints("listeners", values["listeners"], protocols)
+    _ports_differ(values["listeners"], listeners)
+    key = "listeners" if values["advertised.listeners"] is None else "advertised.listeners"
+    advertised = _endpoints(key, values[key], protocols)
+    _advertised_is_fit(key, values[key], advertised, listeners)
+    names = [listener.name for listener in advertised]
+    if inter_broker not in names:
+        named = values["inter.broker.listener.name"] is not None
+        key = "inter.broker.listener.name" if named else "security.inter.broker.protocol"
+        raise ConfigError(key, inter_broker, f"not among the advertised listeners {', '.join(names)}")
+    if control_plane is not None:
+        if control_plane not in names:
+            raise ConfigError("control.plane.listener.name", control_plane, f"not among the advertised listeners {', '.join(names)}")
+        if control_plane == inter_broker:
+            raise ConfigError("control.plane.listener.name", control_plane, "the inter-broker listener has this name")
+    mechanism = values["sasl.mechanism.inter.broker.protocol"]
+    if protocol.startswith("SASL") and mechanism not in values["sasl.enabled.mechanisms"]:
+        raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, "not among sasl.enabled.mechanisms")
+    return Listeners(listeners, advertised, inter_broker, control_plane, protocols)
+
+
+def _name(key: str, text: str, name: str) -> str:
+    if not name:
+        raise ConfigError(key, text, "a listener needs a name")
+    return name.upper()
+
+
+def _security_protocols(text: str) -> dict[str, str]:
+    protocols: dict[str, str] = {}
+    key = "listener.security.protocol.map"
+    for entry in text.rstrip(",").split(",") if text.strip(",") else ():
+        name, colon, protocol = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(key, text, f"{entry!r} is not of the form listener:protocol")
+        protocol = trim(protocol).upper()
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(key, text, f"{protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
+        protocols[_name(key, text, trim(name))] = protocol
+    return protocols
+
+
+def _inter_broker(values: Mapping[str, Any], given: Mapping[str, str], protocols: Mapping[str, str]) -> tuple[str, str]:
+    """Name and protocol of the inter-broker listener."""
+    text = values["inter.broker.listener.name"]
+    if text is None:
+        protocol: str = values["security.inter.broker.protocol"]
+        return protocol, protocol
+    if "security.inter.broker.protocol" in given:
+        raise ConfigError("inter.broker.listener.name", text, "security.inter.broker.protocol is set too, only one of them may be")
+    name = _name("inter.broker.listener.name", text, text)
+    if name not in protocols:
+        raise ConfigError("inter.broker.listener.name", text, "not in listener.security.protocol.map")
+    return name, protocols[name]
+
+
+def _control_plane(values: Mapping[str, Any], protocols: Mapping[str, str]) -> str | None:
+    text = values["control.plane.listener.name"]
+    if text is None:
+        return None
+    name = _name("control.plane.listener.name", text, text)
+    if name not in protocols:
+        raise ConfigError("control.plane.listener.name", text, "not in listener.security.protocol.map")
+    return name
+
+
+def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    found: dict[str, Listener] = {}
+    for entry in filter(None, map(trim, text.split(","))):
+        match = _ENDPOINT.fullmatch(entry)
+        if match is None:
+            raise ConfigError(key, text, f"{entry!r} is not of the form NAME://host:port")
+        name = _name(key, text, match[1])
+        if name not in protocols:
+            raise ConfigError(key, text, f"listener {name} is not in listener.security.protocol.map")
+        try:
+            port = parse_integer(match[3])
+        except ValueError as error:
+            raise ConfigError(key, text, f"{match[3]} is no port") from error
+        if name in found:
+            raise ConfigError(key, text, f"listener {name} is there twice")
+        found[name] = Listener(name, match[2] or None, port, protocols[name])
+    return tuple(found.values())
+
+
+def _ports_differ(text: str, listeners: tuple[Listener, ...]) -> None:
+    by_port: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port != 0:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        if len(sharing) > 1 and sorted(_ip_version(listener.host) for listener in sharing) != [4, 6]:
+            raise ConfigError("listeners", text, f"port {port} may be shared by an IPv4 and an IPv6 address only")
+
+
+def _ip_version(host: str | None) -> int:
+    """4 or 6, 0 for what is no address."""
+    try:
+        return ipaddress.ip_address(host or "").version
+    except ValueError:
+        return 0
+
+
+def _advertised_is_fit(key: str, text: str, advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+    if not advertised:
+        raise ConfigError(key, text, "at least one listener must be advertised")
+    unknown = {listener.name for listener in advertised} - {listener.name for listener in listeners}
+    if unknown:
+        raise ConfigError(key, text, f"{', '.join(sorted(unknown))} is not among the listeners")
+    if any(listener.host == "0.0.0.0" for listener in advertised):
+        raise ConfigError(key, text, "0.0.0.0 cannot be advertised, nobody reaches it; set advertised.listeners")

@@ -1,0 +1,128 @@
+"""Log levels as Kafka's admin clients see them: the loggers of a stock broker by their names, and their common parent as `root`.
+
+The names and their levels are a tree of their own, in which a logger has its own level or that of the nearest name above it. Those with
+a counterpart here (`COUNTERPARTS`) hand their level on to it; `root` is the parent of all loggers of this program. The others are known,
+keep a level and change nothing. What libraries log is not touched, but for that of the ZooKeeper client.
+
+Kafka's words for levels are used outside, Python's numbers inside; FATAL is CRITICAL, TRACE lies below DEBUG. Brokers of one process
+share their loggers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from klamm.configs.increment import Operation
+from klamm.configs.log_names import KAFKA_LOGGERS
+from klamm.protocol.errors import ApiError, ErrorCode
+
+ROOT = "root"
+OURS = "klamm"
+LEVELS = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+COUNTERPARTS = {
+    "klamm.controller": "kafka.controller.KafkaController",
+    "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",
+    "klamm.controller.state_change": "state.change.logger",
+    "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
+    "klamm.server.net.channels": "kafka.controller.RequestSendThread",
+    "klamm.server.config_changes": "kafka.server.ConfigAdminManager",
+    "klamm.server.net.connection": "kafka.network.Processor",
+    "klamm.server.net.connection_limits": "kafka.network.ConnectionQuotas",
+    "klamm.server.dispatch": "kafka.server.KafkaApis",
+    "klamm.server.dynamic_configs": "kafka.server.ZkConfigManager",
+    "klamm.server.features": "kafka.server.FinalizedFeatureChangeListener",
+    "klamm.server.controlled_shutdown": "kafka.server.KafkaServer",
+    "klamm.server.net.listener": "kafka.network.ConnectionQuotas",
+    "klamm.server.net.listeners": "kafka.network.SocketServer",
+    "klamm.server.broker_server": "kafka.server.KafkaServer",
+    "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",
+    "klamm.server.request_log": "kafka.request.logger",
+    "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",
+    "klamm.zk.connection": "kafka.zookeeper.ZooKeeperClient",
+    "klamm.zk.connection.kazoo": "org.apache.zookeeper.ClientCnxn",
+    "klamm.zk.fenced": "kafka.zk.KafkaZkClient",
+    "klamm.zk.layout": "kafka.zk.KafkaZkClient",
+    "klamm.zk.session": "kafka.zookeeper.ZooKeeperClient",
+    "klamm.zk.store": "kafka.zk.KafkaZkClient",
+}
+"""Kafka's logger by the name of ours that obeys it; parents stand before their children."""
+
+Change = tuple[str, int, str | None]
+
+# Python keeps levels and parents of Kafka's names apart from those of this program.
+_KAFKA = logging.Manager(logging.RootLogger(logging.INFO))
+_BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in KAFKA_LOGGERS}}
+_GIVEN: dict[str, int] = {}
+
+
+def log_levels() -> dict[str, str]:
+    """Level in force by logger name, the root logger first."""
+    _KAFKA.root.setLevel(logging.getLogger(OURS).getEffectiveLevel())
+    return {name: _word(logger.getEffectiveLevel()) for name, logger in _BY_NAME.items()}
+
+
+def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> None:
+    """Set or delete (fall back to the parent's) levels: all, or none when one will not do. Raises ApiError."""
+    wanted = [(name, _level(name, operation, word)) for name, operation, word in changes]
+    if validate_only:
+        return
+    for name, level in wanted:
+        if name == ROOT:
+            logging.getLogger(OURS).setLevel(level)
+        else:
+            _BY_NAME[name].setLevel(level)
+    _hand_on()
+
+
+def _hand_on() -> None:
+    """Give our loggers the levels of their counterparts, and those without one the level that the program gave them."""
+    of_root = logging.getLogger(OURS).getEffectiveLevel()
+    for name, counterpart in COUNTERPARTS.items():
+        logger = logging.getLogger(name)
+        given = _GIVEN.setdefault(name, logger.level)
+        level = _below_root(_BY_NAME[counterpart]) or given
+        logger.setLevel(level)
+        if logger.getEffectiveLevel() != (level or of_root):
+            logger.setLevel(of_root)  # its Python parent has a level of its own, which does not count here
+
+
+def _below_root(logger: logging.Logger) -> int:
+    """The level that a Kafka logger has of its own or from a parent other than the root, else NOTSET."""
+    while logger is not _KAFKA.root:
+        if logger.level:
+            return logger.level
+        assert logger.parent is not None
+        logger = logger.parent
+    return logging.NOTSET
+
+
+def _level(name: str, number: int, word: str | None) -> int:
+    """The level a change asks for. Raises ApiError."""
+    try:
+        operation = Operation(number)
+    except ValueError:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    if operation in (Operation.APPEND, Operation.SUBTRACT):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} means nothing for a log level")
+    if name not in _BY_NAME:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}")
+    if operation is Operation.DELETE:
+        if name == ROOT:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The root logger must have a level")
+        return logging.NOTSET
+    if word not in LEVELS:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} cannot have level {word}; levels are {', '.join(LEVELS)}")
+    return LEVELS[word]
+
+
+def _word(level: int) -> str:
+    """The most detailed of Kafka's levels that Python's number lets through."""
+    return next((word for word, number in LEVELS.items() if level <= number), "FATAL")

@@ -1,0 +1,147 @@
+"""Passwords among dynamic configs: encrypted in ZooKeeper under `password.encoder.secret`, in the form that Kafka 3.9 writes and reads.
+
+A stored password is a list `name:value,…`: the key is derived from the secret by PBKDF2 with a salt and a number of iterations, the
+text encrypted with AES; bytes are in base64. Everything needed to decrypt but the secret stands in the list, so what was stored under
+other settings can be read too; but for ciphers with and without an authentication tag, of which a broker reads the kind it writes, as in
+Kafka.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from klamm.configs.types import ConfigError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import Cipher
+
+SALT_BYTES = 256
+IV_BYTES = {"CBC": 16, "CTR": 16, "GCM": 12}
+TAG_BITS = 128
+DEFAULT_KEY_FACTORY = "PBKDF2WithHmacSHA512"
+_KEY_FACTORY = re.compile(r"PBKDF2WithHmacSHA(1|224|256|384|512)", re.IGNORECASE)
+_CIPHER = re.compile(r"AES/(CBC)/PKCS5Padding|AES/(CTR|GCM)/NoPadding", re.IGNORECASE)
+
+
+class CannotDecrypt(ValueError):
+    """A stored password is damaged or was encrypted under another secret."""
+
+
+class PasswordEncoder:
+    """Encrypts under the settings of now; decrypts what was encrypted under the same secret."""
+
+    def __init__(self, secret: str, values: Mapping[str, Any]) -> None:
+        """`values` are a broker's configs. Raises ConfigError for an algorithm that is not known here."""
+        self._secret = secret
+        self._key_factory: str = values["password.encoder.keyfactory.algorithm"] or DEFAULT_KEY_FACTORY
+        self._cipher: str = values["password.encoder.cipher.algorithm"]
+        self._key_bits: int = values["password.encoder.key.length"]
+        self._iterations: int = values["password.encoder.iterations"]
+        if not _KEY_FACTORY.fullmatch(self._key_factory):
+            raise ConfigError("password.encoder.keyfactory.algorithm", self._key_factory, "is not supported; PBKDF2WithHmacSHA512 is")
+        if not _CIPHER.fullmatch(self._cipher):
+            raise ConfigError("password.encoder.cipher.algorithm", self._cipher, "is not supported; AES/CBC/PKCS5Padding is")
+        if self._key_bits not in (128, 192, 256):
+            raise ConfigError("password.encoder.key.length", self._key_bits, "must be 128, 192 or 256 for AES")
+
+    def encode(self, password: str, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
+        """The text to store."""
+        salt = random_bytes(SALT_BYTES)
+        iv = random_bytes(IV_BYTES[_mode(self._cipher)])
+        encryptor = self._aes(self._key_factory, self._cipher, salt, self._iterations, self._key_bits, iv).encryptor()
+        encrypted = encryptor.update(_padded(password.encode(), self._cipher)) + encryptor.finalize()
+        gcm = _mode(self._cipher) == "GCM"
+        parts = {
+            "initializationVector": _text(iv),
+            "keyLength": self._key_bits,
+            "salt": _text(salt),
+            "keyFactoryAlgorithm": self._key_factory,
+            "cipherAlgorithm": self._cipher,
+            **({"authenticationTagLength": TAG_BITS} if gcm else {}),
+            "iterations": self._iterations,
+            "passwordLength": _java_length(password),
+            "encryptedPassword": _text(encrypted + encryptor.tag if gcm else encrypted),
+        }
+        return ",".join(f"{name}:{value}" for name, value in parts.items())
+
+    def decode(self, stored: str) -> str:
+        """The password that a stored text stands for. Raises CannotDecrypt."""
+        parts = dict(part.split(":", 1) for part in stored.split(",") if ":" in part)
+        try:
+            cipher = parts["cipherAlgorithm"]
+            if (_mode(cipher) == "GCM") != (_mode(self._cipher) == "GCM"):
+                raise CannotDecrypt(f"the cipher is {cipher}, and that of now {self._cipher}")
+            salt, iv = base64.b64decode(parts["salt"]), base64.b64decode(parts["initializationVector"])
+            encrypted = base64.b64decode(parts["encryptedPassword"])
+            tag = None
+            if _mode(cipher) == "GCM":
+                tag_bytes = int(parts["authenticationTagLength"]) // 8
+                encrypted, tag = encrypted[:-tag_bytes], encrypted[-tag_bytes:]
+            aes = self._aes(parts["keyFactoryAlgorithm"], cipher, salt, int(parts["iterations"]), int(parts["keyLength"]), iv, tag)
+            decrypted = aes.decryptor().update(encrypted) if tag is None else _authenticated(aes, encrypted)
+            password = _unpadded(decrypted, cipher).decode()
+            if _java_length(password) != int(parts["passwordLength"]):
+                raise CannotDecrypt("the length is wrong")
+        except KeyError as missing:
+            raise CannotDecrypt(f"{missing.args[0]} is missing") from None
+        except ValueError as problem:
+            raise CannotDecrypt(str(problem)) from None
+        return password
+
+    def _aes(
+        self, key_factory: str, cipher: str, salt: bytes, iterations: int, key_bits: int, iv: bytes, tag: bytes | None = None
+    ) -> Cipher[Any]:
+        # imported when the first password is met: most brokers never meet one
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        digest = _KEY_FACTORY.fullmatch(key_factory)
+        if digest is None:
+            raise CannotDecrypt(f"key factory {key_factory} is not supported")
+        key = hashlib.pbkdf2_hmac(f"sha{digest[1]}", self._secret.encode(), salt, iterations, key_bits // 8)
+        mode = {"CBC": modes.CBC, "CTR": modes.CTR}.get(_mode(cipher))
+        return Cipher(algorithms.AES(key), modes.GCM(iv, tag) if mode is None else mode(iv))
+
+
+def _mode(cipher: str) -> str:
+    match = _CIPHER.fullmatch(cipher)
+    if match is None:
+        raise CannotDecrypt(f"cipher {cipher} is not supported")
+    return (match[1] or match[2]).upper()
+
+
+def _authenticated(aes: Cipher[Any], encrypted: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    decryptor = aes.decryptor()
+    try:
+        return bytes(decryptor.update(encrypted) + decryptor.finalize())
+    except InvalidTag:
+        raise CannotDecrypt("the text is not authentic") from None
+
+
+def _padded(data: bytes, cipher: str) -> bytes:
+    missing = 16 - len(data) % 16
+    return data + bytes([missing]) * missing if _mode(cipher) == "CBC" else data
+
+
+def _unpadded(data: bytes, cipher: str) -> bytes:
+    if _mode(cipher) != "CBC":
+        return data
+    padding = data[-1] if data else 0
+    if not 1 <= padding <= 16 or data[-padding:] != bytes([padding]) * padding:
+        raise CannotDecrypt("the padding is wrong")
+    return data[:-padding]
+
+
+def _java_length(text: str) -> int:
+    """Units of UTF-16, as Java counts characters."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,207 @@
+"""What broker configs must be with regard to one another, as Kafka 3.9 checks it whenever a broker's configs are put together.
+
+A rule names the config to blame, a condition over all values, and what is wanted. `check_dynamic` has the further rules for a change
+while the broker runs: thread pools at most double and at least halve, limits leave room for a connection, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from klamm.configs.definition import synonyms
+from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.types import ConfigError, parse_integer, split_list, trim
+
+Values = Mapping[str, Any]
+
+
+class Rule(NamedTuple):
+    """`key` is to blame when `holds` is false of the values; or the one of its synonyms that is set."""
+
+    key: str
+    holds: Callable[[Values], bool]
+    wanted: str
+
+
+def log_dirs(values: Values) -> tuple[str, ...]:
+    """Directories of the logs: `log.dirs`, else `log.dir`."""
+    text = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
+    return tuple(filter(None, map(trim, text.split(","))))
+
+
+def segment_ms(values: Values) -> int:
+    """Age at which segments are closed, from whichever of its synonyms is set."""
+    return int(values["log.roll.hours"] * 3_600_000 if values["log.roll.ms"] is None else values["log.roll.ms"])
+
+
+def segment_jitter_ms(values: Values) -> int:
+    """Random part of that age."""
+    return int(values["log.roll.jitter.hours"] * 3_600_000 if values["log.roll.jitter.ms"] is None else values["log.roll.jitter.ms"])
+
+
+def retention_ms(values: Values) -> int:
+    """How long records are kept, -1 for ever."""
+    if values["log.retention.ms"] is not None:
+        kept = values["log.retention.ms"]
+    elif values["log.retention.minutes"] is not None:
+        kept = values["log.retention.minutes"] * 60_000
+    else:
+        kept = values["log.retention.hours"] * 3_600_000
+    return -1 if kept < 0 else int(kept)
+
+
+def _id_in_range(values: Values) -> bool:
+    if not values["broker.id.generation.enable"]:
+        return int(values["broker.id"]) >= 0
+    return -1 <= values["broker.id"] <= values["reserved.broker.max.id"]
+
+
+def _message_format_fits(values: Values) -> bool:
+    wanted = MetadataVersion.of(values["log.message.format.version"])
+    return wanted.record_version <= MetadataVersion.of(values["inter.broker.protocol.version"]).record_version
+
+
+def _at_least(lower: str, upper: str) -> Rule:
+    return Rule(upper, lambda values: values[upper] >= values[lower], f"must be at least {lower}")
+
+
+RULES = (
+    Rule("process.roles", lambda values: not values["process.roles"], "must be empty: this broker runs with ZooKeeper"),
+    Rule("zookeeper.metadata.migration.enable", lambda values: not values["zookeeper.metadata.migration.enable"], "must be false here"),
+    Rule("controller.listener.names", lambda values: not values["controller.listener.names"], "must be empty with ZooKeeper"),
+    Rule("zookeeper.connect", lambda values: bool(values["zookeeper.connect"]), "must name a server"),
+    Rule("node.id", lambda values: values["node.id"] == values["broker.id"], "must be the same as broker.id"),
+    Rule("broker.id", _id_in_range, "must be from -1 to reserved.broker.max.id, or 0 and above where ids are not generated"),
+    Rule("log.dirs", lambda values: bool(log_dirs(values)), "must name a directory"),
+    Rule("log.roll.ms", lambda values: segment_ms(values) >= 1, "must be at least 1"),
+    Rule("log.roll.jitter.ms", lambda values: segment_jitter_ms(values) >= 0, "must be at least 0"),
+    Rule("log.retention.ms", lambda values: retention_ms(values) != 0, "must be -1 or at least 1"),
+    Rule("log.cleaner.threads", lambda values: values["log.cleaner.threads"] > 0, "must be at least 1"),
+    Rule(
+        "log.cleaner.dedupe.buffer.size",
+        lambda values: values["log.cleaner.dedupe.buffer.size"] // values["log.cleaner.threads"] > 1 << 20,
+        "must be more than 1 MiB for each of the log.cleaner.threads",
+    ),
+    Rule("log.message.format.version", _message_format_fits, "needs a newer inter.broker.protocol.version"),
+    _at_least("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    _at_least("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    Rule(
+        "offsets.commit.required.acks",
+        lambda values: -1 <= values["offsets.commit.required.acks"] <= values["offsets.topic.replication.factor"],
+        "must be from -1 to offsets.topic.replication.factor",
+    ),
+    Rule("offsets.topic.compression.codec", lambda values: 0 <= values["offsets.topic.compression.codec"] <= 4, "must be from 0 to 4"),
+    Rule(
+        "queued.max.request.bytes",
+        lambda values: values["queued.max.request.bytes"] <= 0 or values["queued.max.request.bytes"] >= values["socket.request.max.bytes"],
+        "must be at least socket.request.max.bytes when it is set",
+    ),
+    Rule(
+        "max.connections.per.ip",
+        lambda values: values["max.connections.per.ip"] > 0 or bool(values["max.connections.per.ip.overrides"]),
+        "may be 0 only where max.connections.per.ip.overrides is set",
+    ),
+    Rule(
+        "connections.max.idle.ms",
+        lambda values: (
+            values["connections.max.idle.ms"] < 0 or values["connection.failed.authentication.delay.ms"] < values["connections.max.idle.ms"]
+        ),
+        "must be above connection.failed.authentication.delay.ms",
+    ),
+    Rule("group.coordinator.rebalance.protocols", lambda v: "classic" in v["group.coordinator.rebalance.protocols"], "must hold classic"),
+    Rule(
+        "group.coordinator.rebalance.protocols",
+        lambda values: "consumer" not in values["group.coordinator.rebalance.protocols"],
+        "cannot hold consumer with ZooKeeper",
+    ),
+    *(
+        rule
+        for name in (
+            "group.consumer.{}heartbeat.interval.ms",
+            "group.consumer.{}session.timeout.ms",
+            "group.share.{}heartbeat.interval.ms",
+            "group.share.{}session.timeout.ms",
+            "group.share.{}record.lock.duration.ms",
+        )
+        for rule in (
+            _at_least(name.format("min."), name.format("max.")),
+            _at_least(name.format("min."), name.format("")),
+            _at_least(name.format(""), name.format("max.")),
+        )
+    ),
+)
+
+
+def check(values: Values) -> None:
+    """Raises ConfigError when a rule is broken."""
+    for key, holds, wanted in RULES:
+        if not holds(values):
+            names = ("log.dirs", "log.dir") if key == "log.dirs" else synonyms(key)
+            blamed = next((name for name in names if values[name] is not None), key)
+            raise ConfigError(blamed, values[blamed], wanted)
+    connection_overrides(values["max.connections.per.ip.overrides"])
+    _early_start_listeners(values)
+
+
+def connection_overrides(text: str) -> dict[str, int]:
+    """Limits by host or address of `max.connections.per.ip.overrides`. Raises ConfigError."""
+    key = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for entry in text.rstrip(",").split(",") if text else ():
+        host, colon, limit = entry.rpartition(":")
+        host = trim(host)
+        try:
+            if not colon:
+                raise ValueError("no colon")
+            limits[host] = parse_integer(trim(limit))
+        except ValueError as error:
+            raise ConfigError(key, text, f"{entry!r} is not of the form host:limit") from error
+        if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
+            raise ConfigError(key, text, f"{host!r} is no host")
+    return limits
+
+
+def _early_start_listeners(values: Values) -> None:
+    text = values["early.start.listeners"]
+    for name in split_list(text or ""):
+        if not re.search(rf"(^|,)\s*{re.escape(name)}://", values["listeners"]):
+            raise ConfigError("early.start.listeners", text, f"{name} is not among the listeners")
+
+
+_POOLS = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+
+
+def check_dynamic(current: Values, proposed: Values) -> None:
+    """Raises ConfigError when a running broker with the `current` values cannot take the `proposed` ones."""
+    for name in (*_POOLS, "max.connections", "max.connection.creation.rate"):
+        check_limit(name, current[name], proposed[name])
+    if any(current[name] != proposed[name] for name in proposed if name.startswith("log.")):
+        check_local_retention(proposed["log.local.retention.ms"], "log.local.retention.ms", retention_ms(proposed), "log.retention.ms")
+        local, total = "log.local.retention.bytes", "log.retention.bytes"
+        check_local_retention(proposed[local], local, proposed[total], total)
+
+
+def check_limit(name: str, current: int, proposed: int) -> None:
+    """A pool of threads at most doubles or halves at a time, a limit of connections lets one in. Raises ConfigError."""
+    if proposed == current:
+        return
+    if name not in _POOLS:
+        if proposed <= 0:
+            raise ConfigError(name, proposed, "must be above 0")
+    elif not max(1, current // 2) <= proposed <= current * 2:
+        raise ConfigError(name, proposed, f"must be at least 1, at least half and at most double the present {current}")
+
+
+def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:
+    """What stays on local disk under tiered storage is no more than the whole; -2 is the whole. Raises ConfigError."""
+    if local != -2 and total != -1 and (local == -1 or local > total):
+        raise ConfigError(key, local, f"must be -2 or from 0 to {total_key}, which is {total}")

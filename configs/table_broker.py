@@ -1,0 +1,107 @@
+"""All broker configs in one table, and which of them mean something here.
+
+`BROKER` has the 314 configs a DescribeConfigs answer lists and 14 internal ones. The replication quotas are no broker configs in
+Kafka's sense: they live in dynamic configs only. What is in `BROKER` and not in `MEANINGFUL` is accepted, checked and shown, and
+changes nothing; the broker says so once in its log.
+"""
+
+from __future__ import annotations
+
+from klamm.configs.definition import LONG, ConfigKey, by_name, synonyms, without_listener
+from klamm.configs.table_cluster import CLUSTER
+from klamm.configs.table_groups import GROUPS
+from klamm.configs.table_klamm import KLAMM
+from klamm.configs.table_kraft import KRAFT
+from klamm.configs.table_log import LOG
+from klamm.configs.table_network import NETWORK
+from klamm.configs.table_security import SECURITY
+from klamm.configs.table_tiered import TIERED
+from klamm.configs.table_topic import TOPIC
+from klamm.configs.validators import Range
+
+BROKER = by_name(NETWORK, CLUSTER, LOG, GROUPS, SECURITY, KRAFT, TIERED)
+TOPICS = by_name(TOPIC)
+SWITCHES = by_name(KLAMM)
+QUOTAS = by_name(
+    (
+        ConfigKey("leader.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas sent.", Range(0)),
+        ConfigKey("follower.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas fetched.", Range(0)),
+        ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, "Bytes per second moved between log dirs.", Range(0)),
+    )
+)
+
+MEANINGFUL = frozenset(
+    {
+        # who this broker is and where it listens
+        "broker.id",
+        "broker.id.generation.enable",
+        "reserved.broker.max.id",
+        "node.id",
+        "broker.rack",
+        "log.dir",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "control.plane.listener.name",
+        "inter.broker.protocol.version",
+        # connections
+        "socket.request.max.bytes",
+        "connections.max.idle.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "socket.listen.backlog.size",
+        "request.timeout.ms",
+        # policies
+        "create.topic.policy.class.name",
+        "alter.config.policy.class.name",
+        # passwords among dynamic configs
+        "password.encoder.secret",
+        "password.encoder.old.secret",
+        "password.encoder.keyfactory.algorithm",
+        "password.encoder.cipher.algorithm",
+        "password.encoder.key.length",
+        "password.encoder.iterations",
+        # ZooKeeper
+        "zookeeper.connect",
+        "zookeeper.session.timeout.ms",
+        "zookeeper.connection.timeout.ms",
+        # the controller and topics at large
+        "controller.socket.timeout.ms",
+        "controlled.shutdown.enable",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delete.topic.enable",
+        "auto.create.topics.enable",
+        "num.partitions",
+        "default.replication.factor",
+        "auto.leader.rebalance.enable",
+        "leader.imbalance.per.broker.percentage",
+        "leader.imbalance.check.interval.seconds",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        "transaction.state.log.min.isr",
+    }
+    # defaults of topics, which topics show
+    | {key.server for key in TOPIC if key.server is not None}
+    | {"log.roll.hours", "log.roll.jitter.hours", "log.retention.minutes", "log.retention.hours", "log.flush.scheduler.interval.ms"}
+)
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """The row of a broker config, of a listener's own config, or of a replication quota; None for an unknown name."""
+    for known in (name,) if without_listener(name) is None else synonyms(name):
+        key = BROKER.get(known) or QUOTAS.get(known)
+        if key is not None:
+            return key
+    return None

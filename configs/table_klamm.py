@@ -1,0 +1,25 @@
+"""Switches of this project's own. They are read from the properties file like any config, but no DescribeConfigs answer shows them.
+
+A boolean may be written `on` or `off` besides. Source: controller Part II.
+"""
+
+from __future__ import annotations
+
+from klamm.configs.definition import BOOLEAN, STRING, ConfigKey
+from klamm.configs.validators import Pattern
+
+K = ConfigKey
+
+KLAMM: tuple[ConfigKey, ...] = (
+    K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders answers as Kafka 2.2 did where nothing is to be done."),
+    K("kip179.enable", BOOLEAN, True, "Whether reassignments with throttles set by the controller are offered."),
+    K("kip491.enable", BOOLEAN, True, "Whether brokers on preferred_leader_blacklist lead only where no other can."),
+    K(
+        "kip704.recovery.mode",
+        STRING,
+        "instant",
+        "How long a leader recovers that was elected uncleanly.",
+        valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
+    ),
+    K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),
+)

@@ -1,0 +1,138 @@
+"""Broker configs of Kafka 3.9: tiered storage."""
+
+from __future__ import annotations
+
+from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, STRING, ConfigKey
+from klamm.configs.validators import NonEmpty, Range
+
+K = ConfigKey
+MAX_LONG = 2**63 - 1
+
+TIERED: tuple[ConfigKey, ...] = (
+    K("remote.log.storage.system.enable", BOOLEAN, False, "Whether the broker has tiered storage at all."),
+    K(
+        "remote.log.storage.manager.impl.prefix",
+        STRING,
+        "rsm.config.",
+        "Prefix of properties handed to the storage manager.",
+        valid=NonEmpty(),
+    ),
+    K(
+        "remote.log.metadata.manager.impl.prefix",
+        STRING,
+        "rlmm.config.",
+        "Prefix of properties handed to the metadata manager.",
+        valid=NonEmpty(),
+    ),
+    K("remote.log.storage.manager.class.name", STRING, None, "Class of the storage manager.", valid=NonEmpty()),
+    K("remote.log.storage.manager.class.path", STRING, None, "Where that class is found."),
+    K(
+        "remote.log.metadata.manager.class.name",
+        STRING,
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        "Class of the metadata manager.",
+        valid=NonEmpty(),
+    ),
+    K("remote.log.metadata.manager.class.path", STRING, None, "Where the metadata manager's class is found."),
+    K("remote.log.metadata.manager.listener.name", STRING, None, "Listener the metadata manager connects to.", valid=NonEmpty()),
+    K(
+        "remote.log.metadata.custom.metadata.max.bytes",
+        INT,
+        128,
+        "Most bytes of own metadata a storage plug-in may keep per segment.",
+        valid=Range(0),
+    ),
+    K(
+        "remote.log.index.file.cache.total.size.bytes",
+        LONG,
+        1_073_741_824,
+        "Disk space for cached indexes of tiered segments.",
+        valid=Range(1),
+        mode=CLUSTER_WIDE,
+    ),
+    K("remote.log.manager.thread.pool.size", INT, 10, "Threads that copy, clean and read tiered segments.", valid=Range(1)),
+    K(
+        "remote.log.manager.copier.thread.pool.size",
+        INT,
+        -1,
+        "Threads that copy segments; -1 takes the common number.",
+        valid=Range(1, other=-1),
+    ),
+    K(
+        "remote.log.manager.expiration.thread.pool.size",
+        INT,
+        -1,
+        "Threads that remove expired segments; -1 takes the common number.",
+        valid=Range(1, other=-1),
+    ),
+    K("remote.log.manager.task.interval.ms", LONG, 30_000, "Time between two runs of the tiering tasks, in milliseconds.", valid=Range(1)),
+    K(
+        "remote.log.manager.task.retry.backoff.ms",
+        LONG,
+        500,
+        "First pause after a failed tiering task, in milliseconds.",
+        valid=Range(1),
+        internal=True,
+    ),
+    K(
+        "remote.log.manager.task.retry.backoff.max.ms",
+        LONG,
+        30_000,
+        "Longest pause after failed tiering tasks, in milliseconds.",
+        valid=Range(1),
+        internal=True,
+    ),
+    K("remote.log.manager.task.retry.jitter", DOUBLE, 0.2, "Random share of those pauses.", valid=Range(0, 0.5), internal=True),
+    K("remote.log.reader.threads", INT, 10, "Threads that read tiered segments for fetches.", valid=Range(1)),
+    K("remote.log.reader.max.pending.tasks", INT, 100, "Reads of tiered segments that may wait.", valid=Range(1)),
+    K(
+        "remote.log.manager.copy.max.bytes.per.second",
+        LONG,
+        MAX_LONG,
+        "Bytes per second that may be copied to tiered storage.",
+        valid=Range(1),
+        mode=CLUSTER_WIDE,
+    ),
+    K("remote.log.manager.copy.quota.window.num", INT, 11, "Samples kept for that rate.", valid=Range(1)),
+    K("remote.log.manager.copy.quota.window.size.seconds", INT, 1, "Length of a sample for that rate, in seconds.", valid=Range(1)),
+    K(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        LONG,
+        MAX_LONG,
+        "Bytes per second that may be read from tiered storage.",
+        valid=Range(1),
+        mode=CLUSTER_WIDE,
+    ),
+    K("remote.log.manager.fetch.quota.window.num", INT, 11, "Samples kept for the rate of reading.", valid=Range(1)),
+    K(
+        "remote.log.manager.fetch.quota.window.size.seconds",
+        INT,
+        1,
+        "Length of a sample for the rate of reading, in seconds.",
+        valid=Range(1),
+    ),
+    K(
+        "remote.fetch.max.wait.ms",
+        INT,
+        500,
+        "Longest time a fetch waits for tiered storage, in milliseconds.",
+        valid=Range(1),
+        mode=CLUSTER_WIDE,
+    ),
+    K(
+        "log.local.retention.ms",
+        LONG,
+        -2,
+        "Default for topics: how long segments stay on local disk under tiered storage.",
+        valid=Range(-2),
+        mode=CLUSTER_WIDE,
+    ),
+    K(
+        "log.local.retention.bytes",
+        LONG,
+        -2,
+        "Default for topics: size of the local part of a partition under tiered storage.",
+        valid=Range(-2),
+        mode=CLUSTER_WIDE,
+    ),
+)

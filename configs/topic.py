@@ -1,0 +1,82 @@
+"""A topic's configs: what its node in ZooKeeper holds over the defaults its brokers have.
+
+`validate_topic_configs` is asked before a topic is created or altered: unknown names, bad values, and settings that contradict one
+another once the broker's defaults are filled in are INVALID_CONFIG. `topic_values` gives the typed result for a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from klamm.configs import rules as config_rules
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.configs.table_broker import TOPICS
+from klamm.configs.table_topic import MAX_LONG
+from klamm.configs.types import ConfigError
+from klamm.protocol.errors import ApiError, ErrorCode
+
+_MESSAGE_FORMAT_FIXED_SINCE = MetadataVersion.of("3.0-IV0")
+
+
+def topic_defaults(config: BrokerConfig) -> dict[str, Any]:
+    """Typed values of a topic that has none of its own."""
+    values = config.values
+    defaults = {name: key.default if key.server is None else values[key.server] for name, key in TOPICS.items()}
+    defaults["segment.ms"] = config_rules.segment_ms(values)
+    defaults["segment.jitter.ms"] = config_rules.segment_jitter_ms(values)
+    defaults["retention.ms"] = config_rules.retention_ms(values)
+    if defaults["flush.ms"] is None:
+        defaults["flush.ms"] = values["log.flush.scheduler.interval.ms"]
+    for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        if defaults[name] == MAX_LONG:
+            defaults[name] = defaults["message.timestamp.difference.max.ms"]
+    if config.inter_broker_protocol_version >= _MESSAGE_FORMAT_FIXED_SINCE:
+        defaults["message.format.version"] = TOPICS["message.format.version"].default
+    else:
+        defaults["message.format.version"] = str(MetadataVersion.of(defaults["message.format.version"]))
+    return defaults
+
+
+def topic_values(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
+    """Typed values of a topic with these configs of its own; unknown names are left out. Raises ConfigError."""
+    values = topic_defaults(config)
+    for name, text in stored.items():
+        key = TOPICS.get(name)
+        if key is not None:
+            values[name] = key.parse(text)
+    return values
+
+
+def validate_topic_configs(configs: Mapping[str, str | None], config: BrokerConfig) -> None:
+    """May a topic have these configs? Raises ApiError with INVALID_CONFIG."""
+    given: dict[str, str] = {}
+    for name, text in configs.items():
+        if name not in TOPICS:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config {name}")
+        if text is None:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Topic config {name} cannot be null")
+        given[name] = text
+    try:
+        values = topic_values(given, config)
+        _check(values, config)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check(values: Mapping[str, Any], config: BrokerConfig) -> None:
+    """The rules between a topic's configs."""
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+        raise ConfigError("min.compaction.lag.ms", values["min.compaction.lag.ms"], "is above max.compaction.lag.ms")
+    for name in ("remote.log.copy.disable", "remote.log.delete.on.disable"):
+        if values[name]:
+            raise ConfigError(name, values[name], "cannot be set with ZooKeeper")
+    if not values["remote.storage.enable"]:
+        return
+    if not config.get("remote.log.storage.system.enable"):
+        raise ConfigError("remote.storage.enable", True, "the brokers have no tiered storage")
+    if "compact" in values["cleanup.policy"]:
+        raise ConfigError("remote.storage.enable", True, "compacted topics cannot be tiered")
+    for local, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):
+        config_rules.check_local_retention(values[local], local, values[total], total)

@@ -1,0 +1,364 @@
+"""Several brokers in one process and one event loop, with a ZooKeeper of their own when none is given.
+
+Each broker has its own session, listener and controller, and talks to the others over TCP: to a client this is a cluster like any
+other. It is ready when every broker is registered, one of them is controller, and every broker's metadata cache shows all of them
+and the topics that were asked for.
+
+It stops as a whole: brokers in descending order of their ids, the controller last, each with a controlled shutdown that does not
+wait for what cannot happen any more. All this together takes a second at most; what is left then is closed at once.
+
+Meanwhile single brokers can be stopped, killed and started again, and the controller can be moved, one such step at a time. A step
+returns when every broker that runs shows its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from klamm.broker.metadata_cache import CachedPartition
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.term import ELECTION
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.first_connection import connect
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.net.outgoing import ask
+from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.properties_log import log_properties
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.java import EmbeddedZooKeeperError
+from klamm.zk.paths import CONTROLLER, broker_path
+from klamm.zk.session import ZkSession, ZkUnavailable
+
+log = logging.getLogger(__name__)
+
+CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+LOOK_S = 0.002
+START_TIMEOUT_S = 60.0
+IN_ORDER_S = 1.0
+SESSION_TIMEOUT_MS = 10_000
+
+
+class LocalCluster:
+    """Brokers 1 to `brokers`. `port` is the first one's, 0 for free ports; `config` holds properties of all of them."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        zookeeper: str | EmbeddedZooKeeper | None = None,
+        data_dir: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        topics: Sequence[SeedTopic] = (),
+        topic_policy: TopicPolicy | None = None,
+        alter_config_policy: AlterConfigPolicy | None = None,
+    ) -> None:
+        """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`."""
+        self.nodes: list[BrokerServer] = []
+        """The brokers that run, by id."""
+        self.cluster_id = ""
+        self._topic_policy = topic_policy
+        self._alter_config_policy = alter_config_policy
+        self._brokers = brokers
+        self._host = host
+        self._port = port
+        self._config = dict(config or {})
+        self._topics = topics
+        self._embedded: EmbeddedZooKeeper | None = None
+        self._ports: dict[int, int] = {}
+        self._killed: dict[int, BrokerServer] = {}
+        self._candidates: frozenset[int] | None = None
+        self._elected = asyncio.Event()
+        self._step = asyncio.Lock()
+        self.zookeeper = ""
+        match zookeeper:
+            case str():
+                self.zookeeper = zookeeper
+            case EmbeddedZooKeeper():
+                self._embedded = zookeeper
+            case None:
+                self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
+
+    @property
+    def controller_id(self) -> int:
+        """Broker id of the controller, -1 when there is none right now."""
+        return next((node.id for node in self.nodes if node.controller.is_active), -1)
+
+    @property
+    def addresses(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of the inter-broker listener of each broker that runs, by id."""
+        return [(node.id, e.host, e.port) for node in self.nodes for e in node.advertised if e.listener == node.inter_broker_listener]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
+
+    async def start(self) -> None:
+        """Come up and be ready. Raises StartFailed (or EmbeddedZooKeeperError, ConfigError) with everything stopped again."""
+        async with self._step:
+            try:
+                await self._start()
+            except TimeoutError:
+                await self._stop()
+                raise StartFailed(f"the cluster was not ready within {START_TIMEOUT_S:g} s") from None
+            except BaseException:
+                await self._stop()
+                raise
+
+    async def stop(self) -> None:
+        """Stop every broker in order, then the ZooKeeper that was started. Also after a start that failed."""
+        async with self._step:
+            await self._stop()
+
+    async def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more."""
+        async with self._step:
+            node = self._running(broker_id)
+            await node.stop()
+            self.nodes.remove(node)
+            await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
+
+    async def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
+        """End a broker as `kill -9` does: its connections are cut, nothing is said to anybody.
+
+        ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
+        `expire` its session expires at once, and this returns when no other broker shows it any more.
+        """
+        async with self._step:
+            node = self._running(broker_id)
+            await node.kill()
+            self.nodes.remove(node)
+            self._killed[broker_id] = node
+            if expire:
+                await self._bury(broker_id)
+                await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it.
+
+        What is left of its former session is removed first. Raises StartFailed.
+        """
+        async with self._step:
+            if broker_id in (node.id for node in self.nodes):
+                raise ValueError(f"broker {broker_id} runs")
+            if broker_id not in self._ports:
+                raise ValueError(f"there is no broker {broker_id}")
+            await self._bury(broker_id)
+            node = self._node(broker_id)
+            await node.start()
+            self.nodes = sorted([*self.nodes, node], key=lambda node: node.id)
+            await self._until(lambda: self._joined(node), f"broker {broker_id} is shown by all")
+
+    async def move_controller(self, to: int | None = None) -> int:
+        """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it.
+
+        As an operator does it: `/controller` is deleted, which all brokers see, and an election follows.
+        """
+        async with self._step:
+            before = self.controller_id
+            if to is not None and self._running(to).id == before:
+                return before
+            candidates = frozenset(node.id for node in self.nodes if node.id == to or (to is None and node.id != before))
+            if not candidates:
+                raise ValueError("there is no other broker that could be controller")
+            self._candidates, self._elected = candidates, asyncio.Event()
+            try:
+                await self.nodes[0].zk.delete(CONTROLLER)
+                await self._until(lambda: self.controller_id in candidates and self._agree(), "another controller is elected")
+            finally:
+                self._candidates = None
+                self._elected.set()
+            return self.controller_id
+
+    async def _start(self) -> None:
+        if self._embedded is not None:
+            if not self._embedded.running:
+                await _in_thread(self._embedded.start)
+            self.zookeeper = self._embedded.address
+        log_properties(self._broker_config(1), "")
+        await self._reach_zookeeper()
+        self.nodes = [self._node(number) for number in range(1, self._brokers + 1)]
+        started = await asyncio.gather(*(node.start() for node in self.nodes), return_exceptions=True)
+        for failure in started:
+            if failure is not None:
+                raise failure
+        self.cluster_id = self.nodes[0].cluster_id
+        self._ports = {broker_id: port for broker_id, _, port in self.addresses}
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await self._shown([])
+            await self._create_topics()
+
+    async def _stop(self) -> None:
+        try:
+            async with asyncio.timeout(IN_ORDER_S):
+                for node in sorted(self.nodes, key=lambda node: (not self._is_controller(node), node.id), reverse=True):
+                    await node.stop()
+        except TimeoutError:
+            log.warning("the brokers did not leave in order within %g s and are closed all at once", IN_ORDER_S)
+            await asyncio.gather(*(node.close() for node in self.nodes))
+        try:
+            await asyncio.gather(*(self._bury(broker_id, IN_ORDER_S) for broker_id in list(self._killed)))
+        except TimeoutError as error:
+            log.warning("the sessions of killed brokers are left to expire: %s", error)
+        if self._embedded is not None:
+            await asyncio.to_thread(self._embedded.stop)
+
+    def _node(self, number: int) -> BrokerServer:
+        return BrokerServer(
+            self._broker_config(number),
+            topic_policy=self._topic_policy,
+            alter_config_policy=self._alter_config_policy,
+            patient=False,
+            phase=partial(self._hold, number),
+        )
+
+    async def _hold(self, broker_id: int, phase: str) -> None:
+        """While the controller is moved, brokers that shall not become it wait before an election."""
+        if phase == ELECTION and self._candidates is not None and broker_id not in self._candidates:
+            await self._elected.wait()
+
+    def _running(self, broker_id: int) -> BrokerServer:
+        for node in self.nodes:
+            if node.id == broker_id:
+                return node
+        raise ValueError(f"broker {broker_id} does not run" if broker_id in self._ports else f"there is no broker {broker_id}")
+
+    async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
+        """End what a killed broker left in ZooKeeper. Raises TimeoutError when that does not answer."""
+        killed = self._killed.pop(broker_id, None)
+        if killed is not None:
+            await killed.zk.end_severed(limit_s)
+
+    def _agree(self) -> bool:
+        """Whether every broker that runs shows one of them as the controller."""
+        return all(node.metadata.controller_id == self.controller_id for node in self.nodes) and self.controller_id != -1
+
+    def _forgotten(self, broker_id: int) -> bool:
+        """Whether no broker that runs shows this one, neither as a broker nor as a leader."""
+        return not self.nodes or (
+            self._agree()
+            and not any(broker_id in node.metadata.brokers for node in self.nodes)
+            and not any(p.leader == broker_id for node in self.nodes for p in _partitions(node))
+        )
+
+    def _joined(self, joined: BrokerServer) -> bool:
+        """Whether all show this broker, it shows what the controller knows, and what only waited for it has a leader."""
+        return (
+            self._agree()
+            and all(joined.id in node.metadata.brokers for node in self.nodes)
+            and all(node.controller.told_topics() <= joined.metadata.topics.keys() for node in self.nodes)
+            and not any(p.leader < 0 and joined.id in p.isr for node in self.nodes for p in _partitions(node))
+        )
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait for what every broker has to see. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not holds():  # noqa: ASYNC110 no one event says that all caches agree
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise TimeoutError(f"not within {START_TIMEOUT_S:g} s: {what}") from None
+
+    async def failure(self) -> None:
+        """Wait until the ZooKeeper that was started ends by itself, then raise EmbeddedZooKeeperError with the reason."""
+        if self._embedded is not None:
+            reason = await asyncio.to_thread(self._embedded.wait_for_end)
+            if reason is not None:
+                raise EmbeddedZooKeeperError(reason)
+        await asyncio.get_running_loop().create_future()
+
+    @staticmethod
+    def _is_controller(node: BrokerServer) -> bool:
+        return node.started and node.controller.is_active
+
+    def _broker_config(self, number: int) -> BrokerConfig:
+        port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        properties = {"broker.id": str(number), "listeners": f"PLAINTEXT://{host}:{port}", "zookeeper.connect": self.zookeeper}
+        return BrokerConfig(properties | self._config)
+
+    async def _reach_zookeeper(self) -> None:
+        """Wait for ZooKeeper before the brokers do, so that only one waits and complains. Raises StartFailed.
+
+        One that was killed with its owner still holds that owner's ephemeral nodes, until their sessions expire; they are deleted.
+        """
+        session = ZkSession(self.zookeeper, SESSION_TIMEOUT_MS)
+        try:
+            await connect(session, self._broker_config(1))
+            if self._embedded is not None:
+                for path in (CONTROLLER, *(broker_path(number) for number in range(1, self._brokers + 1))):
+                    await session.delete(path)
+        except ZkUnavailable as error:
+            raise StartFailed(str(error)) from error
+        finally:
+            await session.stop()
+
+    async def _shown(self, topics: Sequence[SeedTopic]) -> None:
+        """Wait until there is a controller and every broker's metadata cache shows all brokers and these topics, with leaders."""
+        ids = {node.id for node in self.nodes}
+        while not all(_shows(node, ids, topics) for node in self.nodes):  # noqa: ASYNC110 no one event says that all caches agree
+            await asyncio.sleep(LOOK_S)
+
+    async def _create_topics(self) -> None:
+        """As any client would: the controller is asked, and asked again while there is none."""
+        topic_type = messages.CreateTopicsRequest.CreatableTopic
+        config_type = messages.CreateTopicsRequest.CreatableTopicConfig
+        topics = [
+            topic_type(
+                name=t.name,
+                num_partitions=t.partitions,
+                replication_factor=t.replication_factor,
+                assignments=[],
+                configs=[config_type(name=name, value=value) for name, value in t.configs],
+            )
+            for t in self._topics
+        ]
+        request = messages.CreateTopicsRequest(topics=topics, timeout_ms=int(START_TIMEOUT_S * 1000))
+        while topics:
+            try:
+                _, host, port = next(address for address in self.addresses if address[0] == self.controller_id)
+                answer = await ask(host, port, CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
+            except (StopIteration, OSError, RemoteProtocolError):
+                answer = None
+            if answer is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in answer.topics):
+                break
+            await asyncio.sleep(LOOK_S)
+        else:
+            return
+        for row in answer.topics:
+            if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                reason = row.error_message or ErrorCode(row.error_code).name
+                raise StartFailed(f"topic {row.name} cannot be created: {reason}")
+        await self._shown(self._topics)
+        for t in self._topics:
+            count = len(self.nodes[0].metadata.topics[t.name].partitions)
+            if count != t.partitions:
+                log.warning("topic %s exists already with %d partitions instead of %d; it is left as it is", t.name, count, t.partitions)
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """Run what cannot be cancelled. A caller that is cancelled goes on when it has ended, so that its outcome can be undone."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
+
+
+def _partitions(node: BrokerServer) -> Iterable[CachedPartition]:
+    return (partition for topic in node.metadata.topics.values() for partition in topic.partitions.values())
+
+
+def _shows(node: BrokerServer, ids: set[int], topics: Sequence[SeedTopic]) -> bool:
+    metadata = node.metadata
+    if metadata.controller_id is None or not ids <= metadata.brokers.keys():
+        return False
+    return all(metadata.contains(t.name) and all(p.leader >= 0 for p in metadata.topics[t.name].partitions.values()) for t in topics)

@@ -1,0 +1,39 @@
+"""What of a local cluster's arguments is judged by the tables of configs: properties, topics and their configs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.topic import validate_topic_configs
+from klamm.configs.types import ConfigError
+from klamm.controller.topic_requests import is_valid_name
+from klamm.protocol.errors import ApiError
+from klamm.server.local.arguments import BadArgument, SeedTopic
+
+
+def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], brokers: int | None) -> None:
+    """Raises BadArgument for what no broker would take. `brokers` is None where others than the cluster's may be there too."""
+    try:
+        checked = BrokerConfig({"broker.id": "1", "zookeeper.connect": "unused"} | dict(config))
+    except ConfigError as error:
+        raise BadArgument("config", str(error)) from error
+    for topic in topics:
+        _check_topic(topic, brokers, checked)
+    twice = [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]
+    if twice:
+        raise BadArgument("topics", f"{twice[0]} is there twice")
+
+
+def _check_topic(topic: SeedTopic, brokers: int | None, config: BrokerConfig) -> None:
+    if not is_valid_name(topic.name):
+        raise BadArgument("topics", f"{topic.name!r} is no topic name")
+    if topic.partitions < 1:
+        raise BadArgument("topics", f"{topic.name} cannot have {topic.partitions} partitions")
+    if topic.replication_factor < 1 or (brokers is not None and topic.replication_factor > brokers):
+        raise BadArgument("topics", f"{topic.name} cannot have {topic.replication_factor} replicas on {brokers} brokers")
+    try:
+        validate_topic_configs(dict(topic.configs), config)
+    except ApiError as error:
+        raise BadArgument("topics", f"{topic.name}: {error.message}") from error

@@ -1,0 +1,193 @@
+"""`klamm.Cluster`: a local cluster for programs, with or without an event loop of their own.
+
+`Cluster` holds what was asked for. `with` runs it on an event loop in a thread of its own and gives a `BlockingCluster`; `async with`
+runs it on the caller's loop, uvloop or not, and gives the `LocalCluster` itself. Both have the same properties and methods: what is a
+coroutine in the one blocks in the other. Several clusters may run in one process, inside each other or side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
+from klamm.server.local.cluster import LocalCluster
+from klamm.server.local.config_arguments import check_configs
+from klamm.server.local.loop_thread import LoopThread
+from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.zk.reachability import check_address
+
+
+class BlockingCluster:
+    """A running cluster, for threads that have no event loop. Any thread may use it."""
+
+    def __init__(self, cluster: LocalCluster, thread: LoopThread) -> None:
+        self._cluster = cluster
+        self._thread = thread
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker that runs, with commas between them."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def addresses(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of every broker that runs, by id."""
+        return self._cluster.addresses
+
+    @property
+    def controller_id(self) -> int:
+        """Broker id of the controller, -1 when there is none right now."""
+        return self._cluster.controller_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
+    def zookeeper(self) -> str:
+        """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use it too, with a chroot of its own."""
+        return self._cluster.zookeeper
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more."""
+        self._thread.call(self._cluster.stop_broker(broker_id))
+
+    def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
+        """End a broker as `kill -9` does: its connections are cut, nothing is said to anybody.
+
+        ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
+        `expire` its session expires at once, and this returns when no other broker shows it any more.
+        """
+        self._thread.call(self._cluster.kill_broker(broker_id, expire=expire))
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it."""
+        self._thread.call(self._cluster.start_broker(broker_id))
+
+    def move_controller(self, to: int | None = None) -> int:
+        """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it."""
+        return self._thread.call(self._cluster.move_controller(to))
+
+
+class Cluster:
+    """Brokers in this process and a real ZooKeeper, ready when the body of `with` begins and gone when it ends.
+
+    >>> import klamm
+    >>> with klamm.Cluster(brokers=3, topics=["orders:6:3"]) as cluster:
+    ...     len(cluster.bootstrap_servers.split(","))
+    ...     left = cluster.controller_id
+    ...     cluster.stop_broker(left)
+    ...     cluster.controller_id != left
+    ...     cluster.start_broker(left)
+    ...     cluster.move_controller(to=left) == left
+    3
+    True
+    True
+
+    With `async with` the methods are coroutines on the caller's loop: `await cluster.stop_broker(1)`.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        topics: Iterable[str | tuple[str, int, int]] = (),
+        config: Mapping[str, str | int | bool] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        zookeeper: str | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        topic_policy: TopicPolicy | None = None,
+        alter_config_policy: AlterConfigPolicy | None = None,
+    ) -> None:
+        """Broker ids are 1, 2, 3, … Raises ValueError; nothing is started here.
+
+        `topics` are names, `NAME:PARTITIONS:RF` or such tuples; `config` holds properties of all brokers; `port` is the first broker's, 0
+        takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper` and a chroot;
+        without it an embedded one is started, which needs Java and keeps its data in `data_dir`. The policies may refuse topics and
+        changes of configs (see `klamm.server.policies`); they are called on the cluster's loop and must not wait.
+        """
+        self._topic_policy = topic_policy
+        self._alter_config_policy = alter_config_policy
+        self._properties = {name: _property(value) for name, value in (config or {}).items()}
+        check_arguments(brokers, host, port, self._properties)
+        if zookeeper is not None and data_dir is not None:
+            raise BadArgument("data_dir", "belongs to an embedded ZooKeeper, and zookeeper names another one")
+        if zookeeper is not None:
+            check_address(zookeeper)
+        self._topics = [_topic(topic) for topic in topics]
+        check_configs(self._properties, self._topics, brokers if zookeeper is None else None)
+        self._brokers = brokers
+        self._host = host
+        self._port = port
+        self._zookeeper = zookeeper
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._running: LocalCluster | None = None
+        self._thread: LoopThread | None = None
+
+    def __enter__(self) -> BlockingCluster:
+        cluster = self._made()
+        thread = self._thread = LoopThread("klamm-cluster")
+        try:
+            thread.call(cluster.start())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return BlockingCluster(cluster, thread)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        cluster, thread = self._running, self._thread
+        if cluster is None or thread is None:
+            raise RuntimeError("this cluster does not run")
+        try:
+            thread.call(cluster.stop())
+        finally:
+            thread.close()
+            self._running = self._thread = None
+
+    async def __aenter__(self) -> LocalCluster:
+        cluster = self._made()
+        try:
+            await cluster.start()
+        except BaseException:
+            self._running = None
+            raise
+        return cluster
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        cluster, self._running = self._running, None
+        if cluster is None:
+            raise RuntimeError("this cluster does not run")
+        await cluster.stop()
+
+    def _made(self) -> LocalCluster:
+        """The cluster to start. One `Cluster` may run again after it has ended, but not twice at a time."""
+        if self._running is not None:
+            raise RuntimeError("this cluster runs already")
+        self._running = LocalCluster(
+            self._brokers,
+            host=self._host,
+            port=self._port,
+            zookeeper=self._zookeeper,
+            data_dir=self._data_dir,
+            config=self._properties,
+            topics=self._topics,
+            topic_policy=self._topic_policy,
+            alter_config_policy=self._alter_config_policy,
+        )
+        return self._running
+
+
+def _property(value: object) -> str:
+    """As it stands in a file of properties."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _topic(topic: str | tuple[str, int, int]) -> SeedTopic:
+    try:
+        return SeedTopic.parse(topic) if isinstance(topic, str) else SeedTopic(*topic)
+    except (TypeError, ValueError) as error:
+        raise BadArgument("topics", str(error)) from error

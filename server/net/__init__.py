@@ -1,0 +1,1 @@
+"""Sockets: listeners and their limits, connections from clients, channels to brokers."""

@@ -1,0 +1,212 @@
+"""The controller's way to the brokers: for each broker one FIFO queue and one connection with at most one request in flight.
+
+A request that cannot be delivered is sent again and again, 100 ms apart, with a new correlation id, until it is answered or the
+broker is removed: the controller's view of a broker only ends with its registration. So a request whose answer got lost arrives
+twice. After two seconds of it the tries are a second apart, where Kafka's stay at 100 ms: a registration may name anybody's port.
+Nothing asks for ApiVersions; the client id is the controller's broker id; correlation ids count from 0 for each channel.
+Connections are opened when there is something to send. Everything happens in callbacks of the event loop: no task per broker.
+Source: controller 13.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.server.net.log_limit import LimitedLog
+from klamm.server.net.outgoing import Connection, dial
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 0.1
+QUICK_TRIES = 20
+SLOW_RETRY_S = 1.0
+LOG_INTERVAL_S = 30.0
+
+OnResponse = Callable[[Any], None]
+
+
+class _Request(NamedTuple):
+    api_key: int
+    version: int
+    body: bytes
+    on_response: OnResponse | None
+    ignorable: Callable[[bytes, int], bool] | None = None
+
+
+class _Channel:
+    """Queue and connection of one broker. `_queue[0]` is the request in flight while `_sent` is true."""
+
+    def __init__(self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._name = f"broker {broker_id} at {host}:{port}"
+        self._timeout_s = timeout_s
+        self._queue: deque[_Request] = deque()
+        self._next_correlation_id = 0
+        self._connection: Connection | None = None
+        self._dialing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent = False
+        self._closed = False
+        self._failures = 0
+        self._complained = False
+        self._limited_log = LimitedLog(log, self._name, 1, LOG_INTERVAL_S)
+
+    def send(self, request: _Request) -> None:
+        self._queue.append(request)
+        if not self._sent:
+            self._advance()
+
+    def close(self) -> None:
+        self._closed = True
+        self._limited_log.end_period()
+        self._queue.clear()
+        self._hang_up()
+        if self._dialing is not None:
+            self._dialing.cancel()
+            self._dialing = None
+
+    def _advance(self) -> None:
+        """Send the first request, or open the connection for it; nothing when a retry or a dial is under way already."""
+        if not self._queue or self._closed or self._timer is not None or self._dialing is not None:
+            return
+        if self._connection is None:
+            self._dialing = asyncio.get_running_loop().create_task(self._dial())
+            return
+        request = self._queue[0]
+        frame = messages.encode_request(request.api_key, request.version, self._next_correlation_id, self._client_id, request.body)
+        self._next_correlation_id += 1
+        self._sent = True
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._no_answer)
+        self._connection.send(frame)
+
+    async def _dial(self) -> None:
+        try:
+            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s)
+        except OSError as error:
+            self._dialing = None
+            self._retry_later(f"cannot connect: {error}")
+            return
+        self._dialing = None
+        if self._closed:
+            connection.close()
+            return
+        self._connection = connection
+        self._advance()
+
+    def _on_payload(self, payload: bytes) -> None:
+        if not self._sent:
+            raise RemoteProtocolError("an answer nobody asked for")
+        request = self._queue[0]
+        correlation_id, offset = messages.decode_response_header(request.api_key, request.version, payload)
+        if correlation_id != self._next_correlation_id - 1:
+            raise RemoteProtocolError(f"answer to request {correlation_id} instead of {self._next_correlation_id - 1}")
+        ignored = request.ignorable is not None and request.ignorable(payload, offset)
+        response = None
+        if not ignored:
+            response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
+        self._queue.popleft()
+        self._sent = False
+        self._failures = 0
+        if self._complained:
+            log.info("%s answers again", self._name)
+            self._complained = False
+        self._stop_timer()
+        self._advance()
+        if request.on_response is not None and not ignored:
+            try:
+                request.on_response(response)
+            except Exception:  # a fault of whoever asked must not stop what others are told
+                log.exception("the answer of %s could not be handled", self._name)
+
+    def _on_lost(self, reason: Exception | None) -> None:
+        self._connection = None
+        if self._sent:
+            self._retry_later(f"connection lost: {reason or 'closed by the peer'}")
+
+    def _no_answer(self) -> None:
+        self._timer = None
+        self._retry_later(f"no answer within {self._timeout_s:g} s")
+
+    def _retry_later(self, why: str) -> None:
+        self._hang_up()
+        if self._closed:
+            return
+        self._failures += 1
+        # one failure alone is a broker that leaves, or comes back before anybody has to know
+        if self._failures > 1 and self._limited_log.warning(
+            "%s: %s; tried %d times, %d requests wait", self._name, why, self._failures, len(self._queue)
+        ):
+            self._complained = True
+        retry_s = RETRY_S if self._failures <= QUICK_TRIES else SLOW_RETRY_S
+        self._timer = asyncio.get_running_loop().call_later(retry_s, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _hang_up(self) -> None:
+        self._sent = False
+        self._stop_timer()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Channels:
+    """The senders of one controller. `timeout_s` bounds a connection attempt and an answer (controller.socket.timeout.ms)."""
+
+    def __init__(self, own_id: int, timeout_s: float = 30.0) -> None:
+        self._client_id = str(own_id)
+        self._timeout_s = timeout_s
+        self._channels: dict[int, _Channel] = {}
+
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        return frozenset(self._channels)
+
+    def add_broker(self, broker_id: int, host: str, port: int) -> None:
+        """Start a channel; one that exists already is replaced, and what it had queued is dropped."""
+        self.remove_broker(broker_id)
+        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """End a channel; what it had queued is dropped. Unknown ids are fine."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def send(
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        on_response: OnResponse | None = None,
+        ignorable: Callable[[bytes, int], bool] | None = None,
+    ) -> None:
+        """Queue one encoded request. `on_response` gets the decoded answer, unless `ignorable` says of its bytes (payload and the
+        offset of the body) that nobody needs it. Brokers without a channel are told nothing.
+        """
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
+            return
+        channel.send(_Request(api_key, version, body, on_response, ignorable))
+
+    def close(self) -> None:
+        """End all channels. New ones may be added afterwards (the next term of this controller)."""
+        for broker_id in list(self._channels):
+            self.remove_broker(broker_id)

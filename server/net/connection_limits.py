@@ -1,0 +1,188 @@
+"""How many connections a broker takes: in all, on one listener, from one address, and in a second.
+
+Limits are Kafka's. A connection beyond `max.connections` of its listener or of all listeners, or one that comes faster than
+`max.connection.creation.rate`, waits as if it were in the backlog: it is accepted but not read until those before it are in and there is
+room. The connections of one listener wait in one line. A connection counts only when its turn has come, and is closed at once when
+its address then has more than `max.connections.per.ip`.
+
+When a broker has several listeners, that of the brokers is exempt from the limits of all listeners together (KIP-402, KIP-612): its
+connections count, but do not wait for the others. Whenever there are more connections than `max.connections`, those of other listeners
+that were not used for longest are closed. A single listener has no such exemption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from klamm.server.net.connection import ClientConnection
+
+log = logging.getLogger(__name__)
+
+UNLIMITED = 2**31 - 1
+
+
+class ConnectionRate:
+    """Connections a second, over the last `windows` windows of `window_s` each."""
+
+    def __init__(self, limit: int = UNLIMITED, windows: int = 11, window_s: float = 1.0) -> None:
+        self.limit = limit
+        self.windows = windows
+        self.window_s = window_s
+        self._counted: deque[tuple[float, int]] = deque()  # start of each window, connections in it
+
+    def count(self, now: float) -> float:
+        """One more connection; how many seconds it has to wait, one window at most."""
+        if self.limit == UNLIMITED:
+            return 0.0
+        counted, window_s = self._counted, self.window_s
+        while counted and now - counted[0][0] >= self.windows * window_s:
+            counted.popleft()
+        if counted and now - counted[-1][0] < window_s:
+            start, connections = counted.pop()
+            counted.append((start, connections + 1))
+        else:
+            counted.append((now, 1))
+        # as long as few windows are over, the others count as empty: a burst is no rate yet
+        elapsed_s = now - counted[0][0]
+        span_s = elapsed_s + max(0, self.windows - 1 - int(elapsed_s / window_s)) * window_s
+        if span_s == 0:
+            return 0.0
+        excess = sum(connections for _, connections in counted) / span_s - self.limit
+        return min(excess / self.limit * span_s, window_s) if excess > 0 else 0.0
+
+
+class Gate:
+    """One listener's connections: those that are served, and the line of those that wait. Made by `ConnectionLimits.gate`."""
+
+    def __init__(self, name: str, refuse: Callable[[ClientConnection], None]) -> None:
+        self.name = name
+        self.refuse = refuse
+        self.max_connections = UNLIMITED
+        self.rate = ConnectionRate()
+        self.served: dict[ClientConnection, None] = {}  # in the order they came
+        self.line: dict[ClientConnection, None] = {}
+        self.next_is_counted = False  # for its rate; it may still wait for room
+        self.pause: asyncio.TimerHandle | None = None
+
+
+class ConnectionLimits:
+    """The limits of one broker. Whoever changes one calls `changed` then."""
+
+    def __init__(
+        self, max_connections: int = UNLIMITED, max_per_ip: int = UNLIMITED, per_ip_overrides: Mapping[str, int] | None = None
+    ) -> None:
+        self.max_connections = max_connections
+        self.max_per_ip = max_per_ip
+        self.per_ip_overrides = dict(per_ip_overrides or {})
+        self.rate = ConnectionRate()
+        self.inter_broker_listener: str | None = None
+        self._gates: list[Gate] = []
+        self._by_host: Counter[str] = Counter()
+        self._served = 0
+
+    def __iter__(self) -> Iterator[Gate]:
+        return iter(self._gates)
+
+    def gate(self, name: str, refuse: Callable[[ClientConnection], None]) -> Gate:
+        """A gate for a new listener; `refuse` closes a connection of an address that has too many.
+
+        The second one exempts the listener of the brokers: whoever waits there is let in.
+        """
+        gate = Gate(name, refuse)
+        self._gates.append(gate)
+        self._let_in()
+        return gate
+
+    def remove(self, gate: Gate) -> None:
+        """A listener is closed: nobody comes any more, its last connections leave. A second call does nothing."""
+        if gate.pause is not None:
+            gate.pause.cancel()
+        if gate in self._gates:
+            self._gates.remove(gate)
+
+    def changed(self) -> None:
+        """Close what is too much now, and let in what waited for a limit of before."""
+        self._close_excess()
+        self._let_in()
+
+    def arrive(self, gate: Gate, connection: ClientConnection) -> None:
+        """A new connection is served, held in line, or refused."""
+        if gate.line or not self._may_enter(gate):
+            connection.hold()
+            gate.line[connection] = None
+        else:
+            self._enter(gate, connection)
+
+    def leave(self, gate: Gate, connection: ClientConnection) -> None:
+        """A connection is gone; those that waited for it are let in. Does nothing when it is not counted any more."""
+        gate.line.pop(connection, None)
+        if connection in gate.served:
+            del gate.served[connection]
+            self._served -= 1
+            host = connection.peer.host
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
+            self._let_in()
+
+    def _let_in(self) -> None:
+        for gate in self._gates:
+            while gate.line and self._may_enter(gate):
+                connection = next(iter(gate.line))
+                del gate.line[connection]
+                if self._enter(gate, connection):
+                    connection.admit()
+
+    def _may_enter(self, gate: Gate) -> bool:
+        """Has the first in line waited long enough for its rate, and is there room?"""
+        if gate.pause is None and not gate.next_is_counted:
+            gate.next_is_counted = True
+            wait_s = self._rate_wait_s(gate)
+            if wait_s > 0:
+                gate.pause = asyncio.get_running_loop().call_later(wait_s, self._end_pause, gate)
+        if gate.pause is not None or len(gate.served) >= gate.max_connections:
+            return False
+        return self._is_exempt(gate) or self._served < self.max_connections
+
+    def _rate_wait_s(self, gate: Gate) -> float:
+        if gate.rate.limit == UNLIMITED and self.rate.limit == UNLIMITED:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        of_all = 0.0 if self._is_exempt(gate) else self.rate.count(now)
+        return max(of_all, gate.rate.count(now))
+
+    def _end_pause(self, gate: Gate) -> None:
+        gate.pause = None
+        self._let_in()
+
+    def _is_exempt(self, gate: Gate) -> bool:
+        return gate.name == self.inter_broker_listener and len(self._gates) > 1
+
+    def _enter(self, gate: Gate, connection: ClientConnection) -> bool:
+        """Count a connection; False when it is refused instead."""
+        gate.next_is_counted = False
+        host = connection.peer.host
+        if self._by_host[host] >= self.per_ip_overrides.get(host, self.max_per_ip):
+            gate.refuse(connection)
+            return False
+        self._by_host[host] += 1
+        gate.served[connection] = None
+        self._served += 1
+        self._close_excess()
+        return True
+
+    def _close_excess(self) -> None:
+        excess = self._served - self.max_connections
+        if excess <= 0:
+            return
+        served = ((gate, connection) for gate in self._gates if not self._is_exempt(gate) for connection in gate.served)
+        for gate, connection in heapq.nsmallest(excess, served, key=lambda pair: pair[1].last_used):
+            log.info("closing connection from %s to %s: there are more than max.connections", connection.name, gate.name)
+            self.leave(gate, connection)
+            connection.close()

@@ -1,0 +1,153 @@
+"""All listeners of a broker: bound before it registers, served after, and changed while it runs when its configuration says so.
+
+A listener is known by its name, host and port as configured. One that is no longer configured is closed with its connections, a new
+one is bound and served at once; the others are not touched. What a broker advertises follows from the bound ports.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.listeners import SECURITY_PROTOCOLS
+from klamm.configs.listeners import Listener as Configured
+from klamm.configs.rules import connection_overrides
+from klamm.configs.types import ConfigError
+from klamm.controller.values import Endpoint
+from klamm.server.dispatch import Dispatcher
+from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
+from klamm.server.net.listener import Listener, bind
+
+log = logging.getLogger(__name__)
+
+SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
+LISTENER_CONFIGS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
+
+
+class CannotListen(Exception):
+    """A socket cannot be bound; the text is one line."""
+
+
+class Listeners:
+    """The listeners of one broker. Iterating gives the open ones."""
+
+    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher) -> None:
+        """Raises ConfigError."""
+        for one in config.listeners:
+            reason = _not_served(one)
+            if reason is not None:
+                raise ConfigError("listeners", config.get("listeners"), reason)
+        self.limits = ConnectionLimits()
+        self._config = config
+        self._dispatcher = dispatcher
+        self._open: dict[Configured, Listener] = {}
+        self.limit()
+
+    def __iter__(self) -> Iterator[Listener]:
+        return iter(list(self._open.values()))
+
+    def bind(self) -> None:
+        """Bind what is configured. Raises CannotListen; what was bound before stays so."""
+        for one in self._config.listeners:
+            self._bind(one)
+
+    async def serve(self) -> None:
+        """Begin to accept."""
+        for listener in self:
+            await listener.serve()
+
+    async def follow(self) -> None:
+        """Open and close listeners as the configuration has them now. One that cannot be opened is logged and left out."""
+        wanted = self._config.listeners
+        for one in [one for one in self._open if one not in wanted]:
+            log.info("listener %s is closed", one)
+            await self._open.pop(one).close()
+        for one in wanted:
+            if one not in self._open:
+                try:
+                    await self._bind(one).serve()
+                    log.info("listener %s is open", one)
+                except CannotListen as error:
+                    log.error("%s", error)
+
+    async def close(self) -> None:
+        for listener in self:
+            await listener.close()
+
+    def advertised(self) -> tuple[Endpoint, ...]:
+        """What to register: port 0 becomes the bound port of that listener, a missing host this machine's name."""
+        ports = {listener.name: listener.port for listener in self}
+        return tuple(
+            Endpoint(
+                one.name,
+                socket.getfqdn() if one.host is None else one.host,
+                ports[one.name] if one.port == 0 else one.port,
+                SECURITY_PROTOCOLS.index(one.security_protocol),
+            )
+            for one in self._config.advertised_listeners
+            if one.name in ports
+        )
+
+    def limit(self) -> None:
+        """Take the connection limits the configuration has now. Raises ConfigError."""
+        get = self._config.get
+        self.limits.per_ip_overrides = connections_per_address(get("max.connections.per.ip.overrides"))
+        self.limits.max_connections = get("max.connections")
+        self.limits.max_per_ip = get("max.connections.per.ip")
+        self.limits.inter_broker_listener = self._config.inter_broker_listener_name
+        self._limit_rate(self.limits.rate, get("max.connection.creation.rate"))
+        for gate in self.limits:
+            self._limit_listener(gate)
+        self.limits.changed()
+
+    def _limit_listener(self, gate: Gate) -> None:
+        """A listener's own limits, which are those of all listeners where it has none."""
+        gate.max_connections = self._config.of_listener(gate.name, "max.connections")
+        self._limit_rate(gate.rate, self._config.of_listener(gate.name, "max.connection.creation.rate"))
+
+    def _limit_rate(self, rate: ConnectionRate, limit: int) -> None:
+        get = self._config.get
+        rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
+
+    def forget_answers(self) -> None:
+        """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
+        for listener in self:
+            listener.answers.clear()
+
+    def _bind(self, one: Configured) -> Listener:
+        get = self._config.get
+        not_served = _not_served(one)
+        if not_served is not None:
+            raise CannotListen(f"cannot listen on {one}: {not_served}")
+        try:
+            listening = bind(one.host or "", one.port, get("socket.listen.backlog.size"))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
+            raise CannotListen(f"cannot listen on {one}: {reason}") from error
+        except UnicodeError as error:
+            raise CannotListen(f"cannot listen on {one}: {one.host!r} is no host name") from error
+        max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
+        listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms)
+        self._limit_listener(listener.gate)
+        return listener
+
+
+def _not_served(one: Configured) -> str | None:
+    """Why this listener cannot be served, if so."""
+    if one.security_protocol in SERVED_PROTOCOLS:
+        return None
+    return f"TLS and SASL are not built, and listener {one.name} needs {one.security_protocol}; only PLAINTEXT is served"
+
+
+def connections_per_address(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides` as address → limit. Raises ConfigError."""
+    limits: dict[str, int] = {}
+    for host, limit in connection_overrides(text).items():
+        try:
+            limits[socket.gethostbyname(host)] = limit
+        except (OSError, UnicodeError) as error:
+            raise ConfigError("max.connections.per.ip.overrides", text, f"{host!r} is not a known host") from error
+    return limits

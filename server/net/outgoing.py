@@ -1,0 +1,103 @@
+"""Connections this broker opens to others: one TCP connection that sends frames and hands back payloads, and one-shot requests.
+
+`Connection` knows nothing of Kafka but the frame: whoever uses it encodes, matches answers and decides what to do when it is lost
+(`server/net/channels.py` retries for ever; `ask` gives up). It is told once, and only once, that the connection is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from typing import Any, cast
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.framing import FrameReader
+
+MAX_ANSWER_BYTES = 1 << 30
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a broker. `on_payload` gets each answer without its length, `on_lost` the reason, once."""
+
+    def __init__(self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None]) -> None:
+        self._on_payload = on_payload
+        self._on_lost: Callable[[Exception | None], None] | None = on_lost
+        self._reader = FrameReader(MAX_ANSWER_BYTES)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._reader.feed(data):
+                self._on_payload(payload)
+        except RemoteProtocolError as error:
+            self._lost(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(exc)
+
+    def send(self, frame: bytes) -> None:
+        """Write one frame; a lost connection is reported through `on_lost`, not here."""
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        """Close without telling anybody."""
+        self._on_lost = None
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def _lost(self, reason: Exception | None) -> None:
+        on_lost = self._on_lost
+        self.close()
+        if on_lost is not None:
+            on_lost(reason)
+
+
+async def dial(
+    host: str, port: int, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], timeout_s: float
+) -> Connection:
+    """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
+    loop = asyncio.get_running_loop()
+    if not 0 < port < 65536:  # uvloop would take it modulo 65536
+        raise OSError(errno.EINVAL, f"{port} is no port")
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost), host, port)
+    except UnicodeError as error:  # a label without letters, or with more than 63
+        raise OSError(errno.EINVAL, f"{host!r} is no host name") from error
+    return connection
+
+
+async def ask(host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float) -> Any:
+    """One request on a connection of its own, without asking for ApiVersions first; returns the decoded response.
+
+    Raises OSError when the broker cannot be reached, hangs up or stays silent for `timeout_s`, RemoteProtocolError for nonsense.
+    """
+    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def on_payload(payload: bytes) -> None:
+        if not answered.done():
+            answered.set_result(payload)
+
+    def on_lost(reason: Exception | None) -> None:
+        if not answered.done():
+            answered.set_exception(reason or ConnectionResetError("closed by the peer"))
+
+    connection = await dial(host, port, on_payload, on_lost, timeout_s)
+    try:
+        connection.send(messages.encode_request(api_key, version, 0, client_id, messages.encode(message, version)))
+        async with asyncio.timeout(timeout_s):
+            payload = await answered
+    finally:
+        connection.close()
+    correlation_id, offset = messages.decode_response_header(api_key, version, payload)
+    if correlation_id != 0:
+        raise RemoteProtocolError(f"answer to request {correlation_id}, which was not asked")
+    response, _ = messages.decode(f"{messages.APIS[api_key].name}Response", version, payload, offset)
+    return response
