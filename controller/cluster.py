@@ -14,8 +14,8 @@ from klamm.controller.states import (
     REPLICA_MOVES,
     PartitionState,
     ReplicaState,
+    ReplicaStateMaps,
     ReplicaStates,
-    with_replica_state,
 )
 from klamm.controller.values import ZERO_UUID, Assignment, Broker, Ints, LeaderAndIsr, TopicPartition
 
@@ -84,6 +84,7 @@ class Cluster:
         self.ineligible: set[str] = set()
         self._not_online: dict[Partition, None] = {}
         self._offline_of: dict[Ints, Ints] = {}
+        self._replica_state_maps = ReplicaStateMaps()
 
     def dissolve(self) -> None:
         """The term is over: part topics from their partitions, so that they go at once and not when cycles are looked for."""
@@ -241,7 +242,7 @@ class Cluster:
             states = p.replica_states
             after = known.get(id(states))
             if after is None:
-                after = known[id(states)] = with_replica_state(states, broker_id, state)
+                after = known[id(states)] = self._replica_state_maps.moved(states, broker_id, state)
             p.replica_states = after
 
     def bring_online(self, broker_id: int, partitions: Iterable[Partition]) -> tuple[list[Partition], list[Partition], list[Partition]]:
@@ -257,7 +258,7 @@ class Cluster:
             found = known.get(id(states))
             if found is None:
                 before = states.get(broker_id, ReplicaState.NON_EXISTENT)
-                found = known[id(states)] = (with_replica_state(states, broker_id, online), before)
+                found = known[id(states)] = (self._replica_state_maps.moved(states, broker_id, online), before)
             after, before = found
             if before is online:
                 if p.info is not None:
@@ -289,7 +290,7 @@ class Cluster:
                 states = NO_REPLICAS
                 for r in replicas:
                     first = ReplicaState.ONLINE if r in alive else ReplicaState.DELETION_INELIGIBLE
-                    states = with_replica_state(states, r, first)
+                    states = self._replica_state_maps.moved(states, r, first)
                 sides = [(online if r in alive else offline).setdefault(r, []).append for r in dict.fromkeys(replicas)]
                 found = known[replicas, alive] = states, sides
             p.replica_states, sides = found

@@ -51,21 +51,28 @@ REPLICA_MOVES: dict[ReplicaState, frozenset[ReplicaState]] = {
 """Target state → states it may be reached from."""
 
 ReplicaStates = dict[int, ReplicaState]
-"""Broker id → state. Never changed in place: `with_replica_state` gives another one, and equal ones are one object."""
+"""Broker id → state. Never changed in place: `ReplicaStateMaps.moved` gives another one, and equal ones of one cluster are one object."""
 
 NO_REPLICAS: ReplicaStates = {}
-_known: dict[tuple[tuple[int, ReplicaState], ...], ReplicaStates] = {(): NO_REPLICAS}
-_moves: dict[tuple[int, int, ReplicaState], ReplicaStates] = {}
 
 
-def with_replica_state(states: ReplicaStates, broker_id: int, state: ReplicaState) -> ReplicaStates:
-    """The shared mapping that differs from `states` in one replica; NON_EXISTENT removes it."""
-    key = (id(states), broker_id, state)
-    found = _moves.get(key)
-    if found is None:
-        changed = {b: s for b, s in states.items() if b != broker_id}
-        if state is not ReplicaState.NON_EXISTENT:
-            changed[broker_id] = state
-        content = tuple(sorted(changed.items()))
-        found = _moves[key] = _known.setdefault(content, dict(content))
-    return found
+class ReplicaStateMaps:
+    """The maps of replica states that one cluster uses. Partitions in the same situation share one map, so that a move of ten thousand
+    replicas looks up a few maps.
+    """
+
+    def __init__(self) -> None:
+        self._by_content: dict[tuple[tuple[int, ReplicaState], ...], ReplicaStates] = {(): NO_REPLICAS}
+        self._moves: dict[tuple[int, int, ReplicaState], ReplicaStates] = {}
+
+    def moved(self, states: ReplicaStates, broker_id: int, state: ReplicaState) -> ReplicaStates:
+        """The shared map that differs from `states`, a map of this object, in one replica; NON_EXISTENT removes it."""
+        key = (id(states), broker_id, state)
+        after = self._moves.get(key)
+        if after is None:
+            changed = {b: s for b, s in states.items() if b != broker_id}
+            if state is not ReplicaState.NON_EXISTENT:
+                changed[broker_id] = state
+            content = tuple(sorted(changed.items()))
+            after = self._moves[key] = self._by_content.setdefault(content, dict(content))
+        return after

@@ -19,6 +19,7 @@ Ints = tuple[int, ...]
 
 _LAST_EPOCH = 2**31 - 1
 
+_MAX_INTERNED = 1 << 17
 _interned: dict[Ints, Ints] = {}
 
 
@@ -28,8 +29,13 @@ def next_epoch(epoch: int) -> int:
 
 
 def intern_ints(values: Ints) -> Ints:
-    """The one shared copy of a tuple of broker ids."""
-    return _interned.setdefault(values, values)
+    """A shared copy of a tuple of broker ids. Sharing saves memory and time only: the table is emptied when it is full."""
+    shared = _interned.get(values)
+    if shared is None:
+        if len(_interned) >= _MAX_INTERNED:
+            _interned.clear()
+        shared = _interned[values] = values
+    return shared
 
 
 class TopicPartition(NamedTuple):

@@ -207,11 +207,13 @@ _settled_assignments: dict[Ints, Assignment] = {}
 
 
 def _settled(replicas: Ints) -> Assignment:
-    """The one shared assignment of these replicas outside a reassignment."""
-    found = _settled_assignments.get(replicas)
-    if found is None:
-        found = _settled_assignments[replicas] = Assignment(intern_ints(replicas))
-    return found
+    """A shared assignment of these replicas outside a reassignment."""
+    assignment = _settled_assignments.get(replicas)
+    if assignment is None:
+        if len(_settled_assignments) >= _REMEMBERED:
+            _settled_assignments.clear()
+        assignment = _settled_assignments[replicas] = Assignment(intern_ints(replicas))
+    return assignment
 
 
 def _int_tuple(values: Iterable[Any]) -> Ints:

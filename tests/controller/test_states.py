@@ -13,7 +13,7 @@ from klamm.controller.states import (
     REPLICA_MOVES,
     PartitionState,
     ReplicaState,
-    with_replica_state,
+    ReplicaStateMaps,
 )
 from klamm.controller.values import Assignment
 
@@ -75,11 +75,11 @@ def test_an_unknown_partition_and_an_unknown_replica_do_not_exist() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ReplicaState)), max_size=20))
 def test_shared_maps_of_replica_states_are_as_good_as_own_ones(moves: list[tuple[int, ReplicaState]]) -> None:
-    shared, own = NO_REPLICAS, dict[int, ReplicaState]()
+    maps, shared, own = ReplicaStateMaps(), NO_REPLICAS, dict[int, ReplicaState]()
     seen = []
     for broker, state in moves:
         before = dict(shared)
-        after = with_replica_state(shared, broker, state)
+        after = maps.moved(shared, broker, state)
         assert shared == before, "a shared map is never changed"
         shared = after
         own[broker] = state
