@@ -1,7 +1,7 @@
 """Fixtures for all tests: one real ZooKeeper per session, a path of its own in it for every test.
 
 Stories can be written as well as told: `--record` writes what a real Kafka does, `--rewrite` what Klamm does in places that are known to
-differ. Then nothing else is run.
+differ. `--retell` tells all of them to a real Kafka again (see `stories/both/retelling.py`). Then nothing else is run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 
@@ -19,11 +20,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("stories")
     group.addoption("--record", action="store_true", help="tell stories to a real Kafka and write what it does into their files")
     group.addoption("--rewrite", action="store_true", help="tell stories to Klamm and write what it does where it is known to differ")
+    group.addoption("--retell", action="store_true", help="tell all stories to a real Kafka; sign the code that tells them")
+    group.addoption("--stories-seed", type=int, metavar="N", help="draws the tenth of the stories that a real Kafka is told again")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), seed=config.getoption("--stories-seed")), "retelling")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Who writes stories runs nothing else."""
+    """Who writes or retells stories runs nothing else."""
     writes = {"record": "told_to_kafka", "rewrite": "told_to_klamm"}.get(_writing(config))
+    if config.getoption("--retell"):
+        writes = "told_to_kafka"
     if writes is not None:
         kept = [item for item in items if writes in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -1,0 +1,154 @@
+"""Which recorded stories a real Kafka is told again: a random tenth, or all when what tells them has changed.
+
+A story that was changed is not signed any more (see `story_file.py`), and only recording signs it: so a signed story agreed with a real
+Kafka once. It may disagree later only because the code that tells it is another one. A folder of stories keeps a digest of that code in
+`telling.sha256`. While it is the digest of the present code, a random tenth of the folder's stories is told to a real Kafka; otherwise all.
+
+    pytest tests/stories/both -m reference                       # a random tenth; the seed is printed
+    pytest tests/stories/both -m reference --stories-seed 1234   # the same tenth
+    pytest tests --retell                                        # all of them; when all agree, the digests are written
+
+The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
+them. Comments and docstrings do not count. Klamm's own modules do not count either: Kafka is not made of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import random
+import secrets
+from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.stories.both.story_file import read_all
+
+ROOT = Path(__file__).resolve().parents[3]
+DIGEST_FILE = "telling.sha256"
+FIXTURE = "told_to_kafka"
+SHARE = 10
+"""One story of so many is told again."""
+
+
+def telling_code(folder: Path) -> list[Path]:
+    """Files whose code decides what stories of `folder` say: the closure of its conftest's imports within the tests, and Java sources."""
+    found: set[Path] = set()
+    wanted = [folder / "conftest.py"]
+    while wanted:
+        file = wanted.pop()
+        if file not in found:
+            found.add(file)
+            wanted += _imported(file)
+    return sorted([*found, *folder.glob("*.java")])
+
+
+def _imported(file: Path) -> Iterable[Path]:
+    """Files of `klamm.tests` modules that `file` imports."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("klamm.tests."):
+                module = ROOT.joinpath(*name.split(".")[1:]).with_suffix(".py")
+                if module.is_file():
+                    yield module
+
+
+def code_of(source: str) -> str:
+    """Python source without docstrings, comment lines and empty lines."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                lines[number - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def digest(files: Sequence[Path]) -> str:
+    """SHA-256 over names and code of these files."""
+    total = hashlib.sha256()
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        total.update(f"{file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name}\n".encode())
+        total.update(code_of(text).encode() if file.suffix == ".py" else text.encode())
+    return total.hexdigest()
+
+
+def is_told_by_present_code(folder: Path) -> bool:
+    """Whether all stories of `folder` agreed with a real Kafka when the present code told them."""
+    file = folder / DIGEST_FILE
+    return file.is_file() and file.read_text(encoding="utf-8").strip() == digest(telling_code(folder))
+
+
+def tenth(names: Sequence[str], seed: int) -> set[str]:
+    """A tenth of these names, at least one; the same seed draws the same ones."""
+    return set(random.Random(seed).sample(sorted(names), math.ceil(len(names) / SHARE)))
+
+
+class Retelling:
+    """The part of pytest that selects the stories, says which, and writes the digests."""
+
+    def __init__(self, *, retell: bool, seed: int | None) -> None:
+        self.retell = retell
+        self.seed = secrets.randbelow(1_000_000) if seed is None else seed
+        self.said: list[str] = []
+        self._passed: dict[Path, int] = {}
+
+    def pytest_report_header(self) -> str:
+        return f"recorded stories: --stories-seed {self.seed} draws those that a real Kafka is told again"
+
+    @pytest.hookimpl(trylast=True)  # after -k and -m
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        if config.getoption("--record") or config.getoption("--rewrite") or self.retell:
+            return
+        by_folder: dict[Path, list[pytest.Item]] = {}
+        for item in items:
+            if _tells_kafka(item):
+                by_folder.setdefault(item.path.parent, []).append(item)
+        dropped: set[pytest.Item] = set()
+        for folder, tellings in by_folder.items():
+            name = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+            if is_told_by_present_code(folder):
+                chosen = tenth([item.nodeid for item in tellings], self.seed)
+                dropped |= {item for item in tellings if item.nodeid not in chosen}
+                self.said.append(f"{name}: {len(chosen)} of {len(tellings)} stories, drawn by --stories-seed {self.seed}")
+            else:
+                self.said.append(f"{name}: all {len(tellings)} stories, because the code that tells them has changed (--retell)")
+        if dropped:
+            config.hook.pytest_deselected(items=[item for item in items if item in dropped])
+            items[:] = [item for item in items if item not in dropped]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if self.retell and call.when == "call" and report.passed and _tells_kafka(item):
+            self._passed[item.path.parent] = self._passed.get(item.path.parent, 0) + 1
+        return report
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        for folder, passed in self._passed.items():
+            stories = sum(len(file.stories) for file in read_all(folder))
+            if exitstatus == 0 and passed == stories:
+                (folder / DIGEST_FILE).write_text(digest(telling_code(folder)) + "\n", encoding="utf-8")
+                self.said.append(f"{folder.name}: all {stories} stories agreed; {DIGEST_FILE} is written")
+            else:
+                self.said.append(f"{folder.name}: {passed} of {stories} stories agreed; {DIGEST_FILE} stays as it was")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.said:
+            terminalreporter.section("recorded stories told to a real Kafka again")
+            for line in self.said:
+                terminalreporter.write_line(line)
+
+
+def _tells_kafka(item: pytest.Item) -> bool:
+    return FIXTURE in getattr(item, "fixturenames", ())

@@ -1,0 +1,37 @@
+"""A plugin of pytest that says where the time of a long run went: by folder, and the slowest tests."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+LONG_RUN_S = 60.0
+SLOWEST = 15
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Setup and teardown count for the test that caused them: a fixture that many share counts for the first."""
+    by_folder: Counter[str] = Counter()
+    by_test: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folder = _folder(report.nodeid)
+                by_folder[folder] += report.duration  # type: ignore[assignment]
+                by_test[report.nodeid] += report.duration  # type: ignore[assignment]
+                tests[folder] += report.when == "call"
+    if sum(by_folder.values()) < LONG_RUN_S:
+        return
+    terminalreporter.section("time by folder")
+    for folder, seconds in by_folder.most_common():
+        terminalreporter.write_line(f"{seconds:8.1f} s  {tests[folder]:5} tests  {folder}")
+    terminalreporter.section(f"the {SLOWEST} slowest tests")
+    for name, seconds in by_test.most_common(SLOWEST):
+        terminalreporter.write_line(f"{seconds:8.1f} s  {name}")
+
+
+def _folder(nodeid: str) -> str:
+    """`tests/cluster` of `tests/cluster/test_x.py::test_y`, `tests` of a file beside the folders."""
+    return "/".join(nodeid.partition("::")[0].split("/")[:-1][:2])
