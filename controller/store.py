@@ -1,4 +1,5 @@
-"""What the controller asks of its log, ZooKeeper. The room `zk` implements it; a simulated one serves the tests.
+"""What the controller asks of its log, ZooKeeper. Each area is a protocol of its own; `Store` is their sum. The package `zk`
+implements it; a simulated one serves the tests.
 
 Every write is fenced: it takes hold only while `/controller_epoch` has the version of this controller's election, else
 ControllerMoved is raised. Lists are written in as many multis as size asks (1,000 operations, 900 KB), pipelined; each entry
@@ -26,10 +27,9 @@ from klamm.controller.values import (
 )
 
 
-class Store(Protocol):
-    """Durable state of the cluster, as one controller sees it."""
+class ControllerElectionStore(Protocol):
+    """`/controller` and `/controller_epoch`: who is the controller, and under which epoch it writes (layout 3.1)."""
 
-    # election (layout 3.1)
     async def watch_controller(self) -> None:
         """`exists` on `/controller`; arms ControllerChange (created, changed) and Reelect (deleted)."""
 
@@ -54,10 +54,17 @@ class Store(Protocol):
     def reset_fence(self) -> None:
         """Forget the epoch: no fenced write succeeds until the next election."""
 
+
+class FeatureStore(Protocol):
+    """`/feature` (layout 3.11)."""
+
     async def setup_feature(self) -> None:
         """Bring `/feature` in the shape of the inter-broker protocol (layout 3.11)."""
 
-    # brokers (layout 3.2)
+
+class BrokerStore(Protocol):
+    """`/brokers/ids` (layout 3.2)."""
+
     async def brokers(self) -> dict[int, Broker]:
         """All registered brokers; unreadable nodes are logged and left out.
 
@@ -70,7 +77,10 @@ class Store(Protocol):
     async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
         """Arms BrokerModifications of these."""
 
-    # topics (layout 3.4)
+
+class TopicStore(Protocol):
+    """`/brokers/topics` (layout 3.4)."""
+
     async def topics(self) -> list[str]:
         """Names below `/brokers/topics`. Arms TopicChange (children)."""
 
@@ -83,10 +93,10 @@ class Store(Protocol):
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
         """Replace topic nodes, fenced."""
 
-    async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """Remove the tree, the config node and the deletion request of each topic, in this order, fenced. Missing nodes are fine."""
 
-    # partition states (layout 3.5)
+class PartitionStateStore(Protocol):
+    """`/brokers/topics/<topic>/partitions/<partition>/state` (layout 3.5)."""
+
     async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
         """States in the order asked; None where the node is missing, or unreadable and logged."""
 
@@ -96,12 +106,22 @@ class Store(Protocol):
     async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         """Create state nodes (and their parents, whose presence is fine). OK means PE 0."""
 
-    # admin nodes (layout 3.6)
+
+class TopicDeletionStore(Protocol):
+    """`/admin/delete_topics`, and the end of a topic (layout 1.2, 3.6)."""
+
     async def deletions(self) -> list[str]:
         """Topics with a deletion request. Arms TopicDeletion (children)."""
 
     async def remove_deletions(self, topics: Iterable[str]) -> None:
         """Remove deletion requests, fenced."""
+
+    async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        """Remove the tree, the config node and the deletion request of each topic, in this order, fenced. Missing nodes are fine."""
+
+
+class PreferredElectionStore(Protocol):
+    """`/admin/preferred_replica_election` (layout 3.6)."""
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         """Partitions in `/admin/preferred_replica_election`; None when absent, empty when unreadable.
@@ -112,6 +132,10 @@ class Store(Protocol):
     async def delete_preferred_election(self) -> None:
         """Delete that node, fenced; fine when absent."""
 
+
+class ReassignmentStore(Protocol):
+    """`/admin/reassign_partitions` (layout 3.6)."""
+
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
         """Entries of `/admin/reassign_partitions`; None when absent, empty when unreadable.
 
@@ -121,7 +145,10 @@ class Store(Protocol):
     async def write_reassignments(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
         """Replace the node's entries, fenced; delete the node when none is left."""
 
-    # notifications (layout 3.7)
+
+class NotificationStore(Protocol):
+    """`/isr_change_notification` and `/log_dir_event_notification` (layout 3.7)."""
+
     async def isr_notifications(self) -> tuple[list[str], list[TopicPartition]]:
         """(node names, union of their partitions). Arms IsrChangeNotification (children)."""
 
@@ -134,9 +161,33 @@ class Store(Protocol):
     async def delete_log_dir_notifications(self, names: Iterable[str]) -> None:
         """Fenced."""
 
-    # configs and producer ids (layout 3.8, 3.11)
+
+class ConfigStore(Protocol):
+    """`/config` (layout 3.8)."""
+
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
         """Properties stored for each topic ({} when the node is missing); None where the node cannot be read."""
 
+
+class ProducerIdStore(Protocol):
+    """`/latest_producer_id_block` (layout 3.11)."""
+
     async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
         """(first id, count) of the next block, conditional on the version read, repeated until it takes hold."""
+
+
+class Store(
+    ControllerElectionStore,
+    FeatureStore,
+    BrokerStore,
+    TopicStore,
+    PartitionStateStore,
+    TopicDeletionStore,
+    PreferredElectionStore,
+    ReassignmentStore,
+    NotificationStore,
+    ConfigStore,
+    ProducerIdStore,
+    Protocol,
+):
+    """Durable state of the cluster, as one controller sees it: everything above."""

@@ -1,0 +1,49 @@
+"""What the areas of the controller's store share: the session, the fence, watches that become events, and deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from klamm.controller import events
+from klamm.controller.values import Outcome, StoreRefused
+from klamm.zk.connection import Change
+from klamm.zk.fenced import Entry, Fence, settle_delete
+from klamm.zk.session import ZkSession
+from klamm.zk.watches import event_of
+
+# Somebody who goes on creating nodes below one that is being deleted is waited for this often.
+_DELETE_ATTEMPTS = 5
+
+
+class ZkArea:
+    """One area of the store, of the controller in the process that holds `session`."""
+
+    def __init__(self, session: ZkSession, fence: Fence, on_event: Callable[[events.WatchEvent], None]) -> None:
+        """`on_event` gets what watches saw, on the loop."""
+        self._session = session
+        self._fence = fence
+        self._on_event = on_event
+
+    def _seen(self, change: Change, path: str) -> None:
+        event = event_of(change, path)
+        if event is not None:
+            self._on_event(event)
+
+    async def _delete(self, doomed: Iterable[str]) -> bool:
+        """Delete nodes, fenced; False when one has children."""
+        entries = [Entry([self._session.ops.delete(path)]) for path in doomed]
+        return all(outcome is Outcome.OK for outcome in await self._fence.write(entries, settle_delete))
+
+    async def _delete_tree(self, path: str) -> None:
+        """Depth first; a missing node is fine (layout 1.2)."""
+        for _ in range(_DELETE_ATTEMPTS):
+            levels = [[path]]
+            while levels[-1]:
+                children = await self._session.children_of(levels[-1])
+                levels.append([f"{parent}/{name}" for parent, names in zip(levels[-1], children, strict=True) for name in names or ()])
+            complete = True
+            for level in reversed(levels):
+                complete = await self._delete(level)
+            if complete:
+                return
+        raise StoreRefused(f"{path} cannot be deleted: somebody keeps creating nodes below it")
