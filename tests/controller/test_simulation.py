@@ -449,6 +449,7 @@ async def test_lost_sessions(seed: int) -> None:
     await run(seed, Faults(lost_session=0.03), controllers=2)
 
 
+@pytest.mark.requirement("R704-9")
 @pytest.mark.parametrize("seed", range(60))
 async def test_everything_at_once(seed: int) -> None:
     await run(

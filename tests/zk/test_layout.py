@@ -158,6 +158,7 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
 ]
 
 
+@pytest.mark.requirement("R704-2")
 @pytest.mark.parametrize(("data", "state"), STATES, ids=[data[-60:] for data, _ in STATES])
 def test_states_are_read(data: str, state: LeaderAndIsr | None) -> None:
     assert layout.decode_state(data.encode(), 7) == state

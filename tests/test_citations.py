@@ -1,0 +1,122 @@
+"""Every citation of the specification, in code, tests and docs, names a heading or a requirement of docs/spec/.
+
+Citations in comments, docstrings and pages are words: "controller 6.3", "layout 3.4 to 3.6", "wire 5.2". Titles of stories cite sections of
+controller.md by their numbers alone: "== The leader epoch after the last one (8)". Requirements are cited by their ids: R183-7.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = ROOT / "docs" / "spec"
+FILES = {"controller": "controller.md", "layout": "zookeeper-layout.md", "wire": "wire.md", "ctl": "controller.md"}
+"""Word of a citation → the file that it means."""
+NUMBERS = r"§?(\d+(?:\.\d+)?(?:(?:,| and| to|-|,? or) ?§?\d+(?:\.\d+)?)*)"
+CITATION = re.compile(rf"(?<![/\w])`?(controller|layout|zookeeper-layout|wire|ctl)(?:\.md)?`? {NUMBERS}")
+REQUIREMENT = re.compile(r"\b(R(?:183|179|491|704|EG)-\d+)\b")
+STORY = re.compile(r"^== .*\(([^()]*)\)$", re.MULTILINE)
+GENERATED = {"compatibility.md"}
+
+
+def headings(name: str) -> set[str]:
+    """Numbers of the sections of a file of the specification: "3", "3.1", …"""
+    return set(re.findall(r"^#+ (\d+(?:\.\d+)?)\.? ", (SPEC / name).read_text(), re.MULTILINE))
+
+
+def requirements() -> set[str]:
+    return set(re.findall(r"^\* \*\*(R[0-9A-Z]+-\d+)\*\*", (SPEC / "controller.md").read_text(), re.MULTILINE))
+
+
+def prose(source: str) -> Iterator[str]:
+    """Docstrings and comments of a Python file; neighbouring comment lines are one text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield " ".join(node.value.value.split())
+    comments = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT]
+    lines: list[str] = []
+    last = -1
+    for token in comments:
+        if token.start[0] != last + 1:
+            yield " ".join(lines)
+            lines = []
+        lines.append(token.string.lstrip("# "))
+        last = token.start[0]
+    yield " ".join(lines)
+
+
+def sources(*patterns: str) -> list[Path]:
+    hidden = {".venv", ".git", ".typing", "build"}
+    return [path for pattern in patterns for path in sorted(ROOT.rglob(pattern)) if not hidden & set(path.relative_to(ROOT).parts)]
+
+
+@cache
+def cited() -> list[tuple[Path, str, str]]:
+    """(file, word, numbers) of each citation of a section."""
+    return list(_cited())
+
+
+def _cited() -> Iterator[tuple[Path, str, str]]:
+    for path in sources("*.py"):
+        for text in prose(path.read_text()):
+            for word, numbers in CITATION.findall(text):
+                yield path, word.removeprefix("zookeeper-"), numbers
+    for path in sources("*.md"):
+        if path.name not in GENERATED:
+            for word, numbers in CITATION.findall(path.read_text()):
+                yield path, word.removeprefix("zookeeper-"), numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(FILES.values())))
+def test_every_cited_section_exists(name: str) -> None:
+    known = headings(name)
+    unknown = [
+        f"{path.relative_to(ROOT)}: {word} {number}"
+        for path, word, numbers in cited()
+        if FILES[word] == name
+        for number in re.findall(r"\d+(?:\.\d+)?", numbers)
+        if number not in known
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_every_section_that_a_story_cites_exists() -> None:
+    known = headings("controller.md")
+    unknown = [
+        f"{path.name}: {number} in ({numbers})"
+        for path in sorted((ROOT / "tests" / "stories").rglob("*.txt"))
+        for numbers in STORY.findall(path.read_text())
+        for number in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w-])", numbers)
+        if number not in known
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_every_cited_requirement_exists() -> None:
+    known = requirements()
+    files = [path for path in sources("*.py", "*.md", "*.txt", "*.toml") if path.name not in GENERATED]
+    unknown = [
+        f"{path.relative_to(ROOT)}: {requirement}"
+        for path in files
+        for requirement in REQUIREMENT.findall(path.read_text())
+        if requirement not in known
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_the_sections_of_the_specification_cite_sections_that_exist() -> None:
+    """`§` without a file means the file itself, in the three files that have numbered sections."""
+    unknown = []
+    of_other_files = re.compile(r"(?:`(?:controller|wire|zookeeper-layout)\.md`|layout) §\d+(?:\.\d+)?(?:, §\d+(?:\.\d+)?)*")
+    for name in sorted(set(FILES.values())):
+        text = of_other_files.sub("", (SPEC / name).read_text())
+        unknown += [f"{name}: §{number}" for number in re.findall(r"§(\d+(?:\.\d+)?)", text) if number not in headings(name)]
+    assert not unknown, "\n".join(unknown)
