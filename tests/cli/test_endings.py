@@ -16,7 +16,7 @@ from kazoo.exceptions import KazooException
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import Running
-from klamm.tests.cluster.waits import wait_until_stopped
+from klamm.tests.harness.waits import wait_until_stopped
 
 Properties = Callable[..., Path]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from klamm.tests.clients.served import Served
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.tree import Tree
 
 READY_S = 60
 

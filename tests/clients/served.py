@@ -6,7 +6,7 @@ import json
 import uuid
 from dataclasses import dataclass
 
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.tree import Tree
 
 
 @dataclass

@@ -11,7 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
 
 from klamm.tests.clients.served import Served
-from klamm.tests.cluster.waits import eventually_asked
+from klamm.tests.harness.waits import eventually_asked
 
 
 @pytest.fixture

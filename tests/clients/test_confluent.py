@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from klamm.tests.clients.served import Served
-from klamm.tests.cluster.waits import wait_for
+from klamm.tests.harness.waits import wait_for
 
 DEAD = 99
 WITHIN_S = 30

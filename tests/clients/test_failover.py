@@ -17,9 +17,9 @@ from kafka.admin import NewTopic as OtherNewTopic
 from kafka.errors import KafkaError as OtherError
 from kafka.errors import TopicAlreadyExistsError
 
-from klamm.tests.cluster.klamm_broker import KlammBroker
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import wait_for
+from klamm.tests.harness.process import KlammBroker
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import wait_for
 
 TIMES = 10
 PARTITIONS = 3

@@ -19,7 +19,7 @@ from kafka.errors import (
 )
 
 from klamm.tests.clients.served import Served
-from klamm.tests.cluster.waits import wait_for
+from klamm.tests.harness.waits import wait_for
 
 DEAD = 99
 PREFERRED, UNCLEAN = 0, 1

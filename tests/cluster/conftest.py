@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.klamm_broker import KlammBroker
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.process import KlammBroker
+from klamm.tests.harness.tree import Tree
 
 
 @pytest.fixture(scope="session")

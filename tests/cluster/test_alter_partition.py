@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.decoded import decoded
-from klamm.tests.cluster.fake_broker import LISR, UMR
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.decoded import decoded
+from klamm.tests.harness.fake_broker import LISR, UMR
 
 DEAD = 987654
 UNCLEAN = {"unclean.leader.election.enable": "true"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import FakeBroker
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import FakeBroker
 
 PROPERTIES = {"auto_leader_rebalance_enable": "true", "leader_imbalance_check_interval_seconds": 1}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, UMR, FakeBroker
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, UMR, FakeBroker
+from klamm.tests.harness.waits import eventually
 
 
 async def test_new_broker_is_announced_and_gets_everything(cluster: Cluster) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, SR, UMR
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, SR, UMR
 
 UNCLEAN = {"unclean.leader.election.enable": "true"}
 

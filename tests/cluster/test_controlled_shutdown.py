@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, SR, UMR
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, SR, UMR
+from klamm.tests.harness.waits import eventually
 
 DEAD = 987654
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from klamm.protocol import messages
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, UMR
-from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, UMR
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 PREFERRED = "/admin/preferred_replica_election"
 

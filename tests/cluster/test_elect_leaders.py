@@ -8,12 +8,12 @@ import struct
 import pytest
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import Client
-from klamm.tests.cluster.cluster import Cluster, all_told
-from klamm.tests.cluster.fake_broker import LISR, UMR, FakeBroker
-from klamm.tests.cluster.klamm_broker import free_port
-from klamm.tests.cluster.proxy import Proxy
-from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.harness.client import Client
+from klamm.tests.harness.cluster import Cluster, all_told
+from klamm.tests.harness.fake_broker import LISR, UMR, FakeBroker
+from klamm.tests.harness.process import free_port
+from klamm.tests.harness.proxy import Proxy
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 NONE, TIMED_OUT, INVALID_TOPIC, UNKNOWN, NOT_CONTROLLER = 0, 7, 17, 3, 41
 PREFERRED_NOT_AVAILABLE, ELIGIBLE_NOT_AVAILABLE, NOT_NEEDED = 80, 83, 84

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, UMR, FakeBroker
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, UMR, FakeBroker
+from klamm.tests.harness.waits import eventually
 
 STORAGE_ERROR = 56
 LOG_DIRS, ISR_CHANGES = "/log_dir_event_notification", "/isr_change_notification"

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster, Partition
-from klamm.tests.cluster.fake_broker import LISR
+from klamm.tests.harness.cluster import Cluster, Partition
+from klamm.tests.harness.fake_broker import LISR
 
 NODE = "/admin/preferred_replica_election"
 

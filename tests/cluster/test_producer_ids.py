@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from klamm.protocol import messages
-from klamm.tests.cluster.cluster import Cluster
+from klamm.tests.harness.cluster import Cluster
 
 NODE = "/latest_producer_id_block"
 

@@ -8,7 +8,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.tests.cluster.cluster import Cluster
+from klamm.tests.harness.cluster import Cluster
 
 ASKED = messages.ListPartitionReassignmentsRequest
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, SR, UMR, FakeBroker
-from klamm.tests.cluster.klamm_broker import free_port
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, SR, UMR, FakeBroker
+from klamm.tests.harness.process import free_port
+from klamm.tests.harness.waits import eventually
 
 DEAD = 987654
 # inter.broker.protocol.version → versions of LeaderAndIsr, UpdateMetadata, StopReplica

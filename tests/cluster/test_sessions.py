@@ -9,12 +9,12 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import Client
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, UMR
-from klamm.tests.cluster.klamm_broker import KlammBroker
-from klamm.tests.cluster.proxy import Proxy
-from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.harness.client import Client
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, UMR
+from klamm.tests.harness.process import KlammBroker
+from klamm.tests.harness.proxy import Proxy
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 SHORT_MS = 1500
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import LISR, UMR
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import LISR, UMR
+from klamm.tests.harness.waits import eventually
 
 FUTURE = 1_000_000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from klamm.protocol import messages
-from klamm.tests.cluster.cluster import Cluster, all_told
-from klamm.tests.cluster.fake_broker import LISR, SR, UMR
-from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.harness.cluster import Cluster, all_told
+from klamm.tests.harness.fake_broker import LISR, SR, UMR
+from klamm.tests.harness.waits import eventually, eventually_asked
 
 DEAD = 987654
 """A broker id that nobody has."""

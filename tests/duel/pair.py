@@ -16,9 +16,9 @@ from pathlib import Path
 
 from kazoo.exceptions import KazooException
 
-from klamm.tests.cluster.client import ConnectionClosed
 from klamm.tests.duel.sweeping import baseline, swept
 from klamm.tests.duel.tale import Tale
+from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.stories.both.commands import Look
 from klamm.tests.stories.both.stage import Grounds, Stage, Target
 from klamm.tests.stories.both.story_file import BadStory, Scene, StoryFile

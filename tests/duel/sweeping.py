@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import eventually
 from klamm.tests.stories.both.stage import Stage
 
 GONE_S = 6.0

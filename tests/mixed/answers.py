@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from klamm.tests.reference.kafka import KafkaBroker
+from klamm.tests.harness.kafka import KafkaBroker
 
 _RESPONSE = re.compile(r"Received response (\w+)Data\((.*)\) for request \w+ with correlation id \d+ sent to broker \S+ \(id: (\d+) ")
 _CODE = re.compile(r"errorCode=(\d+)")

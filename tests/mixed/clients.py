@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from klamm.tests.reference.kafka import WITHIN_S, wait_for
+from klamm.tests.harness.kafka import WITHIN_S, wait_for
 
 CONNECTIONS = {
     KafkaError._TRANSPORT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed.members import Members
 from klamm.tests.reference.jars import NoJars, jars
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.tree import State, Tree
-from klamm.tests.reference.kafka import WITHIN_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
+from klamm.tests.harness.kafka import WITHIN_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
+from klamm.tests.harness.tree import State, Tree
 
 SETTINGS: dict[str, Any] = {
     "zookeeper_session_timeout_ms": 6000,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from klamm.protocol import messages
+from klamm.tests.harness.kafka import wait_for
 from klamm.tests.mixed.clients import produce
 from klamm.tests.mixed.members import Members
-from klamm.tests.reference.kafka import wait_for
 
 OFFICES = (0, 1, 0)
 

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.kafka import KafkaBroker, LogLine, wait_for
+from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed import old_protocol_story
 from klamm.tests.mixed.data_story import DataStory, dedicated, settings_of
 from klamm.tests.mixed.hand_over import HandOver
 from klamm.tests.mixed.members import Members
 from klamm.tests.mixed.tree_story import TreeStory
 from klamm.tests.reference.jars import jars
-from klamm.tests.reference.kafka import KafkaBroker, LogLine, wait_for
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 FILE = Path(__file__).with_name("stock_errors.txt")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
 from klamm.tests.mixed.answers import answers, faults
 from klamm.tests.mixed.members import Members, grave
 from klamm.tests.mixed.stock_errors import unusual
-from klamm.tests.reference.kafka import OwnedBroker, request, wait_for
 from klamm.tests.reference.tools import Tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]

@@ -17,9 +17,9 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
+from klamm.tests.harness.kafka import wait_for
 from klamm.tests.mixed.clients import produce
 from klamm.tests.mixed.members import Members
-from klamm.tests.reference.kafka import wait_for
 
 SESSION_MS = {0: 6000, 1: 30000, 2: 6000}
 Dump = dict[str, str]

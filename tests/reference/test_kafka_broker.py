@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.kafka import KafkaBroker, wait_for
+from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
-from klamm.tests.reference.kafka import KafkaBroker, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
@@ -57,8 +57,8 @@ def test_it_starts_stops_starts_again_and_is_killed(broker: KafkaBroker) -> None
 _OWNER = """
 import sys, time
 from pathlib import Path
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.reference.kafka import KafkaBroker
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.kafka import KafkaBroker
 tree = Tree(sys.argv[1], sys.argv[2])
 broker = KafkaBroker(Path(sys.argv[3]), tree, Path(sys.argv[4]), 8).launch()
 print(broker.pid(), flush=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import NoJars, jars
-from klamm.tests.reference.kafka import KafkaBroker, OwnedBroker
 
 OWN, OTHER = "AAAAAAAAQACAAAAAAAAAAA", "BBBBBBBBQACAAAAAAAAAAA"
 Make = Callable[..., OwnedBroker]

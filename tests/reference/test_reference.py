@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.reference import jars
-from klamm.tests.reference.kafka import KafkaBroker
 
 
 def test_a_named_folder_takes_the_place_of_the_cache(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from klamm.tests.reference.kafka import java_command
+from klamm.tests.harness.kafka import java_command
 
 CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness.tree import Tree
 
 
 def agreed(cluster: LocalCluster, tree: Tree) -> bool:

@@ -11,7 +11,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.net.outgoing import ask
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 
 
 def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> BrokerServer:

@@ -18,8 +18,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.cluster.client import KEYS
-from klamm.tests.cluster.decoded import decoded
+from klamm.tests.harness.client import KEYS
+from klamm.tests.harness.decoded import decoded
 from klamm.tests.server.wire import Peer
 
 TIMEOUT_MS = 1500

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 
 
 class ScriptedBroker:

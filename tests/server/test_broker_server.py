@@ -18,7 +18,7 @@ from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.context import AllowAll, Operation, Principal, Resource
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import ask
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers
 from klamm.tests.server.brokers import create_topic, expire, knows, request
 from klamm.zk.admin import AdminZk

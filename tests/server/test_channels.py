@@ -12,7 +12,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.server.net import channels
 from klamm.server.net.channels import Channels
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
 STOP_REPLICA, UPDATE_METADATA = 5, 6

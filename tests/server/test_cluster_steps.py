@@ -11,7 +11,7 @@ from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.test_local_cluster import registered, split
 from klamm.zk.session import ZkSession

@@ -20,7 +20,7 @@ from klamm.server.net.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConne
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
 from klamm.server.net.log_limit import LINES
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve
 

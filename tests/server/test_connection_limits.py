@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.server.net.connection_limits import UNLIMITED, ConnectionLimits, ConnectionRate
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.conftest import Connect, Serve
 from klamm.tests.server.test_connection import ask_versions
 

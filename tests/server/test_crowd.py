@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import eventually, wait_until_stopped
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import eventually, wait_until_stopped
 from klamm.tests.server.agreement import agreed
 from klamm.tests.server.crowd import EXPECTED, Client
 from klamm.zk.embedded import EmbeddedZooKeeper

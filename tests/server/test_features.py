@@ -11,7 +11,7 @@ import pytest
 
 from klamm.controller.values import StoreLost
 from klamm.server.features import Features, FeatureWatch
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.zk.session import ZkSession
 
 SESSION_MS = 10_000

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaException
 import klamm
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
-from klamm.tests.cluster.waits import wait_for
+from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.test_local_cluster import registered
 
 BY_WITH = {"start", "stop", "failure"}

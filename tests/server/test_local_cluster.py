@@ -15,7 +15,7 @@ from klamm.server.local import cluster as cluster_module
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.listener import bind
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.zk.session import ZkSession
 

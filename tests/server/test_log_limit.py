@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from klamm.server.net.log_limit import LimitedLog
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 
 
 async def test_lines_beyond_the_limit_are_counted_at_the_end_of_the_period(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 from klamm.protocol import messages
 from klamm.server.local.cluster import LocalCluster
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import create_topic, request
 
 CYCLES = 10

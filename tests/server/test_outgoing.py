@@ -10,7 +10,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.outgoing import Connection, ask, dial
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
 CONTROLLED_SHUTDOWN = 7

@@ -12,7 +12,7 @@ from klamm.server.dispatch import HANDLERS, Dispatcher, Handler
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.brokers import request
 from klamm.tests.server.conftest import Connect, Serve

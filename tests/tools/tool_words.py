@@ -20,8 +20,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from klamm.tests.harness.kafka import JVM, java_command
 from klamm.tests.reference.jars import TOOL_OF_KIP_183, VERSION, jars
-from klamm.tests.reference.kafka import JVM, java_command
 from klamm.tests.reference.tools import CLASSES
 from klamm.tests.stories.both.commands import Action, action
 from klamm.tests.stories.both.stage import Stage

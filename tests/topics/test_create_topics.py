@@ -9,7 +9,7 @@ from klamm.controller.values import Assignment
 from klamm.protocol import messages
 from klamm.server.context import Operation
 from klamm.tests.broker.test_metadata_answers import Denying
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_topic_requests import manual, topic
 

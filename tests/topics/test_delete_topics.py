@@ -9,7 +9,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.server.context import Operation
 from klamm.tests.broker.test_metadata_answers import Denying
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.waits import eventually
 from klamm.tests.topics.conftest import TopicBroker
 from klamm.tests.topics.test_create_topics import codes as create
 from klamm.tests.topics.test_topic_requests import topic

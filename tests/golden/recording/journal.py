@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import KEYS
+from klamm.tests.harness.client import KEYS
 
 FETCH = 1
 NAMELESS = (7, 0)

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.klamm_broker import free_port
-from klamm.tests.cluster.tree import Tree
 from klamm.tests.golden.recording.journal import Journal, Proxies, as_text, write_lines
+from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.process import free_port
+from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed.clients import produce
 from klamm.tests.mixed.members import Members
 from klamm.tests.reference.jars import jars
-from klamm.tests.reference.kafka import wait_for
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 TARGET = Path(__file__).resolve().parents[1] / "older_protocols.jsonl.gz"

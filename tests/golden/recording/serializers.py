@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 from klamm.tests.golden.recording.journal import write_lines
+from klamm.tests.harness.kafka import java_command
 from klamm.tests.reference.jars import jars
-from klamm.tests.reference.kafka import java_command
 
 TARGET = Path(__file__).resolve().parents[1] / "serializers.jsonl.gz"
 COUNT = 40

@@ -14,7 +14,7 @@ from klamm.protocol import json_form, messages
 from klamm.protocol.compiler import MessageType
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.schema import Field, Struct
-from klamm.tests.cluster.client import KEYS
+from klamm.tests.harness.client import KEYS
 
 ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _MARKED = {"clusterId": "<cluster>", "port": "<port>", "brokerEpoch": "<epoch>"}

@@ -7,7 +7,7 @@ import json
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.tests.cluster.waits import eventually, eventually_asked
+from klamm.tests.harness.waits import eventually, eventually_asked
 from klamm.tests.stories.both.commands import Words, action
 from klamm.tests.stories.both.stage import Stage
 

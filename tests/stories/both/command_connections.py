@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from klamm.protocol import messages
-from klamm.tests.reference.kafka import OwnedBroker
+from klamm.tests.harness.kafka import OwnedBroker
 from klamm.tests.stories.both.commands import Look, Words, action, view
 from klamm.tests.stories.both.stage import Stage
 

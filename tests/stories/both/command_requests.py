@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import ConnectionClosed
+from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.stories.both.answers import answer, code, grouped, request, told_text, versions
 from klamm.tests.stories.both.commands import Look, Words, action, ids, lists, view
 from klamm.tests.stories.both.stage import Stage

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from klamm.tests.cluster.fake_broker import LISR, SR, UMR, Frame
+from klamm.tests.harness.fake_broker import LISR, SR, UMR, Frame
 
 TOLD = (LISR, UMR, SR)
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import ConnectionClosed
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import UMR, FakeBroker
-from klamm.tests.cluster.klamm_broker import free_port
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import eventually, eventually_asked
-from klamm.tests.reference.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.harness.client import ConnectionClosed
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import UMR, FakeBroker
+from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
+from klamm.tests.harness.process import free_port
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import eventually, eventually_asked
 from klamm.tests.stories.both.story_file import StoryFile
 
 PROPERTIES: dict[str, object] = {

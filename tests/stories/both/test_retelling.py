@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 def test_telling_code_is_what_the_conftest_imports_directly_or_not() -> None:
     names = {str(file.relative_to(ROOT)) for file in telling_code(HERE)}
-    assert {"tests/stories/both/conftest.py", "tests/stories/both/command_views.py", "tests/reference/kafka.py"} <= names
+    assert {"tests/stories/both/conftest.py", "tests/stories/both/command_views.py", "tests/harness/kafka.py"} <= names
     assert not any(name.rpartition("/")[2].startswith("test_") or not name.startswith("tests/") for name in names)
     assert "tests/tools/Admin.java" in {str(file.relative_to(ROOT)) for file in telling_code(ROOT / "tests" / "tools")}
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from klamm.protocol import messages
-from klamm.tests.cluster.fake_broker import Frame
+from klamm.tests.harness.fake_broker import Frame
 from klamm.tests.stories.both import answers, command_views, commands, frames, telling
 from klamm.tests.stories.both.commands import Look
 from klamm.tests.stories.both.library import Library

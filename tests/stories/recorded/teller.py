@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import json_form, messages
-from klamm.tests.cluster.client import Client
-from klamm.tests.cluster.cluster import Cluster
-from klamm.tests.cluster.fake_broker import FakeBroker, Frame
-from klamm.tests.cluster.klamm_broker import KlammBroker, free_port
-from klamm.tests.cluster.proxy import Proxy
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import eventually
+from klamm.tests.harness.client import Client
+from klamm.tests.harness.cluster import Cluster
+from klamm.tests.harness.fake_broker import FakeBroker, Frame
+from klamm.tests.harness.process import KlammBroker, free_port
+from klamm.tests.harness.proxy import Proxy
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import eventually
 from klamm.tests.stories.recorded.recording import Form, recording, topic_ids
 
 SHORT_MS, LONG_MS = 3000, 20_000

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.decoded import decoded
+from klamm.tests.harness.decoded import decoded
 
 KEYS = {api.name: key for key, api in messages.APIS.items()}
 

@@ -13,8 +13,8 @@ from collections import deque
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.decoded import decoded
-from klamm.tests.cluster.fake_broker import Frame
+from klamm.tests.harness.decoded import decoded
+from klamm.tests.harness.fake_broker import Frame
 
 KEYS = {"LeaderAndIsr": 4, "StopReplica": 5, "UpdateMetadata": 6}
 FROM_CONTROLLERS = set(KEYS.values())

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from klamm.protocol import messages
-from klamm.tests.cluster import waits
-from klamm.tests.cluster.client import KEYS
-from klamm.tests.cluster.klamm_broker import KlammBroker
-from klamm.tests.cluster.tree import Tree
+from klamm.tests.harness import waits
+from klamm.tests.harness.client import KEYS
+from klamm.tests.harness.process import KlammBroker
+from klamm.tests.harness.tree import Tree
 from klamm.zk.java import find_java
 from klamm.zk.owned_process import OwnedProcess
 

@@ -16,8 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import wait_until_stopped
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import wait_until_stopped
 
 COMMAND = shlex.split(os.environ.get("BROKER_COMMAND", f"{Path(sys.executable).parent / 'klamm'} broker"))
 SESSION_TIMEOUT_MS = 6000

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.client import Client
-from klamm.tests.cluster.fake_broker import UMR, FakeBroker
-from klamm.tests.cluster.klamm_broker import KlammBroker
-from klamm.tests.cluster.tree import State, Tree
-from klamm.tests.cluster.waits import WITHIN_S, eventually, eventually_asked
+from klamm.tests.harness.client import Client
+from klamm.tests.harness.fake_broker import UMR, FakeBroker
+from klamm.tests.harness.process import KlammBroker
+from klamm.tests.harness.tree import State, Tree
+from klamm.tests.harness.waits import WITHIN_S, eventually, eventually_asked
 
 _ids = itertools.count(11)
 Partition = tuple[str, int]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.tests.cluster.decoded import decoded
-from klamm.tests.cluster.tree import Tree
-from klamm.tests.cluster.waits import WITHIN_S, eventually
+from klamm.tests.harness.decoded import decoded
+from klamm.tests.harness.tree import Tree
+from klamm.tests.harness.waits import WITHIN_S, eventually
 
 LISR, UMR, SR = "LeaderAndIsr", "UpdateMetadata", "StopReplica"
 _arrival = itertools.count(1)
