@@ -74,6 +74,10 @@ class RequestBatch:
         """(API key, broker id) of the requests sent since somebody cleared it."""
         self.clear()
 
+    def options_changed(self, options: ControllerOptions) -> None:
+        """Send what these options say from now on."""
+        self._options = options
+
     def clear(self) -> None:
         """Drop what was not sent."""
         self._lisr: dict[int, dict[Partition, bool]] = {}

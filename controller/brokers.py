@@ -77,7 +77,7 @@ def compatible(term: Term, brokers: Iterable[Broker]) -> dict[int, Broker]:
     out = {}
     for broker in brokers:
         supported = {name: (low, high) for name, low, high in broker.features}
-        unsupported = unsupported_features(supported, term.options.finalized_features)
+        unsupported = unsupported_features(supported, term.finalized_features())
         if unsupported:
             log.warning("broker %d is not registered: it does not support %s", broker.id, ", ".join(unsupported))
         else:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klamm.controller.options import ControllerOptions
+
 
 @dataclass(frozen=True, slots=True)
 class Startup:
@@ -99,6 +101,13 @@ class TopicUncleanLeaderElectionEnabled:
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The broker's configs changed: from now on the controller, active or not, decides by these."""
+
+    options: ControllerOptions
+
+
 WatchEvent = (
     Startup
     | ControllerChange
@@ -117,4 +126,5 @@ WatchEvent = (
     | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnabled
     | TopicUncleanLeaderElectionEnabled
+    | OptionsChanged
 )

@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -90,6 +90,7 @@ class Controller:
         *,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         new_topic_id: Callable[[], bytes] = random_topic_id,
+        finalized_features: Callable[[], Mapping[str, int]] = dict,
         phase: Phase = no_phase,
     ) -> None:
         self.broker_id = broker_id
@@ -101,6 +102,7 @@ class Controller:
         self._register_broker = register_broker
         self._now_ms = now_ms
         self._new_topic_id = new_topic_id
+        self._finalized_features = finalized_features
         self._phase = phase
         self._queue: deque[Event] = deque()
         self._wake = asyncio.Event()
@@ -148,8 +150,9 @@ class Controller:
         self._wake.set()
 
     def clear_and_put(self, event: Event) -> None:
-        """Preempt everything that waits, then append an event."""
+        """Preempt everything that waits, then append an event. Options are no work to be preempted: the last ones stay."""
         waiting, self._queue = self._queue, deque()
+        self._queue.extend([e for e in waiting if isinstance(e, events.OptionsChanged)][-1:])
         for e in waiting:
             if isinstance(e, requests.Asked):
                 requests.preempt(e)
@@ -305,6 +308,10 @@ class Controller:
                     self._expiring.set_result(None)
                 self.active_id = -1
                 self._resign()
+            case events.OptionsChanged(options):
+                self.options = options
+                if self.term is not None:
+                    self.term.options_changed(options)
             case events.RegisterBrokerAndReelect():
                 await self._register_broker()
                 await self._maybe_resign()
@@ -439,7 +446,10 @@ class Controller:
             self.broker_id, options.leader_and_isr_version, options.update_metadata_version, options.stop_replica_version
         )  # fmt: skip
         batch = RequestBatch(cluster, self._channels, encoder, options, self._on_response)
-        return Term(self.broker_id, cluster, self._store, self._channels, batch, options, self.put, self._new_topic_id, self._phase)
+        return Term(
+            self.broker_id, cluster, self._store, self._channels, batch, options, self.put, self._new_topic_id,
+            self._finalized_features, self._phase,
+        )  # fmt: skip
 
     async def _maybe_resign(self) -> None:
         was_active = self.is_active

@@ -1,12 +1,14 @@
-"""The settings the controller decides by. The broker fills them in from its configuration and changes them when that changes."""
+"""The configs that the controller decides by. The broker makes them from its own configs.
+
+They do not change while an event is handled: other ones come with an event of their own, OptionsChanged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ControllerOptions:
     """Defaults are those of Kafka 3.9 (controller 13.3, 20)."""
 
@@ -22,8 +24,6 @@ class ControllerOptions:
     stop_replica_version: int = 4
     leader_recovery_supported: bool = True
     topic_ids_supported: bool = True
-    finalized_features: Mapping[str, int] = field(default_factory=dict)
-    """Version level by name, as this broker has last seen them in `/feature`."""
 
     @property
     def channel_listener(self) -> str:

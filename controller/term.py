@@ -6,7 +6,7 @@ user who steers) may hold, step or crash the controller: procedures await it by 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,9 +38,16 @@ class Term:
     options: ControllerOptions
     put: Callable[[Any], None]
     new_topic_id: Callable[[], bytes]
+    finalized_features: Callable[[], Mapping[str, int]] = dict
+    """Version level by name, as this broker has last seen them in `/feature`."""
     phase: Phase = no_phase
     written: set[Partition] = field(default_factory=set)
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
+
+    def options_changed(self, options: ControllerOptions) -> None:
+        """Decide by these from now on."""
+        self.options = options
+        self.batch.options_changed(options)
 
     def send_metadata(self, broker_ids: list[int] | None = None) -> None:
         """UpdateMetadata without partitions, to these brokers or to all registered ones."""

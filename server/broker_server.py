@@ -24,6 +24,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
+from klamm.controller.events import OptionsChanged
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.term import Phase, no_phase
@@ -94,7 +95,6 @@ class BrokerServer:
         self.purgatory = Purgatory()
         self.dispatcher = Dispatcher(self)
         self.listeners = Listeners(config, self.dispatcher)
-        self.options = ControllerOptions()
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk)
         self.inter_broker_listener = config.inter_broker_listener_name
@@ -157,7 +157,10 @@ class BrokerServer:
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
         feature_version = step.feature_node_version if step.has_feature_versioning else None
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
-        self.controller = Controller(self.id, self.store, self._channels, self.options, self._register, phase=self._phase)
+        self.controller = Controller(
+            self.id, self.store, self._channels, self.options, self._register,
+            finalized_features=lambda: self.features.finalized, phase=self._phase,
+        )  # fmt: skip
         self._dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._spawn)
         self._dynamic_configs.listen(self._configs_changed)
         self.started = True
@@ -250,19 +253,22 @@ class BrokerServer:
         get = self.config.get
         self.listeners.limit()
         step = self.config.inter_broker_protocol_version
-        options = self.options
-        options.unclean_leader_election_enable = get("unclean.leader.election.enable")
-        options.delete_topic_enable = get("delete.topic.enable")
-        options.auto_leader_rebalance_enable = get("auto.leader.rebalance.enable")
-        options.leader_imbalance_per_broker_percentage = get("leader.imbalance.per.broker.percentage")
-        options.leader_imbalance_check_interval_seconds = get("leader.imbalance.check.interval.seconds")
-        options.inter_broker_listener = self.config.inter_broker_listener_name
-        options.control_plane_listener = self.config.control_plane_listener_name
-        options.leader_and_isr_version = step.leader_and_isr_version
-        options.update_metadata_version = step.update_metadata_version
-        options.stop_replica_version = step.stop_replica_version
-        options.leader_recovery_supported = step.has_leader_recovery
-        options.topic_ids_supported = step.has_topic_ids
+        self.options = ControllerOptions(
+            unclean_leader_election_enable=get("unclean.leader.election.enable"),
+            delete_topic_enable=get("delete.topic.enable"),
+            auto_leader_rebalance_enable=get("auto.leader.rebalance.enable"),
+            leader_imbalance_per_broker_percentage=get("leader.imbalance.per.broker.percentage"),
+            leader_imbalance_check_interval_seconds=get("leader.imbalance.check.interval.seconds"),
+            inter_broker_listener=self.config.inter_broker_listener_name,
+            control_plane_listener=self.config.control_plane_listener_name,
+            leader_and_isr_version=step.leader_and_isr_version,
+            update_metadata_version=step.update_metadata_version,
+            stop_replica_version=step.stop_replica_version,
+            leader_recovery_supported=step.has_leader_recovery,
+            topic_ids_supported=step.has_topic_ids,
+        )
+        if self.started:
+            self.controller.put(OptionsChanged(self.options))
         self.listeners.forget_answers()
 
     def _configs_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
@@ -285,7 +291,6 @@ class BrokerServer:
 
     def _features_changed(self, features: Features) -> None:
         self.features = features
-        self.options.finalized_features = features.finalized
         self.listeners.forget_answers()
         unsupported = unsupported_features(SUPPORTED_FEATURES, features.finalized)
         if unsupported and not self._unfit:

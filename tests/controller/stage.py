@@ -11,6 +11,7 @@ Partitions within a request are sorted, they have no order of their own.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -49,12 +50,13 @@ class StagedStore(SimulatedStore):
 class Stage:
     """One controller on stage."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, finalized_features: dict[str, int] | None = None, **options: Any) -> None:
         self.world = World()
         self.told: dict[int, Told] = {}
         self.phases: list[str] = []
         self.gate = asyncio.Event()
         self.options = ControllerOptions(**{"auto_leader_rebalance_enable": False, **options})
+        self.finalized_features = finalized_features or {}
         self.take_office()
 
     def take_office(self) -> None:
@@ -63,7 +65,7 @@ class Stage:
         self.channels = SimulatedBrokers(self.world, self.told)
         self.controller = Controller(
             ME, self.store, self.channels, self.options, self._register, now_ms=lambda: 0, new_topic_id=lambda: bytes([7] * 16),
-            phase=self._phase,
+            finalized_features=lambda: self.finalized_features, phase=self._phase,
         )  # fmt: skip
 
     def _event(self, event: Any) -> None:
@@ -107,6 +109,11 @@ class Stage:
     async def create(self, name: str, *replicas: tuple[int, ...]) -> None:
         self.world.create_topic(name, dict(enumerate(replicas)), name.encode().ljust(16, b"\1"))
         await self.settle()
+
+    def change_options(self, **changes: Any) -> None:
+        """The broker's configs change: the next event is handled with other options."""
+        self.options = dataclasses.replace(self.options, **changes)
+        self.controller.put(events.OptionsChanged(self.options))
 
     async def put(self, event: Any) -> None:
         self.controller.put(event)

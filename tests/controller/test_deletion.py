@@ -323,7 +323,7 @@ async def test_a_failed_log_directory_counts_as_dead(stage: Stage) -> None:
 
 
 async def test_deletion_disabled(stage: Stage) -> None:
-    stage.options.delete_topic_enable = False
+    stage.change_options(delete_topic_enable=False)
     await stage.open(1)
     await stage.create("t", (1,))
     mark = stage.mark()

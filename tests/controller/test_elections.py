@@ -250,7 +250,8 @@ async def random_stage(rng: random.Random, stage: Stage) -> None:
         stage.cluster.set_shutting_down(b, True)
     for b in rng.sample(range(6), rng.randint(0, 2)):
         stage.cluster.offline_dirs[b] = {p for p in stage.cluster.partitions() if rng.random() < 0.5}
-    stage.options.unclean_leader_election_enable = rng.random() < 0.5
+    stage.change_options(unclean_leader_election_enable=rng.random() < 0.5)
+    await stage.settle()
 
 
 def naive_election(stage: Stage, name: str, strategy: elections.Strategy) -> tuple[LeaderAndIsr, set[int]] | None:

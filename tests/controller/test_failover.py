@@ -107,7 +107,7 @@ async def test_topic_ids_are_back_filled(stage: Stage) -> None:
 
 
 async def test_without_topic_ids_nothing_is_back_filled(stage: Stage) -> None:
-    stage.options.topic_ids_supported = False
+    stage.change_options(topic_ids_supported=False)
     stage.world.topics["old"] = StoredTopic(None, {0: Assignment((1,))})
     await stage.open(1)
     assert stage.world.topics["old"].topic_id is None

@@ -56,7 +56,7 @@ async def test_it_may_not_lead_again(stage: Stage) -> None:
     await lose(stage, 1, tp("t"))
     await stage.stop(2)
     assert stage.state("t") == "-1 e2 [2] v2", "nobody else is in sync"
-    stage.options.unclean_leader_election_enable = True
+    stage.change_options(unclean_leader_election_enable=True)
     await stage.create("u", (3,))
     await stage.start(4)
     assert stage.state("t") == "-1 e2 [2] v2", "not even unclean"

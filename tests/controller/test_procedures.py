@@ -82,7 +82,7 @@ async def test_instead_the_first_one_returns_and_may_lead_unclean(stage: Stage, 
     if where == "topic":
         stage.world.configs["t"] = UNCLEAN
     else:
-        stage.options.unclean_leader_election_enable = True
+        stage.change_options(unclean_leader_election_enable=True)
     mark = stage.mark()
     await stage.start(1)
     assert stage.writes(mark) == ["WROTE t-0 1 e3 [1] v3 recovering"]
@@ -102,7 +102,7 @@ async def test_a_boolean_of_a_topic_may_be_written_in_any_case(stage: Stage, wri
 
 async def test_no_unclean_election_over_the_state_of_a_newer_controller(stage: Stage) -> None:
     await opened(stage)
-    stage.options.unclean_leader_election_enable = True
+    stage.change_options(unclean_leader_election_enable=True)
     stage.somebody_writes("t", isr=(1,), controller_epoch=stage.cluster.epoch + 1)
     written = stage.world.states[TopicPartition("t", 0)]
     await stage.stop(1)
@@ -112,7 +112,7 @@ async def test_no_unclean_election_over_the_state_of_a_newer_controller(stage: S
 @pytest.mark.parametrize(("config", "unreadable"), [({"unclean.leader.election.enable": "false"}, False), (UNCLEAN, True)])
 async def test_a_topic_has_the_last_word_on_unclean_elections(stage: Stage, config: dict[str, str], unreadable: bool) -> None:
     await opened(stage)
-    stage.options.unclean_leader_election_enable = True
+    stage.change_options(unclean_leader_election_enable=True)
     stage.world.configs["t"] = config
     if unreadable:
         stage.world.unreadable_configs.add("t")
@@ -149,7 +149,7 @@ async def test_the_mark_of_an_unclean_election_outlives_later_elections(stage: S
 
 
 async def test_without_support_there_is_no_mark(stage: Stage) -> None:
-    stage.options.leader_recovery_supported = False
+    stage.change_options(leader_recovery_supported=False)
     await opened(stage)
     stage.world.configs["t"] = UNCLEAN
     await stage.stop(1)

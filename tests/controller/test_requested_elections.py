@@ -309,7 +309,7 @@ async def imbalanced(stage: Stage, partitions: int, wrong: int) -> None:
     ],
 )  # fmt: skip
 async def test_rebalance_strictly_above_the_limit(stage: Stage, percentage: int, partitions: int, wrong: int, elected: int) -> None:
-    stage.options.leader_imbalance_per_broker_percentage = percentage
+    stage.change_options(leader_imbalance_per_broker_percentage=percentage)
     await imbalanced(stage, partitions, wrong)
     mark = stage.mark()
     await stage.put(events.AutoPreferredReplicaLeaderElection())
@@ -317,7 +317,7 @@ async def test_rebalance_strictly_above_the_limit(stage: Stage, percentage: int,
 
 
 async def test_rebalance_counts_each_broker_by_itself(stage: Stage) -> None:
-    stage.options.leader_imbalance_per_broker_percentage = 40
+    stage.change_options(leader_imbalance_per_broker_percentage=40)
     await imbalanced(stage, 4, 1)
     await stage.create("u", (2, 1), (2, 1))
     stage.somebody_writes("u", 1, leader=1, leader_epoch=1)
@@ -330,7 +330,7 @@ async def test_rebalance_counts_each_broker_by_itself(stage: Stage) -> None:
 async def test_rebalance_counts_what_it_cannot_elect(stage: Stage) -> None:
     """The ratio is of all that are led elsewhere; only those whose preferred replica is online and in sync move."""
     await imbalanced(stage, 4, 2)
-    stage.options.leader_imbalance_per_broker_percentage = 49
+    stage.change_options(leader_imbalance_per_broker_percentage=49)
     stage.somebody_writes("t", 0, isr=(2,))
     stage.world.notify_isr_change([tp("t", 0)])
     await stage.create("new", (4,))  # never led: its preferred broker has no imbalance
@@ -351,7 +351,7 @@ async def test_rebalance_looks_at_the_isr_it_knows(stage: Stage) -> None:
 
 
 async def test_rebalance_does_not_count_deletions(stage: Stage) -> None:
-    stage.options.leader_imbalance_per_broker_percentage = 50
+    stage.change_options(leader_imbalance_per_broker_percentage=50)
     await imbalanced(stage, 3, 1)
     await stage.create("doomed", (1, 4), (1, 4))
     stage.world.delete_topic("doomed")
@@ -384,10 +384,10 @@ async def test_rebalance_does_not_touch_the_node(stage: Stage) -> None:
 async def test_the_timer_of_the_rebalance(stage: Stage, timers: list[Timer]) -> None:
     """First after five seconds, then the interval after each run ends; none without the setting, none after resigning."""
     await stage.open(1)
-    stage.options.leader_imbalance_check_interval_seconds = 77
+    stage.change_options(leader_imbalance_check_interval_seconds=77)
     await stage.fail_over()
     assert timers == [], "the setting is off"
-    stage.options.auto_leader_rebalance_enable = True
+    stage.change_options(auto_leader_rebalance_enable=True)
     await stage.fail_over()
     assert [(timer.delay_s, timer.args) for timer in timers] == [(5, (events.AutoPreferredReplicaLeaderElection(),))]
     timers[0].fire()
@@ -402,7 +402,7 @@ async def test_the_timer_of_the_rebalance(stage: Stage, timers: list[Timer]) -> 
 
 async def test_a_rebalance_that_waits_when_its_term_ends_is_none_of_the_next(stage: Stage, timers: list[Timer]) -> None:
     """Each term has one chain of timers."""
-    stage.options.auto_leader_rebalance_enable = True
+    stage.change_options(auto_leader_rebalance_enable=True)
     await stage.open(1)
     stage.world.steal(77)
     stage.controller.put(events.ControllerChange())
@@ -440,7 +440,7 @@ async def test_turned_on_for_a_topic(stage: Stage) -> None:
 async def test_turned_on_for_all(stage: Stage) -> None:
     await leaderless(stage)
     stage.world.configs["u"] = {UNCLEAN: "false"}
-    stage.options.unclean_leader_election_enable = True
+    stage.change_options(unclean_leader_election_enable=True)
     mark = stage.mark()
     await stage.put(events.UncleanLeaderElectionEnabled())
     assert stage.writes(mark) == ["WROTE t-0 2 e3 [2] v3 recovering"]

@@ -61,7 +61,7 @@ async def test_without_an_id(stage: Stage) -> None:
 
 
 async def test_without_ids_altogether(stage: Stage) -> None:
-    stage.options.topic_ids_supported = False
+    stage.change_options(topic_ids_supported=False)
     await stage.open(1)
     mark = stage.mark()
     stage.world.create_topic("t", {0: (1,)}, None)

@@ -316,7 +316,7 @@ async def test_dynamic_configs_take_effect(make: Make, zk: ZkSession) -> None:
     admin = AdminZk(zk)
     await admin.write_config("brokers", "<default>", {"max.connections": "10", "unclean.leader.election.enable": "true"})
     await eventually(lambda: broker.listeners.limits.max_connections == 10, "the default entity's")
-    assert broker.options.unclean_leader_election_enable
+    await eventually(lambda: broker.controller.options.unclean_leader_election_enable, "the controller's options")
     await admin.write_config("brokers", "5", {"max.connections": "20"})
     await eventually(lambda: broker.listeners.limits.max_connections == 20, "the broker's own are stronger")
 

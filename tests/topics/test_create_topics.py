@@ -1,6 +1,7 @@
 """CreateTopics: every version's answer, what gets into ZooKeeper, waiting, rights, policy and quota."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ async def test_created(node: TopicBroker, version: int) -> None:
 
 
 async def test_an_older_inter_broker_protocol_knows_no_topic_ids(node: TopicBroker) -> None:
-    node.options.topic_ids_supported = False
+    node.options = dataclasses.replace(node.options, topic_ids_supported=False)
     (row,) = await create(node, topic("t", 1, 1))
     assert (row.error_code, row.topic_id) == (0, ZERO)
     stored = await node.stored("t")
