@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 from klamm.controller.values import ControllerMoved, Outcome, StoreLost, StoreRefused
 from klamm.zk import paths
+from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge
-from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, ZkSession
+from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""One broker's ZooKeeper session: reads, writes and watches as coroutines, paths below the session's chroot.
+"""One broker's ZooKeeper session: its life, its connection, and the one way of all requests.
 
-Every method waits a lost connection out and repeats its request; an error then says `repeated`, because the first try may have
+Every request waits a lost connection out and is repeated; an error then says `repeated`, because the first try may have
 succeeded. When the session is over meanwhile, StoreLost is raised. A new session is opened at once and for ever; `generation` tells one
 from the next. Watches are one-shot. One that was armed when the connection went is reported as Change.MISSED when the same session is
 connected again, since ZooKeeper and kazoo have both forgotten it, and dropped when the session is over.
@@ -10,43 +10,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
-from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
-from kazoo.protocol.states import ZnodeStat
+from kazoo.protocol.serialization import Create, Delete, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from klamm.controller.values import StoreLost
-from klamm.zk.connection import Change, Connection, Link, Watch, WatchCallback
+from klamm.zk.connection import Change, Connect, Connection, Link, Watch
+from klamm.zk.kazoo_connection import KazooConnection
+from klamm.zk.nodes import ZkNodes
 from klamm.zk.reachability import check_address, why_silent
 from klamm.zk.requests import (
     ConnectionLost,
     Multi,
-    MultiRead,
-    MultiReadChildren,
-    MultiReadVersions,
-    Node,
     NodeExists,
-    NoNode,
-    Operations,
     SessionExpired,
-    SetWatches,
-    Unimplemented,
     ZkError,
 )
 
 log = logging.getLogger(__name__)
-
-# What one request may hold: well below the server's limit, and small enough that several are on their way at a time.
-BATCH_BYTES = 900_000
-BATCH_OPERATIONS = 1000
-BATCH_WATCHES = 10_000
-
-T = TypeVar("T")
 
 _STOP_LIMIT_S = 0.5
 _REOPEN_AFTER_S = 1.0
@@ -66,27 +50,52 @@ class SessionChange(Enum):
     NEW_SESSION = auto()
 
 
-class ZkSession:
+WRITES = (Create, SetData, Delete, Multi)
+"""Requests that change nodes."""
+
+
+class WriteHook(Protocol):
+    """Stands at the one point that every write of a session passes, told of its number (from 1; a repeated write has a number of its own).
+
+    Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for an answer that is lost (the write is
+    repeated), StoreLost for the end of the session, anything else for the end of whoever writes.
+    """
+
+    def before(self, number: int, request: Any) -> None:
+        """The write was not sent yet."""
+
+    def after(self, number: int, request: Any) -> None:
+        """The write took hold, and its answer is here. Not called for a write that was refused."""
+
+
+class ZkSession(ZkNodes):
     """A session at `hosts` (`host:port[,host:port…][/chroot]`), renewed whenever it expires."""
 
-    def __init__(self, hosts: str, session_timeout_ms: int, on_session: Callable[[SessionChange], None] | None = None) -> None:
-        """`on_session` gets the changes after `start`, in order, on the loop."""
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        on_session: Callable[[SessionChange], None] | None = None,
+        *,
+        connect: Connect = KazooConnection,
+        write_hook: WriteHook | None = None,
+    ) -> None:
+        """`on_session` gets the changes after `start`, in order, on the loop; `write_hook` stands before and after every write."""
         servers, slash, chroot = hosts.partition("/")
-        self.servers = servers
-        self.chroot = "".join(f"/{part}" for part in chroot.split("/") if part) if slash else ""
+        super().__init__(servers, "".join(f"/{part}" for part in chroot.split("/") if part) if slash else "")
         self._session_timeout_ms = session_timeout_ms
         self._on_session = on_session
-        self.ops = Operations(self.chroot)
         self.generation = 1
         self.session_id = 0
         self.is_connected = False
-        self.connections = 0
+        self.writes = 0
+        self.write_hook = write_hook
+        self._connect = connect
         self._connection: Connection | None = None
         self._started = False
         self._stopped = False
         self._waiters: list[asyncio.Future[None]] = []
         self._missed: list[Watch] = []
-        self._has_multi_read = True
 
     async def start(self, connection_timeout_ms: int) -> None:
         """Connect and create the chroot. Raises ZkUnavailable when that does not succeed in time."""
@@ -145,118 +154,14 @@ class ZkSession:
             self._waiters.append(waiter)
             await waiter
 
-    async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Data and Stat, None when there is no node (which arms nothing)."""
-        try:
-            data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
-        except NoNode:
-            return None
-        return _to_node(data, stat)
-
-    async def exists(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Stat without data. Arms also where there is no node."""
-        stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
-        return None if stat is None else _to_node(None, stat)
-
-    async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
-        """Names of the children in order, none when there is no node (which arms nothing)."""
-        try:
-            return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
-        except NoNode:
-            return []
-
-    async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
-        """Create a node open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
-        flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENCE if sequence else 0)
-        request = Create(self.chroot + path, data, OPEN_ACL_UNSAFE, flags)
-        while True:
-            try:
-                created: str = await self.call(request)
-                return created[len(self.chroot) :]
-            except NoNode:
-                parent = path.rpartition("/")[0]
-                if not makepath or not parent:
-                    raise
-            try:
-                await self.create(parent, None, makepath=True)
-            except NodeExists:
-                continue
-
-    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
-        """Replace the data and return the new Stat. Raises NoNode, BadVersion."""
-        return _to_node(None, await self.call(SetData(self.chroot + path, data, version)))
-
-    async def delete(self, path: str, version: int = -1) -> bool:
-        """Delete a node; False when there is none. Raises BadVersion, NotEmpty."""
-        try:
-            await self.call(Delete(self.chroot + path, version))
-        except NoNode:
-            return False
-        return True
-
-    async def multi(self, operations: Sequence[bytes], results: bool = False) -> list[Any]:
-        """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Node or None of each."""
-        answer: list[Any] | None = await self.call(Multi(operations, results))
-        return [result[len(self.chroot) :] if isinstance(result, str) else result for result in answer or ()]
-
-    async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Nodes in the order asked, None where there is none. Raises the first other error."""
-        nodes = await self.read_each(paths)
-        for node in nodes:
-            if isinstance(node, ZkError):
-                raise node
-        return nodes
-
-    async def read_each(self, paths: Sequence[str]) -> list[Any]:
-        """As `read_many`, with a ZkError in the place of a node that cannot be read."""
-        return await self._read(MultiRead, paths)
-
-    async def read_versions(self, paths: Sequence[str]) -> list[tuple[bytes | None, int] | None]:
-        """(data, version) in the order asked, None where there is no node."""
-        return await self._read(MultiReadVersions, paths)
-
-    async def read_by(self, requests: Sequence[Any], first: Sequence[Any] = ()) -> list[Any] | None:
-        """Joined answers of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
-        if self._has_multi_read:
-            try:
-                answers = await self.call_all([*first, *requests])
-                return [result for answer in answers[len(first) :] for result in answer]
-            except Unimplemented:
-                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self.servers)
-                self._has_multi_read = False
-        return None
-
-    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Names of the children of each, None where there is no node."""
-        return await self._read(MultiReadChildren, paths)
-
-    async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
-        """Arm a data watch on each path without reading it; where there is no node it fires at once as DELETED."""
-        await self.call_all(self._arm(paths, watch))
-
-    async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:
-        """Arm as `arm_data_watches`, then read (data, version) as `read_versions`."""
-        while True:
-            connections = self.connections
-            found = await self._read(MultiReadVersions, paths, self._arm(paths, watch))
-            if connections == self.connections:
-                return found
-            # The connection was lost on the way: some data may be older than its watch.
-
-    def _arm(self, paths: Sequence[str], watch: WatchCallback) -> list[SetWatches]:
-        connection = self._connected_or_last()
-        return [
-            SetWatches({self.chroot + path: Watch(watch, path, connection) for path in batch}, lambda: connection.data_watchers)
-            for batch in batches(paths, len, BATCH_WATCHES)
-        ]
-
     async def call(self, request: Any) -> Any:
         """Send a request until it is answered. Raises what it is answered with, StoreLost when the session ends before."""
         generation = self.generation
         repeated = False
+        send = self._write if isinstance(request, WRITES) else self._submit
         while True:
             try:
-                return await self._connected_or_last().submit(request)
+                return await send(request)
             except ConnectionLost:
                 repeated = True
                 await self.reconnected(generation)
@@ -266,31 +171,20 @@ class ZkSession:
                 problem.repeated = repeated
                 raise
 
-    async def call_all(self, requests: Iterable[Any]) -> list[Any]:
-        """Send requests one behind the other without waiting in between; answers in the same order. Raises the first error."""
-        answers = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return answers
+    def _submit(self, request: Any) -> Awaitable[Any]:
+        return self._connected_or_last().submit(request)
 
-    async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
-        """Send the requests `first`, then read. Single reads where the server knows no multiRead (it drops the connection)."""
-        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, len)], first)
-        if found is not None:
-            return found
-        await self.call_all(first)
-        if kind is MultiReadChildren:
-            return await asyncio.gather(*(self._children_or_none(path) for path in paths))
-        nodes = await asyncio.gather(*map(self.get, paths))
-        return nodes if kind is MultiRead else [None if node is None else (node.data, node.version) for node in nodes]
-
-    async def _children_or_none(self, path: str) -> list[str] | None:
-        try:
-            names: list[str] = await self.call(GetChildren(self.chroot + path, None))
-        except NoNode:
-            return None
-        return names
+    async def _write(self, request: Any) -> Any:
+        """Every try of every write passes here, a multi as one."""
+        self.writes += 1
+        hook = self.write_hook
+        if hook is None:
+            return await self._submit(request)
+        number = self.writes
+        hook.before(number, request)
+        answer = await self._submit(request)
+        hook.after(number, request)
+        return answer
 
     async def _create_chroot(self) -> None:
         path = ""
@@ -301,12 +195,6 @@ class ZkSession:
             except NodeExists:
                 continue
 
-    def _full(self, path: str) -> str:
-        return self.chroot if path == "/" and self.chroot else self.chroot + path
-
-    def _watch(self, path: str, callback: WatchCallback | None) -> Watch | None:
-        return None if callback is None else Watch(callback, path, self._connected_or_last())
-
     def _connected_or_last(self) -> Connection:
         if self._connection is None:
             raise RuntimeError("the ZooKeeper session was not started")
@@ -316,7 +204,7 @@ class ZkSession:
         if not self._stopped:
             if self._connection is not None:
                 self._connection.abandon()
-            self._connection = Connection(self.servers, self._session_timeout_ms, self._linked, self._fired)
+            self._connection = self._connect(self.servers, self._session_timeout_ms, self._linked, self._fired)
             self._connection.open()
 
     def _linked(self, connection: Connection, link: Link, session_id: int) -> None:
@@ -368,24 +256,3 @@ class ZkSession:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def batches(items: Sequence[T], size: Callable[[T], int], count: int = BATCH_OPERATIONS) -> list[Sequence[T]]:
-    """Cut a list so that each part fits into one request."""
-    return [items[start:end] for start, end in spans(map(size, items), count)]
-
-
-def spans(sizes: Iterable[int], count: int = BATCH_OPERATIONS) -> Iterator[tuple[int, int]]:
-    """Where to cut what has these sizes so that each part fits into one request: (start, end)."""
-    # A request adds about this much to each entry: its header, its lengths, its rights.
-    ends = list(accumulate(size + 64 for size in sizes))
-    start = before = 0
-    while start < len(ends):
-        end = min(start + count, bisect_right(ends, before + BATCH_BYTES, start))
-        end = max(end, start + 1)
-        yield start, end
-        start, before = end, ends[end - 1]
-
-
-def _to_node(data: bytes | None, stat: ZnodeStat) -> Node:
-    return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from klamm.controller import events
 from klamm.controller.values import LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
 from klamm.zk import layout, paths
+from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.fenced import Entry, Fence, settle, together
-from klamm.zk.session import BATCH_BYTES, BATCH_OPERATIONS, ZkSession
+from klamm.zk.session import ZkSession
 from klamm.zk.state_requests import ReadStates
 from klamm.zk.state_writer import StateWriter
 from klamm.zk.store_base import ZkArea

@@ -12,6 +12,7 @@ from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.net.outgoing import ask
 from klamm.tests.harness.waits import eventually
+from klamm.zk.kazoo_connection import KazooConnection
 
 
 def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> BrokerServer:
@@ -54,7 +55,7 @@ async def create_topic(controller: BrokerServer, name: str, assignments: dict[in
 async def expire(broker: BrokerServer) -> None:
     """End a broker's ZooKeeper session, as the server would after its time-out."""
     connection = broker.zk._connection
-    assert connection is not None
+    assert isinstance(connection, KazooConnection)
     client_id = connection._client.client_id
 
     def close_session() -> None:

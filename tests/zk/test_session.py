@@ -15,9 +15,11 @@ from kazoo.security import make_digest_acl
 
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
-from klamm.zk.connection import Change, Link, Watch, _Reply
+from klamm.zk.batches import batches
+from klamm.zk.connection import Change, Link, Watch
+from klamm.zk.kazoo_connection import KazooConnection, _Reply
 from klamm.zk.requests import BadVersion, ConnectionLost, MultiFailed, Node, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
-from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable, batches
+from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
 
 SESSION_MS = 10_000
 
@@ -54,7 +56,7 @@ async def session(road: Road, chroot: str, changes: list[SessionChange]) -> Asyn
 
 async def expire(session: ZkSession, address: str) -> None:
     """End a session from outside, as ZooKeeper does when it hears nothing for too long."""
-    assert session._connection is not None
+    assert isinstance(session._connection, KazooConnection)
     client = session._connection._client
     thief = KazooClient(address, client_id=(client._session_id, client._session_passwd), timeout=SESSION_MS / 1000)
     await asyncio.to_thread(thief.start)
@@ -365,9 +367,9 @@ async def test_a_callback_that_raises_does_not_keep_what_came_with_it(session: Z
     seen: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
     connection = session._connection
-    assert connection is not None
+    assert isinstance(connection, KazooConnection)
     for callback in (bad, lambda _, path: seen.append(path)):
-        connection._post(connection._fired, Watch(callback, "/a", connection), Change.CHANGED)
+        connection.report(Watch(callback, "/a", connection.report), Change.CHANGED)
     await eventually(lambda: bool(told))
     await asyncio.sleep(0)
     assert seen == ["/a"]
@@ -420,7 +422,7 @@ async def test_a_request_that_lost_connection_and_session_at_once_is_not_repeate
 ) -> None:
     """Both news come before the request's task runs again; it belonged to the session that is over."""
     connection = session._connection
-    assert connection is not None
+    assert isinstance(connection, KazooConnection)
 
     def lose(request: Any) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
@@ -565,3 +567,53 @@ async def test_a_session_that_was_not_started_says_so() -> None:
 
 def test_errors_have_codes() -> None:
     assert "-101" in str(ZkError(-101))
+
+
+class RecordedWrites:
+    """Every write with its number; `fail` says what to raise before or after which."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+        self.fail: dict[tuple[str, int], Exception] = {}
+
+    def before(self, number: int, request: Any) -> None:
+        self._pass("before", number)
+
+    def after(self, number: int, request: Any) -> None:
+        self._pass("after", number)
+
+    def _pass(self, side: str, number: int) -> None:
+        self.seen.append((side, number))
+        if (side, number) in self.fail:
+            raise self.fail[side, number]
+
+
+async def test_every_write_passes_the_hook_once_and_reads_never(session: ZkSession) -> None:
+    hook = session.write_hook = RecordedWrites()
+    first = session.writes + 1
+    await session.create("/hooked", b"a")
+    await session.get("/hooked")
+    await session.exists("/hooked")
+    await session.children("/")
+    await session.read_versions(["/hooked"])
+    await session.set("/hooked", b"b")
+    await session.multi([session.ops.set_data("/hooked", b"c", -1), session.ops.check("/hooked", -1)])
+    await session.delete("/hooked")
+    assert hook.seen == [(side, number) for number in range(first, first + 4) for side in ("before", "after")]
+    assert session.writes == first + 3
+
+
+async def test_a_write_fails_before_or_after_it_takes_hold_as_the_hook_says(session: ZkSession) -> None:
+    hook = session.write_hook = RecordedWrites()
+    number = session.writes
+    hook.fail = {("before", number + 1): LookupError("no"), ("after", number + 2): LookupError("yes")}
+    hook.fail["after", number + 3] = ConnectionLost()
+    with pytest.raises(LookupError, match="no"):
+        await session.create("/first", None)
+    with pytest.raises(LookupError, match="yes"):
+        await session.create("/second", None)
+    with pytest.raises(NodeExists) as repeated:
+        await session.create("/third", None)
+    assert repeated.value.repeated, "an answer that is lost makes the session repeat the write"
+    assert sorted(await session.children("/")) == ["second", "third"]
+    assert session.writes == number + 4
