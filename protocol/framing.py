@@ -54,6 +54,11 @@ class FrameReader:
         """Bytes of an unfinished frame that wait for the rest."""
         return len(self._rest)
 
+    def clear(self) -> None:
+        """Drop the unfinished frame; the next bytes are the start of another one."""
+        self._rest.clear()
+        self._needed = 4
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """The payloads that `data` completes, in order. Each is a copy of its own."""
         rest = self._rest

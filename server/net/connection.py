@@ -3,8 +3,8 @@
 Requests of one connection are handled one after the other, as on a stock broker. As long as handlers answer at once, everything
 happens inside `data_received` and all answers of one read leave in one write. When a handler has to wait, the frames read so far
 are kept, the socket is not read any more, and the rest goes on when that answer is there. The same happens when the client does
-not read its answers: once the transport's buffer is over its limit, nothing more is read or handled. So a connection holds at most
-one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
+not read its answers: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
+holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
 
 Requests that were seen before, with answers that are still good, are answered from bytes (`Answers`) while nothing else is under
 way: the correlation id is put between two pieces of the kept frame.
@@ -16,13 +16,13 @@ one are answered first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.framing import BadLength, FrameReader
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Peer
+from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
 from klamm.server.not_offered import NotOffered
 
 if TYPE_CHECKING:
@@ -41,27 +41,7 @@ BUFFERED_BYTES = 1 << 20
 class ClientConnection(asyncio.Protocol):
     """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
 
-    __slots__ = (
-        "_answers",
-        "_broken",
-        "_closing",
-        "_held",
-        "_listener",
-        "_loop",
-        "_metadata",
-        "_quick",
-        "_reader",
-        "_reading",
-        "_send",
-        "_task",
-        "_time",
-        "_transport",
-        "_waiting",
-        "_writable",
-        "last_used",
-        "name",
-        "peer",
-    )
+    __slots__ = ("_answers", "_flow", "_listener", "_loop", "_metadata", "_send", "_time", "_transport", "last_used", "name", "peer")
 
     def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener
@@ -69,16 +49,7 @@ class ClientConnection(asyncio.Protocol):
         self._time = loop.time
         self._answers = listener.answers
         self._metadata = listener.dispatcher.node.metadata
-        self._reader = FrameReader(listener.max_request_bytes)
         self._transport: asyncio.Transport | None = None
-        self._waiting: list[bytes] = []
-        self._task: asyncio.Task[None] | None = None
-        self._reading = True
-        self._writable = True
-        self._closing = False
-        self._held = False
-        self._quick = True
-        self._broken: str | None = None
         self.last_used = loop.time()
         self.name = "?"
         self.peer: Peer
@@ -88,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._send = self._transport.write
+        self._flow = FlowControl(self._listener.max_request_bytes, self._transport)
         self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
         host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
@@ -97,73 +69,58 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the answer
-        self._closing = True
-        self._quick = False
         self._transport = None
-        self._waiting = []
+        self._flow.stop(CLOSED)
         self._listener.lost(self)
 
     def data_received(self, data: bytes) -> None:
         self.last_used = self._time()
-        if self._quick:
+        flow = self._flow
+        if flow.between_frames:
             answered = self._answer_known(data)
             if answered == len(data):
                 return
             data = data[answered:]
-        if self._closing:
-            return
-        self._quick = False
-        try:
-            payloads = self._reader.feed(data)
-        except BadLength as error:
-            payloads = error.payloads
-            self._broken = str(error)
-        if self._task is not None or not self._writable or self._held:
-            self._waiting += payloads
-        else:
-            self._serve(payloads, [])
+        flow.feed(data)
+        if not flow.stops:
+            self._serve([])
 
     def pause_writing(self) -> None:
-        self._quick = self._writable = False
-        self._pause()
+        self._flow.stop(UNREAD)
 
     def resume_writing(self) -> None:
-        self._writable = True
         self.last_used = self._time()
-        if self._task is None:
-            self._go_on([])
+        self._flow.allow(UNREAD)
+        if not self._flow.stops:
+            self._serve([])
 
     # --- what the listener wants
 
     @property
     def busy(self) -> bool:
         """Whether a request is being handled."""
-        return self._task is not None
+        return bool(self._flow.stops & HANDLING)
 
     def hold(self) -> None:
         """Serve nothing until `admit`: this connection is one too many for now."""
-        self._held = True
-        self._quick = False
-        self._loop.call_soon(self._pause)  # uvloop begins to read after `connection_made`, whatever was said there
+        self._flow.stop(HELD)
+        self._loop.call_soon(self._flow.repeat_pause)  # uvloop begins to read after `connection_made`, whatever was said there
 
     def admit(self) -> None:
         """The opposite of `hold`."""
-        self._held = False
-        self._go_on([])
+        self._flow.allow(HELD)
+        if not self._flow.stops:
+            self._serve([])
 
     def close(self) -> None:
         """Close once what is written has left."""
-        self._closing = True
-        self._quick = False
-        self._waiting = []
+        self._flow.stop(CLOSED)
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
-        self._closing = True
-        self._quick = False
-        self._waiting = []
+        self._flow.stop(CLOSED)
         if self._transport is not None:
             self._transport.abort()
 
@@ -190,67 +147,52 @@ class ClientConnection(asyncio.Protocol):
                 self._send(b"".join(out))
                 out = []
                 size = 0
-                if not self._writable:
+                if self._flow.stops:
                     break
         if out:
             self._send(b"".join(out))
         return position
 
-    def _serve(self, payloads: Sequence[bytes], out: list[bytes]) -> None:
-        """Answer frames in order, after the answers in `out`; those that have to wait stay in `_waiting`."""
+    def _serve(self, out: list[bytes]) -> None:
+        """Answer frames in order, after the answers in `out`, as far as nothing stops."""
         dispatcher = self._listener.dispatcher
-        served = 0
+        flow = self._flow
         size = 0
-        for payload in payloads:
-            served += 1
-            try:
+        try:
+            while (payload := flow.next()) is not None:
                 answer = dispatcher.begin(self.peer, payload)
-            except NotOffered:  # the log tells of it already
-                self._write(out)
-                self.close()
-                return
-            except (RemoteProtocolError, CloseConnection) as error:
-                self._write(out)
-                self._refuse(str(error))
-                return
-            if isinstance(answer, bytes):
-                out.append(answer)
-                size += len(answer)
-            elif answer is not None:
-                run = [answer, *self._joined(payload, payloads[served : served + JOINED_REQUESTS])]
-                served += len(run) - 1
-                self._task = self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run)))
-                self._listener.begun(self._task)
-                break
-            if size >= WRITE_BYTES:
-                self._write(out)
-                out = []
-                size = 0
-                if not self._writable:
-                    break
-        self._write(out)
-        if self._task is not None or not self._writable:
-            self._waiting += payloads[served:]
-            self._pause()
-        elif self._broken is not None:
-            self._refuse(self._broken)
+                if isinstance(answer, bytes):
+                    out.append(answer)
+                    size += len(answer)
+                elif answer is not None:
+                    flow.stop(HANDLING)
+                    run = [answer, *self._joined(payload)]
+                    self._listener.begun(self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run))))
+                if size >= WRITE_BYTES:
+                    self._write(out)
+                    out = []
+                    size = 0
+        except NotOffered:  # the log tells of it already
+            self._write(out)
+            self.close()
+        except (RemoteProtocolError, CloseConnection) as error:
+            self._write(out)
+            self._refuse(str(error))
         else:
-            self._quick = not self._reader.buffered
-            self._resume()
+            self._write(out)
 
-    def _joined(self, first: bytes, payloads: Sequence[bytes]) -> list[Coroutine[Any, Any, bytes | None]]:
+    def _joined(self, first: bytes) -> list[Coroutine[Any, Any, bytes | None]]:
         """Begin the requests that may be under way together with the first one."""
         dispatcher = self._listener.dispatcher
         run: list[Coroutine[Any, Any, bytes | None]] = []
-        for payload in payloads:
-            if not dispatcher.may_join(first, payload):
-                break
+        while len(run) < JOINED_REQUESTS and (payload := self._flow.peek()) is not None and dispatcher.may_join(first, payload):
             try:
                 following = dispatcher.begin(self.peer, payload)
             except (RemoteProtocolError, CloseConnection):
                 break  # it is met again when those before it are answered
             if not asyncio.iscoroutine(following):
                 raise AssertionError("a request that may be joined is one that waits")
+            self._flow.drop()
             run.append(following)
         return run
 
@@ -263,29 +205,14 @@ class ClientConnection(asyncio.Protocol):
         except CloseConnection as error:
             refusal = str(error)
         finally:
-            self._task = None
+            self._flow.allow(HANDLING)
         self.last_used = self._time()
-        if self._closing:
+        if self._flow.stops & CLOSED:
             return
         if refusal is not None:
             self._refuse(refusal)
         else:
-            self._go_on([] if answer is None else [answer])
-
-    def _go_on(self, out: list[bytes]) -> None:
-        waiting, self._waiting = self._waiting, []
-        if not self._closing:
-            self._serve(waiting, out)
-
-    def _pause(self) -> None:
-        if self._reading and self._transport is not None:
-            self._reading = False
-            self._transport.pause_reading()
-
-    def _resume(self) -> None:
-        if not self._reading and self._transport is not None:
-            self._reading = True
-            self._transport.resume_reading()
+            self._serve([] if answer is None else [answer])
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:

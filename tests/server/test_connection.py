@@ -253,6 +253,18 @@ async def test_a_connection_that_is_held_is_served_when_it_is_admitted() -> None
     await listener.close()
 
 
+async def test_held_connection_that_is_admitted_at_once_is_read() -> None:
+    node = wire.serving_node(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    connection.hold()
+    connection.admit()
+    await asyncio.sleep(0)
+    assert transport.reading
+    await listener.close()
+
+
 async def test_answers_come_in_the_order_of_requests(serve: Serve, connect: Connect) -> None:
     gate = Gate()
     listener = await serve({7: Handler(gate.handle)})
@@ -286,7 +298,7 @@ async def test_nothing_more_is_read_while_a_request_waits(serve: Serve, connect:
     for n in range(2, 2002):
         peer.send(ask_metadata(n))
     await asyncio.sleep(0.05)
-    assert len(connection._waiting) == 0
+    assert connection._flow.waiting == 0
     gate.open.set()
     assert await peer.correlation_ids(2001) == list(range(1, 2002))
 

@@ -176,6 +176,6 @@ async def test_nothing_is_kept_of_a_connection_that_is_closed() -> None:
     session.connection.data_received(b"\xff\xff\xff\xff")
     for _ in range(100):
         session.connection.data_received(b"x" * 10_000)
-    assert session.connection._reader.buffered == 0
-    assert session.connection._waiting == []
+    assert session.connection._flow.buffered == 0
+    assert session.connection._flow.waiting == 0
     await session.close()
