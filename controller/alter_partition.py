@@ -130,9 +130,8 @@ class _Joined:
                 if state is not None:
                     cluster.replay_state(p, state)
         await term.phase("isr-altered")
-        term.batch.clear()
-        term.batch.tell_all(self.named)
-        term.batch.send()
+        with term.sender.batch() as batch:
+            batch.tell_all(self.named)
         self.writes, self.slots = [], []
         self.pending.clear()
         self.named = {}

@@ -1,5 +1,10 @@
 """A batch of controller requests: filled while a group of partitions or replicas changes state, then sent (controller 13.2).
 
+    with term.sender.batch() as batch:
+        batch.lead(...)
+
+The batch is sent when the block ends, and dropped when it raises. There is one open batch at a time.
+
 Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers:
 all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything. States are taken
 from the cluster when the batch is sent, which is right after they were committed; the leader epoch of a StopReplica is the
@@ -8,7 +13,8 @@ exception: it is the one at the moment of `stop`. A partition that cannot be enc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -64,22 +70,9 @@ class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
 class RequestBatch:
     """What the brokers will be told."""
 
-    def __init__(self, cluster: Cluster, channels: Channels, encoder: Encoder, options: ControllerOptions, on_response: OnResponse) -> None:
-        self._cluster = cluster
-        self._channels = channels
-        self._encoder = encoder
-        self._options = options
-        self._on_response = on_response
-        self.posted: list[tuple[int, int]] = []
-        """(API key, broker id) of the requests sent since somebody cleared it."""
-        self.clear()
+    __slots__ = ("_lisr", "_settled", "_stop", "_umr", "_umr_brokers", "_umr_to_all")
 
-    def options_changed(self, options: ControllerOptions) -> None:
-        """Send what these options say from now on."""
-        self._options = options
-
-    def clear(self) -> None:
-        """Drop what was not sent."""
+    def __init__(self) -> None:
         self._lisr: dict[int, dict[Partition, bool]] = {}
         self._settled: dict[int, Sequence[Partition]] = {}
         self._umr: dict[Partition, None] = {}
@@ -143,13 +136,57 @@ class RequestBatch:
         before = entries.get(partition)
         entries[partition] = (epoch, delete or (before is not None and before[1]))
 
-    def send(self) -> None:
-        """Hand everything to the channels and empty the batch."""
+    def leader_and_isr(self) -> Mapping[int, Mapping[Partition, bool] | Sequence[Partition]]:
+        """Partitions by broker, each with whether it is new; in a mere sequence none is."""
+        return {**self._lisr, **self._settled}
+
+    def update_metadata(self, registered: Iterable[int]) -> tuple[Mapping[Partition, None], set[int]]:
+        """(partitions, the brokers that are told of them); `registered` are those that stand for all."""
+        return self._umr, set(registered) if self._umr_to_all else self._umr_brokers
+
+    def stop_replica(self) -> Mapping[int, Mapping[Partition, tuple[int, bool]]]:
+        """Partitions by broker, each with its leader epoch and whether to delete."""
+        return self._stop
+
+
+class RequestSender:
+    """Sends the requests of one term to the brokers, a batch at a time."""
+
+    def __init__(self, cluster: Cluster, channels: Channels, encoder: Encoder, options: ControllerOptions, on_response: OnResponse) -> None:
+        self._cluster = cluster
+        self._channels = channels
+        self._encoder = encoder
+        self._options = options
+        self._on_response = on_response
+        self._is_open = False
+        self.posted: list[tuple[int, int]] = []
+        """(API key, broker id) of the requests sent since somebody cleared it."""
+
+    def options_changed(self, options: ControllerOptions) -> None:
+        """Send what these options say from now on."""
+        self._options = options
+
+    @contextmanager
+    def batch(self) -> Iterator[RequestBatch]:
+        """An empty batch, sent at the end of the block; a block that raises drops it.
+
+        Raises RuntimeError inside of another block: the requests of the inner one would overtake those of the outer one.
+        """
+        if self._is_open:
+            raise RuntimeError("a batch of requests is open: batches do not nest")
+        self._is_open = True
+        try:
+            batch = RequestBatch()
+            yield batch
+            self._send(batch)
+        finally:
+            self._is_open = False
+
+    def _send(self, batch: RequestBatch) -> None:
+        """Encode everything and hand it to the channels."""
         cluster, encoder, options = self._cluster, self._encoder, self._options
-        lisr: dict[int, dict[Partition, bool] | Sequence[Partition]] = {**self._lisr, **self._settled}
-        umr, stop = self._umr, self._stop
-        umr_brokers = set(cluster.brokers) if self._umr_to_all else self._umr_brokers
-        self.clear()
+        lisr, stop = batch.leader_and_isr(), batch.stop_replica()
+        umr, umr_brokers = batch.update_metadata(cluster.brokers)
         listener = options.inter_broker_listener
         encoder.begin()
         for b in sorted(lisr):

@@ -109,9 +109,8 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
         cluster.forget_offline_dirs(b)
     started = set(broker_ids)
     term.send_metadata(sorted(cluster.brokers.keys() - started))
-    term.batch.clear()
-    term.batch.tell(broker_ids, [p for p in cluster.partitions() if p.info is not None and not p.topic.queued])
-    term.batch.send()
+    with term.sender.batch() as batch:
+        batch.tell(broker_ids, [p for p in cluster.partitions() if p.info is not None and not p.topic.queued])
     await term.phase("broker-startup-told")
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)

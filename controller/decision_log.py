@@ -53,7 +53,7 @@ def line(events: Sequence[Any], took_s: float, states: DecidedStates, term: Term
     """The line about an event, and those handled with it; without a term this broker is not the controller."""
     more = f" and {len(events) - 1} more" if len(events) > 1 else ""
     what = f"{event_text(events[0])}{more}: {took_s * 1000:.1f} ms"
-    return f"{what}; not the controller" if term is None else f"{what}; {states}; {_requests(term.batch.posted)}"
+    return f"{what}; not the controller" if term is None else f"{what}; {states}; {_requests(term.sender.posted)}"
 
 
 def event_text(event: Any) -> str:

@@ -144,9 +144,8 @@ async def _start(term: Term, topics: list[Topic]) -> None:
         partition_machine.to_state(term, known, PartitionState.OFFLINE)
         partition_machine.to_state(term, known, PartitionState.NON_EXISTENT)
     cluster.deletion_started.update(t.name for t in first)
-    term.batch.clear()
-    term.batch.tell_all(p for t in topics for p in t.partitions.values())
-    term.batch.send()
+    with term.sender.batch() as batch:
+        batch.tell_all(p for t in topics for p in t.partitions.values())
     await term.phase("deletion-told")
     dead: dict[int, list[Partition]] = {}
     stop: dict[int, list[Partition]] = {}

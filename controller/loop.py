@@ -36,7 +36,7 @@ from klamm.controller import (
     shutdown,
     topics,
 )
-from klamm.controller.batch import Channels, RequestBatch
+from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.cluster import Cluster
 from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Encoder
 from klamm.controller.leader_elections import ElectionResult
@@ -233,7 +233,7 @@ class Controller:
                 return
             if self.term is not None:
                 self.term.written.clear()
-                self.term.batch.posted.clear()
+                self.term.sender.posted.clear()
             await self._guarded(event)
 
     async def _guarded(self, event: Event) -> None:
@@ -445,9 +445,9 @@ class Controller:
         encoder = Encoder(
             self.broker_id, options.leader_and_isr_version, options.update_metadata_version, options.stop_replica_version
         )  # fmt: skip
-        batch = RequestBatch(cluster, self._channels, encoder, options, self._on_response)
+        sender = RequestSender(cluster, self._channels, encoder, options, self._on_response)
         return Term(
-            self.broker_id, cluster, self._store, self._channels, batch, options, self.put, self._new_topic_id,
+            self.broker_id, cluster, self._store, self._channels, sender, options, self.put, self._new_topic_id,
             self._finalized_features, self._phase,
         )  # fmt: skip
 
@@ -469,7 +469,6 @@ class Controller:
         if self.term is None:
             return
         log.info("broker %d resigns (epoch %d)", self.broker_id, self.term.cluster.epoch)
-        self.term.batch.clear()
         for b in list(self.term.cluster.brokers):
             self._channels.remove_broker(b)
         self.term.cluster.dissolve()

@@ -25,9 +25,8 @@ async def on_isr_change(term: Term) -> None:
             for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
                 if state is not None:
                     term.cluster.replay_state(p, state)
-            term.batch.clear()
-            term.batch.tell_all(partitions)
-            term.batch.send()
+            with term.sender.batch() as batch:
+                batch.tell_all(partitions)
     finally:
         await term.store.delete_isr_notifications(names)
 

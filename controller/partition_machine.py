@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from klamm.controller import elections
-from klamm.controller.batch import Recipients
+from klamm.controller.batch import Recipients, RequestBatch
 from klamm.controller.cluster import Partition
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
@@ -56,16 +56,11 @@ async def to_online(term: Term, partitions: Iterable[Partition], strategy: Strat
         else:
             log.error("controller epoch %d: %s may not go from %s to ONLINE", term.cluster.epoch, p, p.state.name)
             results[p] = StateChangeFailed(f"{p} is in state {p.state.name}")
-    term.batch.clear()
-    try:
+    with term.sender.batch() as batch:
         if new:
-            await _initialise(term, new)
+            await _initialise(term, batch, new)
         if known:
-            results.update(await _elect(term, known, strategy))
-    except BaseException:
-        term.batch.clear()
-        raise
-    term.batch.send()
+            results.update(await _elect(term, batch, known, strategy))
     return results
 
 
@@ -94,7 +89,7 @@ async def start(term: Term) -> None:
     await trigger(term)
 
 
-async def _initialise(term: Term, partitions: Sequence[Partition]) -> None:
+async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Partition]) -> None:
     """New partitions: all online replicas are in sync, the first one leads (controller 5.1)."""
     cluster = term.cluster
     writes, chosen = [], []
@@ -113,12 +108,12 @@ async def _initialise(term: Term, partitions: Sequence[Partition]) -> None:
             cluster.replay_state(p, write.state)
             cluster.set_partition_state(p, PartitionState.ONLINE)
             term.written.add(p)
-            term.batch.lead(write.state.isr, p, is_new=True)
+            batch.lead(write.state.isr, p, is_new=True)
         else:
             log.error("%s stays new: its state could not be created (%s)", p, outcome.name)
 
 
-async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy) -> Results:
+async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition], strategy: Strategy) -> Results:
     cluster, epoch = term.cluster, term.cluster.epoch
     results: Results = {}
     plan = _planner(term, strategy)
@@ -164,7 +159,7 @@ async def _elect(term: Term, partitions: Sequence[Partition], strategy: Strategy
             else:
                 again.append(p)
         term.written.update(moved)
-        term.batch.lead_many(told.by_broker, moved)
+        batch.lead_many(told.by_broker, moved)
         if not again:
             return results
         states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from klamm.controller.batch import Recipients
+from klamm.controller.batch import Recipients, RequestBatch
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.hash_order import in_hash_order
 from klamm.controller.partition_machine import MAX_ROUNDS
@@ -35,18 +35,13 @@ async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
     """Move replicas to a state, and tell the brokers in one batch."""
     if not replicas:
         return
-    term.batch.clear()
-    try:
+    with term.sender.batch() as batch:
         for broker_id in in_hash_order(replicas):
-            await _move(term, broker_id, replicas[broker_id], target)
-    except BaseException:
-        term.batch.clear()
-        raise
-    term.batch.send()
+            await _move(term, batch, broker_id, replicas[broker_id], target)
 
 
-async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
-    cluster, batch = term.cluster, term.batch
+async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
+    cluster = term.cluster
     if target is ReplicaState.ONLINE:
         told, unassigned, illegal = cluster.bring_online(broker_id, partitions)
         _refused(cluster, broker_id, illegal, target)
@@ -67,7 +62,7 @@ async def _move(term: Term, broker_id: int, partitions: Sequence[Partition], tar
                     batch.lead((broker_id,), p, is_new=True)
                 cluster.set_replica_states(broker_id, (p,), target)
         case ReplicaState.OFFLINE:
-            await _offline(term, broker_id, legal)
+            await _offline(term, batch, broker_id, legal)
         case ReplicaState.DELETION_STARTED:
             for p in legal:
                 batch.stop(broker_id, p, delete=True)
@@ -89,8 +84,8 @@ def _refused(cluster: Cluster, broker_id: int, partitions: Sequence[Partition], 
         log.error("controller epoch %d: replica %d of %s may not go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
 
 
-async def _offline(term: Term, broker_id: int, partitions: list[Partition]) -> None:
-    cluster, batch = term.cluster, term.batch
+async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: list[Partition]) -> None:
+    cluster = term.cluster
     known: list[Partition] = []
     unknown: list[Partition] = []
     if broker_id in cluster.brokers:  # nobody is told who is not there

@@ -36,10 +36,9 @@ async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> 
     await partition_machine.to_online(term, led, elections.ControlledShutdown())
     await term.phase("shutdown-leaders-moved")
     if followed:
-        term.batch.clear()
-        for p in followed:
-            term.batch.stop(broker_id, p, delete=False)
-        term.batch.send()
+        with term.sender.batch() as batch:
+            for p in followed:
+                batch.stop(broker_id, p, delete=False)
         await replica_machine.move(term, {broker_id: followed}, ReplicaState.OFFLINE)
     return [p.key for p in _held(cluster, broker_id) if p.info is not None and p.info.leader == broker_id]
 

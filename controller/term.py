@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from klamm.controller.batch import Channels, RequestBatch
+from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.options import ControllerOptions
 from klamm.controller.store import Store
@@ -34,7 +34,7 @@ class Term:
     cluster: Cluster
     store: Store
     channels: Channels
-    batch: RequestBatch
+    sender: RequestSender
     options: ControllerOptions
     put: Callable[[Any], None]
     new_topic_id: Callable[[], bytes]
@@ -47,13 +47,12 @@ class Term:
     def options_changed(self, options: ControllerOptions) -> None:
         """Decide by these from now on."""
         self.options = options
-        self.batch.options_changed(options)
+        self.sender.options_changed(options)
 
     def send_metadata(self, broker_ids: list[int] | None = None) -> None:
         """UpdateMetadata without partitions, to these brokers or to all registered ones."""
-        self.batch.clear()
-        if broker_ids is None:
-            self.batch.tell_all(())
-        else:
-            self.batch.tell(broker_ids, ())
-        self.batch.send()
+        with self.sender.batch() as batch:
+            if broker_ids is None:
+                batch.tell_all(())
+            else:
+                batch.tell(broker_ids, ())

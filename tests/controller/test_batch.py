@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.batch import RequestBatch
+from klamm.controller.batch import RequestBatch, RequestSender
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import Encoder
 from klamm.controller.options import ControllerOptions
@@ -54,10 +54,20 @@ class Bench:
             leader_and_isr_version=lisr_version, update_metadata_version=umr_version, stop_replica_version=stop_replica_version
         )  # fmt: skip
         encoder = Encoder(9, lisr_version, umr_version, stop_replica_version)
-        self.batch = RequestBatch(self.cluster, self.wires, encoder, options, lambda *a: self.answers.append(a))
+        self.sender = RequestSender(self.cluster, self.wires, encoder, options, lambda *a: self.answers.append(a))
+        self.open()
+
+    def open(self) -> None:
+        self.scope = self.sender.batch()
+        self.batch: RequestBatch = self.scope.__enter__()
+
+    def end(self) -> None:
+        """The block of this batch ends, the next one begins."""
+        self.scope.__exit__(None, None, None)
+        self.open()
 
     def send(self) -> list[str]:
-        self.batch.send()
+        self.end()
         lines = [frame_line(frame) for frame, _ in self.wires.sent]
         self.wires.sent.clear()
         return lines
@@ -149,7 +159,7 @@ def test_what_cannot_be_encoded_is_left_out_and_others_are_told(versions: tuple[
         batch.lead([1], each, is_new=each is p)
         batch.stop(2, each, delete=False)
     batch.lead_many({2: [p, q, r, odd]}, [p, q, r, odd])
-    batch.send()
+    bench.end()
     told = [(f.broker, f.api_key, sorted(frame_partitions(f))) for f, _ in bench.wires.sent]
     assert told[:2] == [(1, 4, [0, 2]), (2, 4, [0, 2])]
     assert told[2:6] == [(b, 6, [0, 2]) for b in (1, 2, 3, 4)]
@@ -223,15 +233,24 @@ def test_shutting_down_is_still_told(bench: Bench) -> None:
     assert [line.split(" t-")[0] for line in bench.send()] == ["LISR 1:", "UMR 1:", "UMR 2:", "UMR 3:", "SR 1:"]
 
 
-def test_cleared(bench: Bench) -> None:
-    p = bench.partitions[0]
-    bench.batch.lead([1], p, is_new=True)
-    bench.batch.tell_all([p])
-    bench.batch.stop(1, p, delete=True)
-    bench.batch.clear()
-    assert bench.send() == []
-    bench.batch.stop(1, p, delete=False)
-    assert bench.send() == ["SR 1: t-0 e5"]
+def test_a_batch_whose_block_raises_is_dropped_and_the_next_one_is_empty(bench: Bench) -> None:
+    p, sender = bench.partitions[0], RequestSender(bench.cluster, bench.wires, Encoder(9, 7, 8, 4), ControllerOptions(), lambda *_: None)
+    with pytest.raises(ZeroDivisionError), sender.batch() as batch:
+        batch.lead([1], p, is_new=True)
+        batch.tell_all([p])
+        batch.stop(1, p, delete=True)
+        raise ZeroDivisionError
+    assert bench.wires.sent == []
+    with sender.batch() as batch:
+        batch.stop(1, p, delete=False)
+    assert [frame_line(frame) for frame, _ in bench.wires.sent] == ["SR 1: t-0 e5"]
+
+
+def test_batches_do_not_nest(bench: Bench) -> None:
+    bench.batch.lead([1], bench.partitions[0], is_new=True)
+    with pytest.raises(RuntimeError, match="nest"), bench.sender.batch():
+        raise AssertionError("a second batch was opened")
+    assert bench.send()[0] == "LISR 1: t-0 1 e5 [1, 2] v7 new", "the outer one is still there"
 
 
 @pytest.mark.parametrize(("version", "watched"), [(4, [True]), (2, [False, True]), (0, [False, True])])
@@ -243,7 +262,7 @@ def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     bench.batch.tell([2], ())
     bench.batch.stop(1, p, delete=False)
     bench.batch.stop(1, q, delete=True)
-    bench.batch.send()
+    bench.end()
     frames = [(f.api_key, f.version, on_response is not None) for f, on_response in bench.wires.sent]
     assert frames == [(4, 7, True), *[(6, 8, True)] * 3, *[(5, version, w) for w in watched]]
     for frame, on_response in bench.wires.sent:
@@ -264,7 +283,7 @@ def test_answers_that_tell_nothing(bench: Bench) -> None:
     p = bench.partitions[0]
     bench.batch.lead([1], p, is_new=False)
     bench.batch.stop(1, p, delete=True)
-    bench.batch.send()
+    bench.end()
     for (frame, _), ignorable in zip(bench.wires.sent, bench.wires.ignorable, strict=True):
         if frame.api_key != 4:
             assert ignorable is None
@@ -281,7 +300,7 @@ def test_answers_that_tell_nothing(bench: Bench) -> None:
 def test_versions_are_those_of_the_options() -> None:
     bench = Bench(stop_replica_version=3)
     bench.batch.stop(1, bench.partitions[0], delete=True)
-    bench.batch.send()
+    bench.end()
     [(frame, _)] = bench.wires.sent
     assert frame.version == 3
     assert messages.encode(frame.request, 3) == frame.body

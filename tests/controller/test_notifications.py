@@ -249,7 +249,7 @@ async def test_notifications_are_removed_even_when_handling_them_fails(stage: St
         monkeypatch.setattr(stage.store, "read_states", fail)
         stage.world.notify_isr_change([tp("t")])
     else:
-        monkeypatch.setattr(stage.term.batch, "send", lambda: 1 / 0)
+        monkeypatch.setattr(stage.term.sender, "batch", lambda: 1 / 0)
         stage.world.notify_log_dir(1)
     await stage.settle()
     assert stage.world.isr_notifications == {} == stage.world.log_dir_notifications
