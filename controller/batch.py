@@ -51,8 +51,8 @@ class Channels(Protocol):
     def close(self) -> None: ...
 
 
-OnResponse = Callable[[int, int, Any], None]
-"""(broker id, api key, response)"""
+OnResponse = Callable[[int, int, int, Any], None]
+"""(broker id, api key, sequence number of the event that sent the request, response)"""
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
@@ -161,6 +161,8 @@ class RequestSender:
         self._is_open = False
         self.posted: list[tuple[int, int]] = []
         """(API key, broker id) of the requests sent since somebody cleared it."""
+        self.event = 0
+        """Sequence number of the event that the requests are sent for."""
 
     def options_changed(self, options: ControllerOptions) -> None:
         """Send what these options say from now on."""
@@ -228,8 +230,10 @@ class RequestSender:
         watched: bool = True,
         ignorable: Callable[[bytes, int], bool] | None = None,
     ) -> None:
+        sent_by = self.event
+
         def answered(response: Any) -> None:
-            self._on_response(broker_id, api_key, response)
+            self._on_response(broker_id, api_key, sent_by, response)
 
         self.posted.append((api_key, broker_id))
         self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable)

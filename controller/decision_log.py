@@ -7,10 +7,22 @@ of the cluster's own while the event is handled.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import assert_never
 
+from klamm.controller.causes import (
+    BrokerStarted,
+    Cause,
+    ConfigChanged,
+    QueuedEvent,
+    RequestReceived,
+    ResponseReceived,
+    SessionChanged,
+    TimerFired,
+    WatchFired,
+)
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.events import Event
 from klamm.controller.term import Term
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
@@ -18,7 +30,7 @@ from klamm.protocol import messages
 SHOWN = 5
 """So many of a list are written; of a longer one the rest is counted."""
 
-_NOT_SHOWN = frozenset({"future", "request", "response"})
+_NOT_SHOWN = frozenset({"begun", "future", "request", "response"})
 
 
 class DecidedStates:
@@ -49,14 +61,35 @@ class DecidedStates:
         return _few(f"{p} {_state(info)}" for p, info in self._states.items()) if self._states else "no state changed"
 
 
-def line(events: Sequence[Any], took_s: float, states: DecidedStates, term: Term | None) -> str:
-    """The line about an event, and those handled with it; without a term this broker is not the controller."""
-    more = f" and {len(events) - 1} more" if len(events) > 1 else ""
-    what = f"{event_text(events[0])}{more}: {took_s * 1000:.1f} ms"
+def line(queued: QueuedEvent, others: int, took_s: float, states: DecidedStates, term: Term | None) -> str:
+    """The line about an event that was processed, with so many others of its kind; without a term this broker is not the controller."""
+    more = f" and {others} more" if others else ""
+    what = f"event {queued.sequence} {event_text(queued.event)}{more} ({cause_text(queued.cause)}): {took_s * 1000:.1f} ms"
     return f"{what}; not the controller" if term is None else f"{what}; {states}; {_requests(term.sender.posted)}"
 
 
-def event_text(event: Any) -> str:
+def cause_text(cause: Cause) -> str:
+    """What put an event on the queue."""
+    match cause:
+        case WatchFired():
+            return "a watch fired"
+        case TimerFired(name):
+            return f"timer {name}"
+        case RequestReceived(api, connection):
+            return f"request {api} of connection {connection}" if connection else f"request {api}"
+        case ResponseReceived(broker_id, sent_by):
+            return f"response of broker {broker_id} to event {sent_by}"
+        case BrokerStarted():
+            return "this broker started"
+        case SessionChanged():
+            return "the ZooKeeper session changed"
+        case ConfigChanged():
+            return "a config changed"
+        case _:
+            assert_never(cause)
+
+
+def event_text(event: Event) -> str:
     """An event's name and what it is about."""
     values = [f"{field.name} {_value(getattr(event, field.name))}" for field in dataclasses.fields(event) if field.name not in _NOT_SHOWN]
     return " ".join([type(event).__name__, *values])

@@ -1,13 +1,20 @@
-"""Everything that can happen to a controller. Events are frozen, in the past tense of Kafka's catalogue (controller 2).
+"""Everything that can happen to a controller: one closed union of frozen values, named as in Kafka's catalogue (controller 2).
 
-Watches and timers put them on the queue; events that answer somebody carry the future to answer (see `loop.py`).
+Watches, timers, requests and responses put them on the queue. A request carries the future of its response. Every event is processed
+or preempted (the queue was cleared because the session expired or the broker stops), never both.
 """
 
 from __future__ import annotations
 
+from asyncio import Future
 from dataclasses import dataclass
+from typing import Any
 
 from klamm.controller.options import ControllerOptions
+from klamm.controller.values import Assignment, Election, ElectionResult, TopicPartition
+from klamm.protocol.errors import ApiError, ErrorCode
+
+# --- events of any broker, controller or not ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +34,24 @@ class Reelect:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The ZooKeeper session expired."""
+    """The ZooKeeper session expired. `begun` is done when this event is processed, or preempted by a later one."""
+
+    begun: Future[None]
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerAndReelect:
     """A new session began: register again, then try to become controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The broker's configs changed: from now on the controller, active or not, decides by these."""
+
+    options: ControllerOptions
+
+
+# --- events of the active controller ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +121,93 @@ class TopicUncleanLeaderElectionEnabled:
 
 
 @dataclass(frozen=True, slots=True)
-class OptionsChanged:
-    """The broker's configs changed: from now on the controller, active or not, decides by these."""
+class LeaderAndIsrResponseReceived:
+    """A broker responded to LeaderAndIsr. `broker_epoch` is the one the broker had then."""
 
-    options: ControllerOptions
+    broker_id: int
+    broker_epoch: int
+    response: Any
 
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaResponseReceived:
+    """A broker responded to a StopReplica that deletes. `broker_epoch` is the one the broker had then."""
+
+    broker_id: int
+    broker_epoch: int
+    response: Any
+
+
+# --- requests to the active controller ---
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Elect leaders of these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+    election: Election
+    future: Future[dict[TopicPartition, ElectionResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker is about to stop; the partitions it still leads."""
+
+    broker_id: int
+    broker_epoch: int
+    future: Future[list[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition:
+    """A leader proposes ISRs; an AlterPartitionResponse."""
+
+    request: Any
+    version: int
+    future: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A broker needs a block of producer ids; (first id, count)."""
+
+    broker_id: int
+    broker_epoch: int
+    future: Future[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignments:
+    """Which of these partitions (None: of all) are being reassigned; their assignments, topics together."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    future: Future[dict[TopicPartition, Assignment]]
+
+
+ElectionEvent = Startup | ControllerChange | Reelect | Expire | RegisterBrokerAndReelect | OptionsChanged
+"""Every broker processes these, the active controller or not."""
 
 WatchEvent = (
-    Startup
-    | ControllerChange
+    ControllerChange
     | Reelect
-    | Expire
-    | RegisterBrokerAndReelect
     | BrokerChange
+    | BrokerModifications
+    | TopicChange
+    | PartitionModifications
+    | TopicDeletion
+    | LogDirEventNotification
+    | IsrChangeNotification
+    | ZkPartitionReassignment
+    | PreferredReplicaElection
+)
+"""What a watch of the store can put on the queue."""
+
+Request = ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds | ListPartitionReassignments
+"""Somebody waits for the response to these."""
+
+ControllerEvent = (
+    BrokerChange
     | BrokerModifications
     | TopicChange
     | PartitionModifications
@@ -126,5 +219,24 @@ WatchEvent = (
     | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnabled
     | TopicUncleanLeaderElectionEnabled
-    | OptionsChanged
+    | LeaderAndIsrResponseReceived
+    | StopReplicaResponseReceived
+    | Request
 )
+"""Only the active controller processes these; elsewhere they are preempted."""
+
+Event = ElectionEvent | ControllerEvent
+
+
+def refuse(request: Request, error: ErrorCode, message: str | None = None) -> None:
+    """Respond with an error, if there is no response yet."""
+    if not request.future.done():
+        request.future.set_exception(ApiError(error, message))
+
+
+def preempt(event: Event) -> None:
+    """The event will not be processed: whoever waits for it learns that another controller has to do it."""
+    if isinstance(event, Request):
+        refuse(event, ErrorCode.STALE_CONTROLLER_EPOCH if isinstance(event, ControlledShutdown) else ErrorCode.NOT_CONTROLLER)
+    elif isinstance(event, Expire) and not event.begun.done():
+        event.begun.set_result(None)

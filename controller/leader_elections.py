@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from klamm.controller import elections, partition_machine
 from klamm.controller.cluster import Partition
@@ -12,18 +11,10 @@ from klamm.controller.pace import Pace
 from klamm.controller.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import Election, TopicPartition
+from klamm.controller.values import Election, ElectionResult, TopicPartition
 from klamm.protocol.errors import ErrorCode
 
 log = logging.getLogger("klamm.controller")
-
-
-class ElectionResult(NamedTuple):
-    """What became of one partition: an error with its text, or the leader that was elected."""
-
-    error: ErrorCode
-    message: str | None
-    leader: int | None
 
 
 _UNKNOWN = ElectionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.", None)

@@ -7,8 +7,11 @@ from typing import Any
 
 from klamm.controller import brokers, deletion, replica_machine
 from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.events import ControllerEvent, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
+from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
+from klamm.controller.values import Broker
 from klamm.protocol.errors import ErrorCode
 
 log = logging.getLogger("klamm.controller")
@@ -59,7 +62,19 @@ def leader_and_isr_rows(cluster: Cluster, response: Any) -> list[tuple[Partition
     return out
 
 
-def worth_an_event(cluster: Cluster, broker_id: int, response: Any) -> bool:
+def event_of_response(cluster: Cluster, broker: Broker, api_key: int, response: Any) -> ControllerEvent | None:
+    """The event that a response of a broker makes; most need none."""
+    if api_key == LEADER_AND_ISR:
+        if _changes_offline_dirs(cluster, broker.id, response):
+            return LeaderAndIsrResponseReceived(broker.id, broker.epoch, response)
+    elif api_key == STOP_REPLICA:
+        return StopReplicaResponseReceived(broker.id, broker.epoch, response)
+    elif response.error_code:
+        log.error("broker %d answered UpdateMetadata with %s", broker.id, ErrorCode(response.error_code).name)
+    return None
+
+
+def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: Any) -> bool:
     """Whether a LeaderAndIsr response can change what is known of offline log directories."""
     if response.error_code:
         log.error("broker %d answered LeaderAndIsr with %s", broker_id, ErrorCode(response.error_code).name)

@@ -1,4 +1,4 @@
-"""One term of office: what every procedure of an active controller works with.
+"""One term of an active controller: the state and the partners that every procedure works with.
 
 A term begins with an election and ends with resignation; nothing of it outlives it. `phase` is the seam at which a test (or a
 user who steers) may hold, step or crash the controller: procedures await it by name at each boundary.
@@ -6,12 +6,14 @@ user who steers) may hold, step or crash the controller: procedures await it by 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from klamm.controller.batch import Channels, RequestSender
+from klamm.controller.causes import Cause, QueuedEvent, TimerFired
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.events import AutoPreferredReplicaLeaderElection, Event
 from klamm.controller.options import ControllerOptions
 from klamm.controller.store import Store
 
@@ -36,13 +38,24 @@ class Term:
     channels: Channels
     sender: RequestSender
     options: ControllerOptions
-    put: Callable[[Any], None]
+    put: Callable[[Event, Cause], None]
     new_topic_id: Callable[[], bytes]
     finalized_features: Callable[[], Mapping[str, int]] = dict
     """Version level by name, as this broker has last seen them in `/feature`."""
     phase: Phase = no_phase
     written: set[Partition] = field(default_factory=set)
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
+    event: QueuedEvent | None = None
+    """The event that is being processed: what is written and sent now is done because of it."""
+    _rebalance: asyncio.TimerHandle | None = None
+    _ended: bool = False
+
+    def begin_event(self, queued: QueuedEvent) -> None:
+        """From now on what is written and sent belongs to this event."""
+        self.event = queued
+        self.sender.event = queued.sequence
+        self.sender.posted.clear()
+        self.written.clear()
 
     def options_changed(self, options: ControllerOptions) -> None:
         """Decide by these from now on."""
@@ -56,3 +69,18 @@ class Term:
                 batch.tell_all(())
             else:
                 batch.tell(broker_ids, ())
+
+    def schedule_rebalance(self, seconds: float) -> None:
+        """Look at the leaders' balance after so many seconds, if this term still lasts."""
+        if not self._ended:
+            due = AutoPreferredReplicaLeaderElection(), TimerFired("leader rebalance")
+            self._rebalance = asyncio.get_running_loop().call_later(seconds, self.put, *due)
+
+    def end(self) -> None:
+        """Drop everything that belongs to the term; requests to brokers that wait are lost."""
+        self._ended = True
+        if self._rebalance is not None:
+            self._rebalance.cancel()
+        for broker_id in list(self.cluster.brokers):
+            self.channels.remove_broker(broker_id)
+        self.cluster.dissolve()

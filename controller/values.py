@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from klamm.protocol.errors import ErrorCode
+
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
@@ -158,6 +160,14 @@ class Election(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
+
+
+class ElectionResult(NamedTuple):
+    """What became of one partition: an error with its text, or the leader that was elected."""
+
+    error: ErrorCode
+    message: str | None
+    leader: int | None
 
 
 class ControllerMoved(Exception):

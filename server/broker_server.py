@@ -24,7 +24,8 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
-from klamm.controller.events import OptionsChanged
+from klamm.controller.causes import ConfigChanged
+from klamm.controller.events import OptionsChanged, WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.term import Phase, no_phase
@@ -268,7 +269,7 @@ class BrokerServer:
             topic_ids_supported=step.has_topic_ids,
         )
         if self.started:
-            self.controller.put(OptionsChanged(self.options))
+            self.controller.put(OptionsChanged(self.options), ConfigChanged())
         self.listeners.forget_answers()
 
     def _configs_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
@@ -277,7 +278,7 @@ class BrokerServer:
             if self._registered and changed & LISTENER_CONFIGS:
                 self._spawn(self._listeners_changed())
         for event in controller_events(self.config, kind, name, properties, changed):
-            self.controller.put(event)
+            self.controller.put(event, ConfigChanged())
 
     async def _listeners_changed(self) -> None:
         """The registration follows the listeners; its epoch stays."""
@@ -303,7 +304,7 @@ class BrokerServer:
 
     # --- the session
 
-    def _on_event(self, event: Any) -> None:
+    def _on_event(self, event: WatchEvent) -> None:
         self.controller.put(event)
 
     def _on_session(self, change: SessionChange) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from klamm.configs.topic import validate_topic_configs
-from klamm.controller.loop import random_topic_id
+from klamm.controller.ids import random_topic_id
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
 from klamm.controller.values import NO_LEADER, ZERO_UUID, StoreLost

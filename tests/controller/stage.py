@@ -90,9 +90,9 @@ class Stage:
         """Until nothing moves any more."""
         quiet = turns = 0
         while quiet < 30:
-            before = len(self.world.journal), self.world.epoch, len(self.controller._queue)
+            before = len(self.world.journal), self.world.epoch, len(self.controller.queue)
             await asyncio.sleep(0)
-            quiet = quiet + 1 if before == (len(self.world.journal), self.world.epoch, len(self.controller._queue)) else 0
+            quiet = quiet + 1 if before == (len(self.world.journal), self.world.epoch, len(self.controller.queue)) else 0
             turns += 1
             assert turns < 20_000, "it never settles"
 

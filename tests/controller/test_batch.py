@@ -49,7 +49,7 @@ class Bench:
                 self.cluster.replay_state(p, LeaderAndIsr(1, 5, (1, 2), 0, 7, 8))
             self.partitions.append(p)
         self.wires = Wires()
-        self.answers: list[tuple[int, int, Any]] = []
+        self.answers: list[tuple[int, int, int, Any]] = []
         options = ControllerOptions(
             leader_and_isr_version=lisr_version, update_metadata_version=umr_version, stop_replica_version=stop_replica_version
         )  # fmt: skip
@@ -258,6 +258,7 @@ def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     """Below version 3 one request for each flag, and only the one that deletes has its answer looked at."""
     bench = Bench(stop_replica_version=version)
     p, q, _ = bench.partitions
+    bench.sender.event = 7
     bench.batch.lead([1], p, is_new=False)
     bench.batch.tell([2], ())
     bench.batch.stop(1, p, delete=False)
@@ -268,7 +269,7 @@ def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     for frame, on_response in bench.wires.sent:
         if on_response is not None:
             on_response(frame.api_key * 100)
-    assert bench.answers == [(1, 4, 400), (1, 6, 600), (2, 6, 600), (3, 6, 600), (1, 5, 500)]
+    assert bench.answers == [(1, 4, 7, 400), (1, 6, 7, 600), (2, 6, 7, 600), (3, 6, 7, 600), (1, 5, 7, 500)]
 
 
 def test_answers_that_tell_nothing(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events, requests
+from klamm.controller import events
 from klamm.controller.values import Assignment, StoredTopic, TopicPartition
 from klamm.protocol import messages
 from klamm.tests.controller.stage import Stage
@@ -278,18 +278,18 @@ async def test_answers(stage: Stage) -> None:
         stopped(0, ("t", 1, 0), ("gone", 0, 0), ("t", 7, 0), ("alive", 0, 0)),  # not its replicas, or not in deletion
         stopped(0, ("alive", 0, 56)),
     ):
-        await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, response))
+        await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, response))
         assert stage.replica(1, "t", 0) == "DELETION_STARTED"
         assert stage.replica(2, "t", 1) == "DELETION_STARTED"
         assert stage.replica(1, "alive") == "ONLINE"
         assert stage.cluster.ineligible == set()
-    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(-1, ("t", 0, 0))))
+    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(-1, ("t", 0, 0))))
     assert stage.cluster.ineligible == {"t"}, "a top-level error speaks of all that are listed"
     assert stage.replica(1, "t", 0) == "DELETION_INELIGIBLE", "another replica is still being deleted"
-    await stage.put(requests.StopReplicaAnswered(2, stage.world.brokers[2].epoch, stopped(0, ("t", 1, 0))))
+    await stage.put(events.StopReplicaResponseReceived(2, stage.world.brokers[2].epoch, stopped(0, ("t", 1, 0))))
     assert stage.replica(2, "t", 1) == "DELETION_SUCCESSFUL"
     assert stage.replica(1, "t", 0) == "OFFLINE"
-    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 0))))
+    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 0))))
     assert stage.replica(1, "t", 0) == "OFFLINE", "a late answer is no confirmation"
 
 
@@ -299,7 +299,7 @@ async def test_both_outcomes_in_one_answer(stage: Stage) -> None:
     await stage.create("u", (1,))
     stage.channels.silent.add(1)
     await delete(stage, "t", "u")
-    await stage.put(requests.StopReplicaAnswered(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 56), ("u", 0, 0))))
+    await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 56), ("u", 0, 0))))
     assert set(stage.world.topics) == {"t"}
     assert stage.cluster.ineligible == {"t"}
 

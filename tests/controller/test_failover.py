@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klamm.controller import events
-from klamm.controller.loop import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused, TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -336,7 +336,7 @@ async def test_expired_and_back(stage: Stage) -> None:
     async def register() -> None:
         registered.append(stage.world.epoch)
 
-    stage.controller._register_broker = register
+    stage.controller.election._register_broker = register
     writes = len(stage.writes(0))
     stage.world.controller = None  # the ephemeral went with the session; nobody is told, the watches went too
     stage.store.armed.clear()

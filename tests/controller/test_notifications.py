@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import requests
+from klamm.controller import events
 from klamm.controller.values import ControllerMoved, TopicPartition
 from klamm.protocol import messages
 from klamm.tests.controller.stage import Stage
@@ -133,20 +133,20 @@ async def test_answers(stage: Stage, by_name: bool) -> None:
     def lost() -> set[int]:
         return {p.index for p in stage.cluster.offline_dirs.get(1, set())}
 
-    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 56), (2, 0), (7, 56))))
+    await stage.put(events.LeaderAndIsrResponseReceived(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 56), (2, 0), (7, 56))))
     assert lost() == {0, 1}
     assert [stage.state("t", i) for i in range(3)] == ["2 e1 [2] v1", "2 e1 [2] v1", "1 e0 [1, 2] v0"]
     mark = stage.mark()
-    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 11))))
+    await stage.put(events.LeaderAndIsrResponseReceived(1, stage.world.brokers[1].epoch, answer((0, 56), (1, 11))))
     assert lost() == {0, 1}, "other errors say nothing about log directories"
     assert stage.since(mark) == [], "what was lost before is no news"
-    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((1, 0), (2, 56))))
+    await stage.put(events.LeaderAndIsrResponseReceived(1, stage.world.brokers[1].epoch, answer((1, 0), (2, 56))))
     assert lost() == {0, 2}
-    await stage.put(requests.LeaderAndIsrAnswered(1, stage.world.brokers[1].epoch, answer((0, 0), (2, 0))))
+    await stage.put(events.LeaderAndIsrResponseReceived(1, stage.world.brokers[1].epoch, answer((0, 0), (2, 0))))
     assert stage.cluster.offline_dirs == {}
-    await stage.put(requests.LeaderAndIsrAnswered(7, 5, answer((0, 56))))
+    await stage.put(events.LeaderAndIsrResponseReceived(7, 5, answer((0, 56))))
     assert stage.cluster.offline_dirs == {}, "one that is not registered"
-    await stage.put(requests.LeaderAndIsrAnswered(2, stage.world.brokers[2].epoch, answer((0, 0))))
+    await stage.put(events.LeaderAndIsrResponseReceived(2, stage.world.brokers[2].epoch, answer((0, 0))))
     assert stage.cluster.offline_dirs == {}
 
 
@@ -154,14 +154,14 @@ async def test_answers_with_a_top_level_error_are_only_logged(stage: Stage) -> N
     await stage.open(1, 2)
     await stage.create("t", (1, 2))
     topic = stage.cluster.topics["t"]
-    before = len(stage.controller._queue)
+    before = len(stage.controller.queue)
     for response in (answered(topic.wire_id, (0, 56), top=11), answered(topic.wire_id, (0, 0)), answered(topic.wire_id, (0, 11))):
-        stage.controller._on_response(1, 4, response)
-        assert len(stage.controller._queue) == before, "not worth an event"
-    stage.controller._on_response(1, 4, answered(topic.wire_id, (0, 56)))
-    assert len(stage.controller._queue) == before + 1
+        stage.controller._on_response(1, 4, 0, response)
+        assert len(stage.controller.queue) == before, "not worth an event"
+    stage.controller._on_response(1, 4, 0, answered(topic.wire_id, (0, 56)))
+    assert len(stage.controller.queue) == before + 1
     await stage.settle()
-    stage.controller._on_response(1, 4, answered(topic.wire_id, (0, 0)))
+    stage.controller._on_response(1, 4, 0, answered(topic.wire_id, (0, 0)))
     await stage.settle()
     assert stage.cluster.offline_dirs == {}, "worth one while something is lost"
 

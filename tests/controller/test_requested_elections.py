@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from klamm.controller import events
-from klamm.controller.leader_elections import ElectionResult
-from klamm.controller.values import Election, TopicPartition
+from klamm.controller.values import Election, ElectionResult, TopicPartition
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.stage import Stage
@@ -389,7 +388,7 @@ async def test_the_timer_of_the_rebalance(stage: Stage, timers: list[Timer]) -> 
     assert timers == [], "the setting is off"
     stage.change_options(auto_leader_rebalance_enable=True)
     await stage.fail_over()
-    assert [(timer.delay_s, timer.args) for timer in timers] == [(5, (events.AutoPreferredReplicaLeaderElection(),))]
+    assert [(timer.delay_s, timer.args[0]) for timer in timers] == [(5, events.AutoPreferredReplicaLeaderElection())]
     timers[0].fire()
     await stage.settle()
     assert [timer.delay_s for timer in timers] == [5, 77]

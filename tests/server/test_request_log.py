@@ -106,11 +106,12 @@ async def test_every_event_of_the_controller_is_a_line_with_what_it_decided(
         await cluster.move_controller(1)
 
         def decided(event: str) -> list[str]:
-            return [line for line in lines(caplog, CONTROLLER) if f": {event}" in line and "no state changed" not in line]
+            return [line for line in lines(caplog, CONTROLLER) if f" {event} " in line and "no state changed" not in line]
 
         (created,) = decided("TopicChange")
         assert re.fullmatch(
-            r"broker [12]: TopicChange: \d+\.\d ms; (small|large)-0 leader [12] isr [12](,[12])? leader epoch 0 partition epoch 0, .*"
+            r"broker [12]: event \d+ TopicChange \(a watch fired\): \d+\.\d ms; "
+            r"(small|large)-0 leader [12] isr [12](,[12])? leader epoch 0 partition epoch 0, .*"
             r" and 5 more; LeaderAndIsr to 1,2; UpdateMetadata to 1,2",
             created,
         )

@@ -1,0 +1,118 @@
+"""What the active controller does at each event: one table, complete by type."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Protocol, TypeVar, assert_never
+
+from klamm.controller import (
+    alter_partition,
+    brokers,
+    deletion,
+    events,
+    leader_elections,
+    notifications,
+    partition_machine,
+    shutdown,
+    topics,
+)
+from klamm.controller.causes import QueuedEvent
+from klamm.controller.events import ControllerEvent, Event
+from klamm.controller.term import Term
+from klamm.controller.values import Assignment, Broker, TopicPartition
+from klamm.protocol.errors import ApiError, ErrorCode
+
+log = logging.getLogger("klamm.controller")
+
+T = TypeVar("T")
+
+
+class Waiting(Protocol):
+    """What the table may know of the queue."""
+
+    def take_same(self, kind: type[Event]) -> list[QueuedEvent]:
+        """The events of one kind at the head of the queue."""
+
+
+async def process(term: Term, event: ControllerEvent, waiting: Waiting, together: list[Event]) -> None:
+    """Process one event. Of some kinds the next ones are taken from the queue, put into `together`, and processed with it."""
+    match event:
+        case events.BrokerChange():
+            await brokers.on_broker_change(term)
+        case events.BrokerModifications(broker_id):
+            await brokers.on_broker_modifications(term, broker_id)
+        case events.TopicChange():
+            await topics.on_topic_change(term)
+        case events.PartitionModifications():
+            together += [queued.event for queued in waiting.take_same(events.PartitionModifications)]
+            names = [e.topic for e in together if isinstance(e, events.PartitionModifications)]
+            await topics.on_partition_modifications(term, list(dict.fromkeys(names)))
+        case events.TopicDeletion():
+            await deletion.on_topic_deletion(term)
+        case events.LogDirEventNotification():
+            await notifications.on_log_dir_event(term)
+        case events.IsrChangeNotification():
+            await notifications.on_isr_change(term)
+        case events.PreferredReplicaElection():
+            await leader_elections.by_node(term)
+        case events.AutoPreferredReplicaLeaderElection():
+            try:
+                await leader_elections.auto_rebalance(term)
+            finally:
+                term.schedule_rebalance(term.options.leader_imbalance_check_interval_seconds)
+        case events.UncleanLeaderElectionEnabled():
+            await partition_machine.trigger(term)
+        case events.TopicUncleanLeaderElectionEnabled(topic):
+            await partition_machine.trigger(term, topic)
+        case events.ZkPartitionReassignment():
+            log.warning("the reassignment node is not handled by this version")
+        case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
+            if _is_registered(term, broker_id, broker_epoch):
+                await notifications.on_leader_and_isr_answered(term, broker_id, response)
+        case events.StopReplicaResponseReceived(broker_id, broker_epoch, response):
+            if _is_registered(term, broker_id, broker_epoch):
+                await notifications.on_stop_replica_answered(term, broker_id, response)
+        case events.ElectLeaders(partitions, election, future):
+            _respond(future, await leader_elections.elect(term, partitions, election, by_admin=True))
+        case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):
+            _respond(shutdown_future, await shutdown.controlled_shutdown(term, broker_id, broker_epoch))
+        case events.AlterPartition():
+            together += [queued.event for queued in waiting.take_same(events.AlterPartition)]
+            requests = [e for e in together if isinstance(e, events.AlterPartition)]
+            responses = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests])
+            for request, response in zip(requests, responses, strict=True):
+                _respond(request.future, response)
+        case events.AllocateProducerIds(broker_id, broker_epoch, block_future):
+            _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
+            _respond(block_future, await term.store.allocate_producer_ids(broker_id))
+        case events.ListPartitionReassignments(named, reassignments_future):
+            _respond(reassignments_future, _reassignments(term, named))
+        case _:
+            assert_never(event)
+
+
+def _respond(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _is_registered(term: Term, broker_id: int, broker_epoch: int) -> bool:
+    """Whether a response that waited is of the process that is there now; one that bounced meanwhile knows nothing of it."""
+    broker = term.cluster.brokers.get(broker_id)
+    return broker is not None and broker.epoch == broker_epoch
+
+
+def _reassignments(term: Term, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+    """Partitions that are being reassigned, sorted, with their assignments (controller 11.2)."""
+    assignments = {p.key: p.assignment for p in term.cluster.reassigning}
+    keys = assignments.keys() if named is None or not assignments else {key for key in named if key in assignments}
+    return {key: assignments[key] for key in sorted(keys)}
+
+
+def _check_sender(broker: Broker | None, broker_epoch: int) -> None:
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.epoch != broker_epoch:
+        raise ApiError(ErrorCode.STALE_BROKER_EPOCH)
