@@ -1,6 +1,8 @@
 """Requests a second: klamm beside librdkafka's mock cluster, in one run, by the same compiled load generator.
 
-    python -m klamm.benchmarks.requests [--brokers 1] [--seconds 2] [--rounds 5] [--json FILE]
+    python -m klamm.benchmarks.requests [--brokers 1] [--seconds 2] [--rounds 5] [--json FILE] [--other KLAMM]
+
+With `--other` the second one is another installation of klamm (the path of its command): the same commit with and without a change.
 
 Each case (API, connections, requests in flight on each) is run on both in turn, round after round, the order swapped every round, so that
 whatever else the machine does hits both alike. CPUs are kept from sleeping, unless `--let-sleep` is given. The table shows medians
@@ -88,16 +90,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one run, besides the warm-up")
     parser.add_argument("--warm-up", type=float, default=0.3)
+    parser.add_argument("--other", help="compare with this klamm command instead of the mock cluster")
     parser.add_argument("--let-sleep", action="store_true", help="let idle CPUs fall asleep")
     parser.add_argument("--json", help="write all runs here")
     options = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
         topic = f"{TOPIC}:4:{min(3, options.brokers)}"
-        commands = {
-            "klamm": klamm("serve", "--brokers", str(options.brokers), "--port", "0", "--json", "--topic", topic),
-            "mock": [sys.executable, "-m", "klamm.benchmarks.mock_cluster", str(options.brokers), TOPIC],
-        }
+        serve = ["serve", "--brokers", str(options.brokers), "--port", "0", "--json", "--topic", topic]
+        commands = {"klamm": klamm(*serve)}
+        if options.other:
+            commands["other"] = [options.other, *serve]
+        else:
+            commands["mock"] = [sys.executable, "-m", "klamm.benchmarks.mock_cluster", str(options.brokers), TOPIC]
         targets = {}
         for name, command in commands.items():
             process = Process(command, folder / f"{name}.log")

@@ -20,6 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing import Connection, dial
+from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +38,19 @@ class _Request(NamedTuple):
     body: bytes
     on_response: OnResponse | None
     ignorable: Callable[[bytes, int], bool] | None = None
+    cause: Cause | None = None
 
 
 class _Channel:
     """Queue and connection of one broker. `_queue[0]` is the request in flight while `_sent` is true."""
 
-    def __init__(self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float) -> None:
+    def __init__(self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None) -> None:
         self.host = host
         self.port = port
         self._client_id = client_id
         self._name = f"broker {broker_id} at {host}:{port}"
         self._timeout_s = timeout_s
+        self._tap = tap
         self._queue: deque[_Request] = deque()
         self._next_correlation_id = 0
         self._connection: Connection | None = None
@@ -85,11 +88,12 @@ class _Channel:
         self._next_correlation_id += 1
         self._sent = True
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._no_answer)
-        self._connection.send(frame)
+        self._connection.send(frame, request.cause)
 
     async def _dial(self) -> None:
+        tap = None if self._tap is None else self._tap.connection(ConnectionKind.CHANNEL, f"{self.host}:{self.port}")
         try:
-            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s)
+            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap)
         except OSError as error:
             self._dialing = None
             self._retry_later(f"cannot connect: {error}")
@@ -168,9 +172,10 @@ class _Channel:
 class Channels:
     """The senders of one controller. `timeout_s` bounds a connection attempt and an answer (controller.socket.timeout.ms)."""
 
-    def __init__(self, own_id: int, timeout_s: float = 30.0) -> None:
+    def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None) -> None:
         self._client_id = str(own_id)
         self._timeout_s = timeout_s
+        self._tap = tap
         self._channels: dict[int, _Channel] = {}
 
     @property
@@ -180,7 +185,7 @@ class Channels:
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """Start a channel; one that exists already is replaced, and what it had queued is dropped."""
         self.remove_broker(broker_id)
-        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s)
+        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap)
 
     def remove_broker(self, broker_id: int) -> None:
         """End a channel; what it had queued is dropped. Unknown ids are fine."""
@@ -196,15 +201,18 @@ class Channels:
         body: bytes,
         on_response: OnResponse | None = None,
         ignorable: Callable[[bytes, int], bool] | None = None,
+        event: int | None = None,
     ) -> None:
         """Queue one encoded request. `on_response` gets the decoded answer, unless `ignorable` says of its bytes (payload and the
-        offset of the body) that nobody needs it. Brokers without a channel are told nothing.
+        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for; a tap is told of it. To brokers
+        without a channel nothing is sent.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
             log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
             return
-        channel.send(_Request(api_key, version, body, on_response, ignorable))
+        cause = None if self._tap is None or event is None else ControllerEvent(event)
+        channel.send(_Request(api_key, version, body, on_response, ignorable, cause))
 
     def close(self) -> None:
         """End all channels. New ones may be added afterwards (the next term of this controller)."""

@@ -16,13 +16,14 @@ one are answered first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Peer
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
+from klamm.server.net.tap import ConnectionKind, ConnectionTap
 from klamm.server.not_offered import NotOffered
 
 if TYPE_CHECKING:
@@ -41,7 +42,20 @@ BUFFERED_BYTES = 1 << 20
 class ClientConnection(asyncio.Protocol):
     """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
 
-    __slots__ = ("_answers", "_flow", "_listener", "_loop", "_metadata", "_send", "_time", "_transport", "last_used", "name", "peer")
+    __slots__ = (
+        "_answers",
+        "_flow",
+        "_listener",
+        "_loop",
+        "_metadata",
+        "_send",
+        "_tap",
+        "_time",
+        "_transport",
+        "last_used",
+        "name",
+        "peer",
+    )
 
     def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener
@@ -50,6 +64,7 @@ class ClientConnection(asyncio.Protocol):
         self._answers = listener.answers
         self._metadata = listener.dispatcher.node.metadata
         self._transport: asyncio.Transport | None = None
+        self._tap: ConnectionTap | None = None
         self.last_used = loop.time()
         self.name = "?"
         self.peer: Peer
@@ -58,13 +73,16 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._send = self._transport.write
+        self._send: Callable[[bytes], None] = self._transport.write
         self._flow = FlowControl(self._listener.max_request_bytes, self._transport)
         self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
         host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
         self.name = f"{host}:{address[1]}"
         self.peer = Peer(self._listener.name, host, self._answers)
+        if self._listener.tap is not None:
+            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name)
+            self._send = self._tap.writer(self._transport.write)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -75,6 +93,8 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_used = self._time()
+        if self._tap is not None:
+            self._tap.received(data)
         flow = self._flow
         if flow.between_frames:
             answered = self._answer_known(data)

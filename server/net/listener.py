@@ -18,6 +18,7 @@ from klamm.server.dispatch import Answers
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.log_limit import LimitedLog
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.server.dispatch import Dispatcher
@@ -50,10 +51,12 @@ class Listener:
         limits: ConnectionLimits,
         max_request_bytes: int = 104857600,
         max_idle_ms: int = 600_000,
+        tap: BrokerTap | None = None,
     ) -> None:
         self.name = name
         self.dispatcher = dispatcher
         self.max_request_bytes = max_request_bytes
+        self.tap = tap
         self.answers = Answers()
         self.connections: set[ClientConnection] = set()
         self.requests: set[asyncio.Task[None]] = set()

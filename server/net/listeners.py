@@ -20,6 +20,7 @@ from klamm.controller.values import Endpoint
 from klamm.server.dispatch import Dispatcher
 from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
 from klamm.server.net.listener import Listener, bind
+from klamm.server.net.tap import BrokerTap
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class CannotListen(Exception):
 class Listeners:
     """The listeners of one broker. Iterating gives the open ones."""
 
-    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher) -> None:
+    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, tap: BrokerTap | None = None) -> None:
         """Raises ConfigError."""
         for one in config.listeners:
             reason = _not_served(one)
@@ -43,6 +44,7 @@ class Listeners:
         self.limits = ConnectionLimits()
         self._config = config
         self._dispatcher = dispatcher
+        self._tap = tap
         self._open: dict[Configured, Listener] = {}
         self.limit()
 
@@ -130,7 +132,7 @@ class Listeners:
         except UnicodeError as error:
             raise CannotListen(f"cannot listen on {one}: {one.host!r} is no host name") from error
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
-        listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms)
+        listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap)
         self._limit_listener(listener.gate)
         return listener
 

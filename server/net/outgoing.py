@@ -14,6 +14,7 @@ from typing import Any, cast
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
+from klamm.server.net.tap import Cause, ConnectionTap
 
 MAX_ANSWER_BYTES = 1 << 30
 
@@ -21,7 +22,10 @@ MAX_ANSWER_BYTES = 1 << 30
 class Connection(asyncio.Protocol):
     """One connection to a broker. `on_payload` gets each answer without its length, `on_lost` the reason, once."""
 
-    def __init__(self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None]) -> None:
+    def __init__(
+        self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], tap: ConnectionTap | None = None
+    ) -> None:
+        self._tap = tap
         self._on_payload = on_payload
         self._on_lost: Callable[[Exception | None], None] | None = on_lost
         self._reader = FrameReader(MAX_ANSWER_BYTES)
@@ -31,6 +35,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._tap is not None:
+            self._tap.received(data)
         try:
             for payload in self._reader.feed(data):
                 self._on_payload(payload)
@@ -40,9 +46,11 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost(exc)
 
-    def send(self, frame: bytes) -> None:
-        """Write one frame; a lost connection is reported through `on_lost`, not here."""
+    def send(self, frame: bytes, cause: Cause | None = None) -> None:
+        """Write one frame, sent because of `cause`; a lost connection is reported through `on_lost`, not here."""
         if self._transport is not None:
+            if self._tap is not None:
+                self._tap.sent(frame, cause)
             self._transport.write(frame)
 
     def close(self) -> None:
@@ -60,7 +68,12 @@ class Connection(asyncio.Protocol):
 
 
 async def dial(
-    host: str, port: int, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], timeout_s: float
+    host: str,
+    port: int,
+    on_payload: Callable[[bytes], None],
+    on_lost: Callable[[Exception | None], None],
+    timeout_s: float,
+    tap: ConnectionTap | None = None,
 ) -> Connection:
     """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
     loop = asyncio.get_running_loop()
@@ -68,7 +81,7 @@ async def dial(
         raise OSError(errno.EINVAL, f"{port} is no port")
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost), host, port)
+            _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost, tap), host, port)
     except UnicodeError as error:  # a label without letters, or with more than 63
         raise OSError(errno.EINVAL, f"{host!r} is no host name") from error
     return connection

@@ -33,7 +33,7 @@ def serving_node(handlers: Mapping[int, Handler]) -> Any:
     return node
 
 
-async def listen(node: Any, limits: ConnectionLimits | None = None, **options: int) -> Listener:
+async def listen(node: Any, limits: ConnectionLimits | None = None, **options: Any) -> Listener:
     listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, limits or ConnectionLimits(), **options)
     await listener.serve()
     return listener
