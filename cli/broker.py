@@ -1,7 +1,7 @@
-"""`klamm broker FILE`: one broker as its own process, from the properties file that starts a stock Kafka broker too.
+"""`klamm broker FILE`: one broker as a process of its own. FILE is a properties file that also starts an Apache Kafka broker.
 
-The file is read and judged before anything is opened; a value that cannot be is one line and exit code 1. stdout stays empty: whoever
-wants to know when the broker is up asks it, as with a stock one.
+The file is read and checked before a port is opened; an invalid value is one line on stderr and exit code 1. stdout stays empty: to find
+out when the broker is ready, a client connects to it, as with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from klamm.cli.parameters import KEY_VALUE
 
 @click.command(short_help="Run one broker from a server.properties file.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--override", multiple=True, type=KEY_VALUE, help="Put a property of FILE right; may be given again and again.")
+@click.option("--override", multiple=True, type=KEY_VALUE, help="Override a property of FILE; can be given more than once.")
 @log_level_option
 def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -> None:
     """Run one broker from FILE, a server.properties of Kafka in ZooKeeper mode.
 
-    The ZooKeeper that `zookeeper.connect` names must be running; other brokers there, Klamm's or stock ones, form one cluster with this.
-    Properties of Kafka that mean nothing here are accepted and listed once in the log; unknown ones are warned of.
+    The ZooKeeper that `zookeeper.connect` names must be running. Other brokers that use it, of Klamm or of Apache Kafka, form one cluster
+    with this broker. Properties of Kafka that Klamm does not use are accepted and listed once in the log; an unknown property is a warning.
 
-    SIGINT or SIGTERM moves leadership away first (controlled.shutdown.enable) and exits with 0; a second one exits at once.
+    SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable), then the exit code is 0. A second signal ends the process
+    at once.
 
     \b
     klamm broker server.properties

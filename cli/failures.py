@@ -1,4 +1,4 @@
-"""Failures that people can mend, each as one line. What is not listed is a fault of ours and keeps its traceback."""
+"""Failures that the user can correct, each as one line. Any other exception is a fault of Klamm and keeps its traceback."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.server.broker_server", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),
 )
-"""Module and name of each class of such failures."""
+"""Module and name of each exception class of such failures."""
 
 
 def one_line(failure: BaseException) -> str | None:
-    """What went wrong, for the person who typed the command; None when it is not theirs to mend.
+    """The failure in one line; None when the user cannot correct it.
 
-    The classes are looked up only where their modules are loaded: one that is not cannot have raised anything.
+    A class is looked up only when its module is loaded: a module that is not loaded has raised nothing.
     """
     for module, name in EXPECTED:
         expected = getattr(sys.modules.get(module), name, None)

@@ -1,7 +1,7 @@
-"""The life of a process that serves: start, say so, wait for a signal or for what makes serving impossible, stop in order.
+"""The life of a server process: start, report that it is ready, wait for a signal or a failure, stop in order.
 
-SIGINT and SIGTERM ask it to stop, whatever it is doing, its start included; a second one ends the process at once (what it owns dies with
-it). Signals count from the first moment on, before there is an event loop to hear them.
+SIGINT and SIGTERM stop the process at any time, also during its start. A second signal ends it at once; child processes end with it.
+Signals are noted from the beginning, before there is an event loop.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Serving(Protocol):
-    """What lives: a broker, or a cluster of them."""
+    """A broker or a cluster."""
 
     async def start(self) -> None:
-        """Come up; returns when ready. May be cancelled."""
+        """Start; returns when ready. May be cancelled."""
 
     async def stop(self) -> None:
         """Shut down in order, also after a start that failed or was cancelled."""
 
 
 class StopSignals:
-    """The two signals as one thing to wait for."""
+    """SIGINT and SIGTERM as one event."""
 
     def __init__(self) -> None:
-        """From now on a signal is remembered rather than obeyed by Python."""
-        self._asked = False
+        """Install the signal handlers."""
+        self._received = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         for number in SIGNALS:
-            signal.signal(number, self._heard)
+            signal.signal(number, self._on_signal)
 
     @property
-    def asked(self) -> bool:
-        """True once a signal came."""
-        return self._asked
+    def received(self) -> bool:
+        """True after the first signal."""
+        return self._received
 
     async def wait(self) -> None:
         """Wait for the first signal."""
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         for number in SIGNALS:
-            self._loop.add_signal_handler(number, self._heard, number)
-        if not self._asked:
+            self._loop.add_signal_handler(number, self._on_signal, number)
+        if not self._received:
             await self._stop.wait()
 
-    def _heard(self, number: int, _frame: FrameType | None = None) -> None:
-        if self._asked:
+    def _on_signal(self, number: int, _frame: FrameType | None = None) -> None:
+        if self._received:
             os._exit(128 + number)
-        self._asked = True
+        self._received = True
         if self._stop is not None:
             self._stop.set()
 
@@ -65,11 +65,13 @@ async def _nothing_fails() -> None:
 async def live(
     serving: Serving, signals: StopSignals, ready: Callable[[], None], failure: Callable[[], Coroutine[Any, Any, None]] = _nothing_fails
 ) -> None:
-    """Start `serving`, call `ready`, stop at the first signal. A start that fails raises, with everything stopped; so does `failure`,
-    which waits for what ends the serving against everybody's will and raises that.
+    """Start `serving`, call `ready`, stop at the first signal.
+
+    `failure` waits for a failure that ends the process, and raises it. When the start or `failure` raises, `serving` is stopped and the
+    exception goes on to the caller.
     """
     stop = asyncio.ensure_future(signals.wait())
-    await asyncio.sleep(0)  # let it hear signals before anything else runs
+    await asyncio.sleep(0)  # `signals.wait` installs its handlers before anything else runs
     start = asyncio.ensure_future(serving.start())
     failing = asyncio.ensure_future(failure())
     try:
@@ -89,7 +91,7 @@ async def live(
 
 
 async def _cancelled(task: asyncio.Future[None]) -> None:
-    """Cancel and wait for the end; how it ended is of no interest any more."""
+    """Cancel the task and wait for its end; its result is ignored."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():

@@ -1,10 +1,10 @@
-"""What a process says about itself: lines on stderr, in one format, quiet unless asked.
+"""The log of a process: lines on stderr, in one format.
 
-At the default level a healthy broker logs a handful of lines in its life: what was unusual in its properties, that it is up, who is
-controller, that it stops. `--log-level DEBUG` shows requests and decisions. stdout is left for answers.
+At the default level a healthy broker logs only a few lines: unusual properties, its start, the controller, its stop. `--log-level DEBUG`
+also logs requests and decisions. stdout is used for results only.
 
-Lines quote names, hosts and contents that came from outside. Control characters in them are written as escapes, and what follows the
-first line of an entry (a traceback) is indented, so that nobody outside can write a line that looks like ours.
+Lines quote names, hosts and data of clients. Control characters in them are written as escapes, and the lines after the first line of an
+entry (a traceback) are indented, so that no client can write a line that looks like a line of Klamm.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def log_level_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(LEVELS, case_sensitive=False),
         default="INFO",
         show_default=True,
-        help="How much to say on stderr.",
+        help="Lowest level of the lines that are logged on stderr.",
     )(command)
 
 
-# Control characters, line separators and what reverses the direction of writing, each as Python writes it.
+# Control characters, line separators and characters that reverse the direction of writing, each as Python escapes it.
 _ESCAPES = {number: ascii(chr(number))[1:-1] for number in (*range(32), *range(127, 160), 0x2028, 0x2029, *range(0x202A, 0x202F))}
 
 
 def printable(text: str) -> str:
-    """One line that a terminal takes as text and nothing else."""
+    """The text in one line, without characters that control a terminal."""
     return text.translate(_ESCAPES)
 
 
@@ -43,16 +43,16 @@ class OneLineFormatter(logging.Formatter):
     """One line per entry, tracebacks indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The entry's line."""
+        """The line of the entry."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """A traceback; every line of it, also of the exception's own text, is indented."""
+        """A traceback; every line is indented, the lines of the exception's text too."""
         return "\n".join(f"  {printable(line)}" for line in super().formatException(ei).split("\n"))
 
 
 def log_to_stderr(level: str) -> None:
-    """Set up logging for this process. Libraries speak from WARNING on only, unless DEBUG was asked for."""
+    """Set up the logging of this process. Other libraries log from WARNING on, or from DEBUG on when `level` is DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()

@@ -1,8 +1,7 @@
 """The command `klamm`: a group of verbs, one small file each.
 
-A verb's file is imported when it is called for, and itself imports the rooms it needs only when it runs: start-up time is a feature.
-What a user got wrong ends in one line on stderr and exit code 1, whichever layer noticed; anything else is a fault and keeps its
-traceback.
+To start quickly, the file of a verb is imported only when the verb is used, and imports the packages that it needs only when it runs.
+An error that the user can correct is one line on stderr and exit code 1; any other exception is a fault and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ VERBS = {
     "broker": "klamm.cli.broker",
     "serve": "klamm.cli.serve",
 }
-"""Verb → the module that holds its `command`."""
+"""Verb → the module that has its `command`."""
 
 
 class Verbs(click.Group):
-    """Finds verbs by name without importing the others."""
+    """Finds a verb by its name without importing the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All verbs, sorted."""
         return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command, None when there is none of that name."""
+        """The command of a verb; None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
         return cast(click.Command, importlib.import_module(VERBS[cmd_name]).command)
@@ -42,20 +41,20 @@ class Verbs(click.Group):
 @click.command(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="`klamm VERB --help` explains a verb. Exit codes: 0 done, 1 failed, with one line on stderr that says why.",
+    epilog="`klamm COMMAND --help` explains a command. Exit codes: 0 success; 1 failure, with the reason in one line on stderr.",
 )
 @click.version_option(__version__, prog_name="klamm", message="%(prog)s %(version)s")
 def klamm() -> None:
-    """A stand-in for Kafka's controller broker that stock clients and stock brokers take for the real one.
+    """A stand-in for the controller broker of Apache Kafka 3.9 in ZooKeeper mode, for clients, tools and brokers of Apache Kafka.
 
     \b
-    klamm serve                      three brokers and a ZooKeeper, at once, in one process
+    klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
     """
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line, then exit."""
     open_standard_streams()
     try:
         code = klamm.main(prog_name="klamm", standalone_mode=False)
@@ -67,7 +66,7 @@ def main() -> None:
         end_with_failure(path, printable(failure.format_message()))
     except click.Abort:
         sys.exit(130)
-    except Exception as failure:  # the one place where failures become a line; what it does not know goes on
+    except Exception as failure:  # the only place that turns exceptions into a line; an unknown exception goes on
         line = one_line(failure)
         if line is None:
             tell_scripts(f"fault: {failure!r}")

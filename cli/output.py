@@ -1,4 +1,4 @@
-"""stdout and stderr as they are given to a process: open, closed, full, or read by nobody."""
+"""stdout and stderr, which may be closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 
 
 class CannotWrite(Exception):
-    """stdout does not take what it should; the text is one line."""
+    """stdout cannot be written; the text of the exception is one line."""
 
 
 def open_standard_streams() -> None:
-    """Let what is closed lead nowhere. Else the next socket would get its number, which libuv takes for a fault, and a log its lines."""
+    """Open /dev/null for each closed standard stream. Otherwise a socket would get its number, which libuv refuses."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -25,24 +25,24 @@ def open_standard_streams() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line to stdout. Raises CannotWrite; nothing more is written there then."""
+    """Write a line to stdout. Raises CannotWrite; after that nothing is written to stdout."""
     try:
         click.echo(text)
     except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # what is buffered goes there at the exit
+        os.dup2(nowhere, sys.stdout.fileno())  # the buffer is flushed there at exit
         os.close(nowhere)
         raise CannotWrite(f"stdout: {error.strerror}") from error
 
 
 def tell_scripts(reason: str) -> None:
-    """With --json, whether it was understood or not, why the command fails, as a line of JSON on stdout."""
+    """Write the reason of a failure as a line of JSON on stdout if --json is among the arguments, even if they could not be parsed."""
     if "--json" in sys.argv[1:]:
         with suppress(CannotWrite):
             say(json.dumps({"error": reason}))
 
 
 def end_with_failure(who: str, reason: str) -> NoReturn:
-    """Exit with 1 and a line on stderr."""
+    """Exit with code 1 and one line on stderr."""
     tell_scripts(reason)
     sys.exit(f"{who}: {reason}")

@@ -1,4 +1,4 @@
-"""Shapes of option values: `KEY=VALUE` and `NAME:PARTITIONS:RF[:KEY=VALUE…]`."""
+"""Types of option values: `KEY=VALUE` and `NAME:PARTITIONS:RF[:KEY=VALUE…]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klamm.server.local.arguments import SeedTopic
 
 
 class KeyValue(click.ParamType[tuple[str, str]]):
-    """`KEY=VALUE`; the value may be empty and may hold more `=`."""
+    """`KEY=VALUE`; the value may be empty and may contain `=`."""
 
     name = "KEY=VALUE"
 
@@ -23,12 +23,12 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 
 
 class Topic(click.ParamType[SeedTopic]):
-    """`NAME:PARTITIONS:RF:KEY=VALUE…`; partitions and replication factor default to 1, configs may follow or not."""
+    """`NAME:PARTITIONS:RF:KEY=VALUE…`; the default of partitions and replication factor is 1, configs are optional."""
 
     name = "NAME:PARTITIONS:RF[:KEY=VALUE…]"
 
     def convert(self, value: str | SeedTopic, param: click.Parameter | None, ctx: click.Context | None) -> SeedTopic:
-        """The topic asked for; whether a broker would create it is checked later, with all of them."""
+        """The requested topic; all topics are validated together later."""
         if isinstance(value, SeedTopic):
             return value
         try:

@@ -1,7 +1,7 @@
-"""`klamm serve`: a whole cluster at once, in this process, with a ZooKeeper of its own when none is named.
+"""`klamm serve`: a whole cluster in this process, with an embedded ZooKeeper unless one is named.
 
-The embedded ZooKeeper is started first, in a thread; the rooms that a broker needs are imported while its JVM comes up. stdout gets
-exactly what scripts need, once everything is ready; all else goes to stderr.
+The embedded ZooKeeper is started first, in a thread; the packages that a broker needs are imported while its JVM starts. stdout gets
+what scripts need, when everything is ready; everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -26,33 +26,31 @@ if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
 
 
-@click.command(short_help="Run a cluster: brokers in one process and a ZooKeeper.")
+@click.command(short_help="Run a cluster: brokers in one process, and a ZooKeeper.")
 @click.option(
     "--brokers",
     type=click.IntRange(1, MAX_BROKERS),
     default=3,
     show_default=True,
-    help="How many brokers; their ids are 1, 2, 3, …",
+    help="Number of brokers; their ids are 1, 2, 3, …",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to advertise.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="The first broker's port, the others follow it; 0 takes free ports.",
+    help="Port of the first broker; the next brokers have the next ports. 0 chooses free ports.",
 )
-@click.option(
-    "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Use this ZooKeeper. Without it an embedded one is started, which needs Java."
-)
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Use this ZooKeeper. Default: an embedded ZooKeeper, which needs Java.")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data here, so that topics survive a restart. Without it they lie in a temporary folder that goes at exit.",
+    help="Keep the data of the embedded ZooKeeper here, so that topics survive a restart. Default: a temporary folder.",
 )
-@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property for all brokers; may be given again and again.")
-@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; may be given again and again.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses, also when it fails.")
+@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property of all brokers; can be given more than once.")
+@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; can be given more than once.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses; print a failure as JSON too.")
 @log_level_option
 def command(
     brokers: int,
@@ -65,14 +63,16 @@ def command(
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a cluster: some brokers in one process, and a real ZooKeeper.
+    """Run a cluster: brokers in one process, and a real ZooKeeper.
 
-    When every broker is registered, the controller is elected, and every broker knows all brokers and topics, the addresses are printed on
-    stdout, one a line, or with --json one line with bootstrap_servers, brokers, controller_id, cluster_id and zookeeper. With --json a
-    failure is one line on stdout too, {"error": "the reason"}, behind that one if it comes later; the exit code is 1.
+    The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
+    metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
+    bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
 
-    SIGINT (Ctrl-C) or SIGTERM shuts down in order within two seconds and exits with 0; a second one exits at once. When the embedded
-    ZooKeeper dies or its disk is full, the cluster ends with the reason.
+    A failure is one line on stderr, and the exit code is 1. With --json it is also a line on stdout: {"error": "the reason"}.
+
+    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds, and the exit code is 0. A second signal ends the process
+    at once. When the embedded ZooKeeper ends or its disk is full, the cluster ends and prints the reason.
 
     \b
     klamm serve
@@ -100,7 +100,7 @@ def command(
 
 
 def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:
-    """What no option can say by itself. `alone`: other brokers cannot be there."""
+    """Check the options together. `alone`: the cluster has no other brokers."""
     try:
         check_arguments(brokers, host, port, config)
         if config or topics:
@@ -113,7 +113,7 @@ def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics
 
 
 class EarlyZooKeeper:
-    """The embedded ZooKeeper, starting in a thread from the moment this is made."""
+    """The embedded ZooKeeper; the constructor starts it in a thread."""
 
     def __init__(self, data_dir: Path | None) -> None:
         from klamm.zk.embedded import EmbeddedZooKeeper
@@ -125,33 +125,33 @@ class EarlyZooKeeper:
     def _start(self) -> None:
         try:
             self.zookeeper.start()
-        except BaseException as failure:  # noqa: BLE001 - whoever waits for `started` gets it
+        except BaseException as failure:  # noqa: BLE001 - the future `started` raises it
             self.started.set_exception(failure)
         else:
             self.started.set_result(None)
 
 
 class Served:
-    """The cluster, after its ZooKeeper is there."""
+    """The cluster, with the embedded ZooKeeper that it may need."""
 
     def __init__(self, cluster: LocalCluster, embedded: EarlyZooKeeper | None) -> None:
         self._cluster = cluster
         self._embedded = embedded
 
     async def start(self) -> None:
-        """Come up; returns when ready."""
+        """Wait for the ZooKeeper and start the brokers; returns when the cluster is ready."""
         if self._embedded is not None:
             await asyncio.wrap_future(self._embedded.started)
         await self._cluster.start()
 
     async def failure(self) -> None:
-        """Wait for the end of the embedded ZooKeeper, and raise what ended it."""
+        """Wait until the embedded ZooKeeper ends, and raise the reason."""
         if self._embedded is not None:
             await asyncio.wrap_future(self._embedded.started)
         await self._cluster.failure()
 
     async def stop(self) -> None:
-        """Brokers first, then the ZooKeeper."""
+        """Stop the brokers, then the ZooKeeper."""
         await self._cluster.stop()
 
 

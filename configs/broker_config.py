@@ -83,7 +83,7 @@ class BrokerConfig:
         try:
             self._check_change(properties)
         except ConfigError as error:
-            return DynamicChange(frozenset(), (*problems, f"dynamic configs are not taken: {error}"))
+            return DynamicChange(frozenset(), (*problems, f"dynamic configs are ignored: {error}"))
         self._take(properties)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
         return DynamicChange(changed, tuple(problems))

@@ -44,7 +44,7 @@ def check_entry(name: str, text: str, per_broker: bool) -> None:
     if key is not None and key.mode is READ_ONLY:
         raise ConfigError(name, text, "cannot change while the broker runs")
     if name in _PER_LISTENER:
-        raise ConfigError(name, text, "can change for a listener only, behind listener.name.<name>.")
+        raise ConfigError(name, text, "can change only for one listener, with the prefix listener.name.<name>.")
     base = without_listener(name)
     typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
     if typed is not None:

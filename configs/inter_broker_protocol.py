@@ -56,7 +56,7 @@ class MetadataVersion:
         """As `find`, but raises ValueError."""
         version = MetadataVersion.find(text)
         if version is None:
-            raise ValueError(f"{text!r} is no inter-broker protocol version")
+            raise ValueError(f"{text!r} is not an inter-broker protocol version")
         return version
 
     @property

@@ -95,7 +95,7 @@ def _inter_broker(values: Mapping[str, Any], given: Mapping[str, str], protocols
         protocol: str = values["security.inter.broker.protocol"]
         return protocol, protocol
     if "security.inter.broker.protocol" in given:
-        raise ConfigError("inter.broker.listener.name", text, "security.inter.broker.protocol is set too, only one of them may be")
+        raise ConfigError("inter.broker.listener.name", text, "security.inter.broker.protocol is set too; set only one of the two")
     name = _name("inter.broker.listener.name", text, text)
     if name not in protocols:
         raise ConfigError("inter.broker.listener.name", text, "not in listener.security.protocol.map")
@@ -124,9 +124,9 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
         try:
             port = parse_integer(match[3])
         except ValueError as error:
-            raise ConfigError(key, text, f"{match[3]} is no port") from error
+            raise ConfigError(key, text, f"{match[3]} is not a port") from error
         if name in found:
-            raise ConfigError(key, text, f"listener {name} is there twice")
+            raise ConfigError(key, text, f"listener {name} is named twice")
         found[name] = Listener(name, match[2] or None, port, protocols[name])
     return tuple(found.values())
 
@@ -156,4 +156,4 @@ def _advertised_is_fit(key: str, text: str, advertised: tuple[Listener, ...], li
     if unknown:
         raise ConfigError(key, text, f"{', '.join(sorted(unknown))} is not among the listeners")
     if any(listener.host == "0.0.0.0" for listener in advertised):
-        raise ConfigError(key, text, "0.0.0.0 cannot be advertised, nobody reaches it; set advertised.listeners")
+        raise ConfigError(key, text, "0.0.0.0 cannot be advertised because clients cannot connect to it; set advertised.listeners")

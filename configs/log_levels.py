@@ -111,7 +111,7 @@ def _level(name: str, number: int, word: str | None) -> int:
     except ValueError:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     if operation in (Operation.APPEND, Operation.SUBTRACT):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} means nothing for a log level")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} is not possible for a log level")
     if name not in _BY_NAME:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}")
     if operation is Operation.DELETE:

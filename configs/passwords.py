@@ -75,7 +75,7 @@ class PasswordEncoder:
         try:
             cipher = parts["cipherAlgorithm"]
             if (_mode(cipher) == "GCM") != (_mode(self._cipher) == "GCM"):
-                raise CannotDecrypt(f"the cipher is {cipher}, and that of now {self._cipher}")
+                raise CannotDecrypt(f"the cipher is {cipher}, the present one is {self._cipher}")
             salt, iv = base64.b64decode(parts["salt"]), base64.b64decode(parts["initializationVector"])
             encrypted = base64.b64decode(parts["encryptedPassword"])
             tag = None
@@ -121,7 +121,7 @@ def _authenticated(aes: Cipher[Any], encrypted: bytes) -> bytes:
     try:
         return bytes(decryptor.update(encrypted) + decryptor.finalize())
     except InvalidTag:
-        raise CannotDecrypt("the text is not authentic") from None
+        raise CannotDecrypt("the text fails the check of its authentication code") from None
 
 
 def _padded(data: bytes, cipher: str) -> bytes:

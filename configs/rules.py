@@ -110,11 +110,11 @@ RULES = (
         ),
         "must be above connection.failed.authentication.delay.ms",
     ),
-    Rule("group.coordinator.rebalance.protocols", lambda v: "classic" in v["group.coordinator.rebalance.protocols"], "must hold classic"),
+    Rule("group.coordinator.rebalance.protocols", lambda v: "classic" in v["group.coordinator.rebalance.protocols"], "must have classic"),
     Rule(
         "group.coordinator.rebalance.protocols",
         lambda values: "consumer" not in values["group.coordinator.rebalance.protocols"],
-        "cannot hold consumer with ZooKeeper",
+        "cannot have consumer with ZooKeeper",
     ),
     *(
         rule
@@ -159,7 +159,7 @@ def connection_overrides(text: str) -> dict[str, int]:
         except ValueError as error:
             raise ConfigError(key, text, f"{entry!r} is not of the form host:limit") from error
         if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
-            raise ConfigError(key, text, f"{host!r} is no host")
+            raise ConfigError(key, text, f"{host!r} is not a host")
     return limits
 
 

@@ -65,7 +65,7 @@ def split_list(text: str) -> tuple[str, ...]:
 def parse_integer(text: str, bits: int = 31) -> int:
     """An integer as Java parses it, of at most so many bits and a sign. Raises ValueError."""
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{text!r} is no integer")
+        raise ValueError(f"{text!r} is not an integer")
     value = int(text)
     if not -(1 << bits) <= value < 1 << bits:
         raise ValueError(f"{text} has more than {bits} bits")
@@ -83,7 +83,7 @@ def parse_double(text: str) -> float:
         return float(text.rstrip("fFdD"))
     if _HEXADECIMAL.fullmatch(text):
         return float.fromhex(re.sub(r"[fFdD]$", "", text))
-    raise ValueError(f"{text!r} is no number")
+    raise ValueError(f"{text!r} is not a number")
 
 
 def _boolean(name: str, text: str) -> bool:

@@ -164,13 +164,13 @@ class ControllerElection:
             await self._delete_controller(str(e))
             return
         except Exception as e:
-            log.exception("broker %d: taking office failed", self._broker_id)
+            log.exception("broker %d: controller fail-over failed", self._broker_id)
             await self._delete_controller(repr(e))
             return
         self._retry_seconds = FIRST_RETRY_SECONDS
         cluster = self.term.cluster
         log.info(
-            "broker %d took office in %.3f s: brokers %s, %d topics, %d partitions",
+            "broker %d is the active controller after %.3f s: brokers %s, %d topics, %d partitions",
             self._broker_id, time.monotonic() - began, sorted(cluster.brokers), len(cluster.topics), sum(1 for _ in cluster.partitions()),
         )  # fmt: skip
         if self.options.auto_leader_rebalance_enable:
@@ -178,7 +178,7 @@ class ControllerElection:
 
     async def _delete_controller(self, why: str) -> None:
         """Deleting `/controller` makes all brokers elect again; where that fails, it is a leftover for the next election."""
-        self._try_again_later(f"could not take office: {why}")
+        self._try_again_later(f"could not complete the fail-over: {why}")
         try:
             if await self._store.controller_id() == self._broker_id:
                 await self._store.delete_controller()

@@ -30,7 +30,7 @@ async def on_topic_deletion(term: Term) -> None:
         return
     unknown = [t for t in asked if t not in cluster.topics]
     if unknown:
-        log.warning("deletion of unknown topics %s is dropped", unknown)
+        log.warning("deletion requests for unknown topics %s are removed", unknown)
         await term.store.remove_deletions(unknown)
     known = [t for t in asked if t in cluster.topics]
     if known:
@@ -70,7 +70,7 @@ async def fail(term: Term, replicas: Mapping[int, Sequence[Partition]]) -> None:
     for b, held in failing.items():
         movable, _ = term.cluster.legal_moves(b, held, _INELIGIBLE)
         await replica_machine.move(term, {b: movable}, _INELIGIBLE)
-    _mark_ineligible(term, {p.topic.name for held in failing.values() for p in held}, "a replica is gone or refused")
+    _mark_ineligible(term, {p.topic.name for held in failing.values() for p in held}, "a broker stopped, or could not delete its replica")
     await resume(term)
 
 

@@ -67,7 +67,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.TopicUncleanLeaderElectionEnabled(topic):
             await partition_machine.trigger(term, topic)
         case events.ZkPartitionReassignment():
-            log.warning("the reassignment node is not handled by this version")
+            log.warning("the znode /admin/reassign_partitions is ignored: this version cannot reassign partitions")
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_answered(term, broker_id, response)

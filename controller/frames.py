@@ -116,7 +116,7 @@ def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> 
         try:
             out.append(encode(broker))
         except UNENCODABLE as problem:
-            log.error("broker %d is not told of, it cannot be encoded: %s", broker.id, problem)
+            log.error("broker %d is left out of requests because it cannot be encoded: %s", broker.id, problem)
     return out
 
 
@@ -165,7 +165,7 @@ class Encoder:
                 _wire(p, p.info)
                 _lisr_tail(p.assignment.adding, p.assignment.removing, False, p.info.recovery)
         except UNENCODABLE as problem:
-            log.error("%s is not told of, it cannot be encoded: %s", p, problem)
+            log.error("%s is left out of requests because it cannot be encoded: %s", p, problem)
             return False
         return True
 

@@ -100,5 +100,5 @@ async def auto_rebalance(term: Term) -> None:
             continue
         candidates = [p for p in imbalanced if p.info is not None and broker_id in p.info.isr and broker_id in cluster.online(p)]
         if candidates:
-            log.info("rebalance: %d of %d partitions preferring broker %d go back to it", len(candidates), len(group), broker_id)
+            log.info("auto rebalance: %d of %d partitions that prefer broker %d go back to it", len(candidates), len(group), broker_id)
             await elect(term, [p.key for p in candidates], Election.PREFERRED, by_admin=False)

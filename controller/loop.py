@@ -205,7 +205,7 @@ class Controller:
             respond = events.preempt
             await self.election.check_lost_epoch()
         except StoreLost as e:
-            log.warning("broker %d: %s was cut short by the end of the ZooKeeper session: %s", self.broker_id, name, e)
+            log.warning("broker %d: %s ended early because the ZooKeeper session ended: %s", self.broker_id, name, e)
             respond = events.preempt
         except StoreRefused as e:
             log.error("broker %d: %s failed, ZooKeeper refused: %s", self.broker_id, name, e)

@@ -40,7 +40,7 @@ def to_state(term: Term, partitions: Iterable[Partition], target: PartitionState
         if p.state in allowed:
             term.cluster.set_partition_state(p, target)
         else:
-            log.error("controller epoch %d: %s may not go from %s to %s", term.cluster.epoch, p, p.state.name, target.name)
+            log.error("controller epoch %d: %s cannot go from %s to %s", term.cluster.epoch, p, p.state.name, target.name)
 
 
 async def to_online(term: Term, partitions: Iterable[Partition], strategy: Strategy) -> Results:
@@ -54,7 +54,7 @@ async def to_online(term: Term, partitions: Iterable[Partition], strategy: Strat
         elif p.state in allowed:
             known.append(p)
         else:
-            log.error("controller epoch %d: %s may not go from %s to ONLINE", term.cluster.epoch, p, p.state.name)
+            log.error("controller epoch %d: %s cannot go from %s to ONLINE", term.cluster.epoch, p, p.state.name)
             results[p] = StateChangeFailed(f"{p} is in state {p.state.name}")
     with term.sender.batch() as batch:
         if new:

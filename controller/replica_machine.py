@@ -56,7 +56,7 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
         case ReplicaState.NEW:
             for p in legal:
                 if p.info is not None and p.info.leader == broker_id:
-                    log.error("replica %d of %s leads it and cannot be new", broker_id, p)
+                    log.error("replica %d of %s is the leader and cannot become new", broker_id, p)
                     continue
                 if p.info is not None:
                     batch.lead((broker_id,), p, is_new=True)
@@ -81,7 +81,7 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
 def _refused(cluster: Cluster, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
     for p in partitions:
         before = cluster.replica_state(p, broker_id)
-        log.error("controller epoch %d: replica %d of %s may not go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
+        log.error("controller epoch %d: replica %d of %s cannot go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
 
 
 async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: list[Partition]) -> None:

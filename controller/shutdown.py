@@ -28,7 +28,7 @@ async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> 
             raise ApiError(ErrorCode.STALE_BROKER_EPOCH, f"broker epoch {broker_epoch} is older than {broker.epoch}")
     if broker is None:
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
-    log.info("broker %d asks to shut down", broker_id)
+    log.info("broker %d requests controlled shutdown", broker_id)
     cluster.set_shutting_down(broker_id, True)
     held = _held(cluster, broker_id)
     led = [p for p in held if p.info is not None and p.info.leader == broker_id]

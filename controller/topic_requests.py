@@ -134,7 +134,7 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     explicit = bool(topic.assignments)
     if explicit:
         if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "assignments leave no room for a number of partitions or a replication factor")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "replica assignments need -1 partitions and replication factor -1")
         assignments = {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
         count = len(assignments)
     else:
@@ -175,7 +175,7 @@ def _check_name(name: str, facts: CreationFacts) -> None:
     if not is_valid_name(name):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} is no topic name: 1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ - and neither . nor ..",
+            f"{name!r} is not a topic name: 1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ - and neither . nor ..",
         )
     if facts.queued_for_deletion(name):
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} is still being deleted")
@@ -195,7 +195,7 @@ def _check_assignments(assignments: Assignments) -> None:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have different numbers of replicas")
     for partition, replicas in assignments.items():
         if len(set(replicas)) < len(replicas):
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has a broker twice")
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} names a broker twice")
     if any(partition not in assignments for partition in range(len(assignments))):
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps")
 
@@ -233,7 +233,7 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
     """What to add for one CreatePartitionsTopic. `racks` are the registered brokers. Raises ApiError."""
     name = topic.name
     if stored is not None and any(assignment.is_reassigning for assignment in stored.assignments.values()):
-        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being moved")
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
     if stored is None or not stored.assignments:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     current = len(stored.assignments)
@@ -267,7 +267,7 @@ def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: 
         if not replicas:
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} has no replicas")
         if len(set(replicas)) < len(replicas):
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} has a broker twice")
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} names a broker twice")
     for index, replicas in enumerate(lists, current):
         if len(replicas) != len(first.replicas):
             raise ApiError(

@@ -22,7 +22,7 @@ async def on_topic_change(term: Term) -> None:
     names = await term.store.topics()
     current = set(names)
     for name in [t for t in cluster.topics if t not in current]:
-        log.info("topic %s is gone from ZooKeeper", name)
+        log.info("topic %s was removed from ZooKeeper", name)
         cluster.remove_topic(name)
     new = [t for t in names if t not in cluster.topics]
     if new:
@@ -82,7 +82,7 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
         added: dict[int, Assignment] = {i: a for i, a in node.assignments.items() if not _has_replicas(topic.partitions.get(i))}
         if topic.queued:
             if added:
-                log.warning("partitions %s were added to topic %s while it is being deleted; they are taken back", sorted(added), name)
+                log.warning("partitions %s were added to topic %s while it is being deleted; they are removed again", sorted(added), name)
                 await _restore(term, topic, node)
             continue
         if added:

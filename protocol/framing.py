@@ -35,7 +35,7 @@ class BadLength(RemoteProtocolError):
     """A length that no broker takes. `payloads` are the frames of the same feed that came whole before it."""
 
     def __init__(self, length: int, limit: int, payloads: list[bytes]) -> None:
-        super().__init__(f"a frame of {length} bytes, where at most {limit} are taken{_mistaken_for_kafka(length)}")
+        super().__init__(f"a frame of {length} bytes; the limit is {limit}{_mistaken_for_kafka(length)}")
         self.payloads = payloads
 
 

@@ -61,7 +61,7 @@ def decode(name: str, version: int, buf: bytes | bytearray | memoryview, offset:
 def encode(message: Any, version: int) -> bytes:
     """The bytes of a message, without header."""
     if not isinstance(message, Message):
-        raise LocalProtocolError(f"{type(message).__name__} is no message")
+        raise LocalProtocolError(f"{type(message).__name__} is not a message")
     encoder = message._type.encoders.get(version)
     if encoder is None:
         encoder = message._type.encoder(version)

@@ -288,14 +288,14 @@ class BrokerServer:
         try:
             await self.admin_zk.update_broker(self._registration(), int(time.time() * 1000), json_version=self._json_version)
         except (StoreLost, ZkError) as error:
-            log.warning("broker %d: new listeners are not registered before the next session: %s", self.id, error)
+            log.warning("broker %d: new listeners are registered only with the next ZooKeeper session: %s", self.id, error)
 
     def _features_changed(self, features: Features) -> None:
         self.features = features
         self.listeners.forget_answers()
         unsupported = unsupported_features(SUPPORTED_FEATURES, features.finalized)
         if unsupported and not self._unfit:
-            self._unfit.append(f"/feature has finalised what this broker does not support: {', '.join(unsupported)}")
+            self._unfit.append(f"/feature has finalised features that this broker does not support: {', '.join(unsupported)}")
             log.error("broker %d: %s", self.id, self._unfit[0])
             self._failed.set()
 

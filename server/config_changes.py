@@ -58,14 +58,14 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
         await pace(1 + len(resource.configs))
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The resource is there more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The request names this resource more than once")
             if len({config.name for config in resource.configs}) < len(resource.configs):
-                raise ApiError(ErrorCode.INVALID_REQUEST, "A config key is there more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The request names a config key more than once")
             await alter(resource)
         except ApiError as error:
             outcomes.append(Outcome(error.code, error.message))
         except ControllerMoved:
-            outcomes.append(Outcome(ErrorCode.STALE_CONTROLLER_EPOCH, "There is no controller that could hear of the change"))
+            outcomes.append(Outcome(ErrorCode.STALE_CONTROLLER_EPOCH, "There is no active controller, so configs cannot be changed"))
         except (Unreadable, StoreLost, ZkError) as error:
             log.warning("configs of %d %r are not changed: %s", resource.resource_type, resource.resource_name, error)
             outcomes.append(Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, None))
@@ -116,7 +116,7 @@ def _check_topic(ctx: Context, topic: str) -> None:
 async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     _check_topic(ctx, topic)
     if not may_be_in_path(topic):
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"No topic can be called {topic!r}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid topic name {topic!r}")
     # the change is judged before the topic is looked for; what is stored for a topic that does not exist changes no verdict
     stored = await ctx.node.admin_zk.read_config("topics", topic) if ctx.node.metadata.contains(topic) else None
     try:
@@ -170,7 +170,7 @@ def _check_policy(ctx: Context, resource_type: int, name: str, requested: Reques
     try:
         violation = ctx.node.alter_config_policy(resource_type, name, requested)
     except Exception as error:  # somebody else's code: its fault is loud, and only this resource's
-        log.exception("fault in the policy for configs")
+        log.exception("the policy for configs raised an exception")
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     if violation is not None:
         raise ApiError(ErrorCode.POLICY_VIOLATION, violation)
@@ -189,4 +189,4 @@ def check_is_own_id(ctx: Context, name: str) -> None:
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"A broker id is a number, not {name!r}") from None
     if broker_id != ctx.node.id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"This is broker {ctx.node.id}, not {broker_id}; ask the broker itself")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"This is broker {ctx.node.id}, not {broker_id}; send the request to that broker")

@@ -65,10 +65,10 @@ async def _ask(node: BrokerServer, patient: bool) -> int | None:
     try:
         response = await ask(endpoint.host, endpoint.port, CONTROLLED_SHUTDOWN, version, str(node.id), request, timeout_s)
     except (OSError, RemoteProtocolError) as error:
-        log.warning("broker %d: controlled shutdown: no answer from controller %d: %s", node.id, controller.id, error or "too slow")
+        log.warning("broker %d: controlled shutdown: no response from controller %d: %s", node.id, controller.id, error or "too slow")
         return None
     if response.error_code != ErrorCode.NONE:
-        log.warning("broker %d: controlled shutdown: controller %d says %d", node.id, controller.id, response.error_code)
+        log.warning("broker %d: controlled shutdown: controller %d returned error %d", node.id, controller.id, response.error_code)
         return None
     if response.remaining_partitions:
         log.info("broker %d: controlled shutdown: %d partitions could not be moved", node.id, len(response.remaining_partitions))

@@ -88,7 +88,7 @@ class DynamicConfigs:
             try:
                 renewed[name] = now.encode(former.decode(renewed[name]))
             except CannotDecrypt:
-                log.debug("the password %s is not of the former secret", name)
+                log.debug("the password %s was not encrypted with the former secret", name)
         await self._admin_zk.write_config("brokers", self._own, renewed)
 
     async def look(self) -> None:
@@ -102,7 +102,7 @@ class DynamicConfigs:
                 self._look_again = False
                 await self._execute()
         except (StoreLost, ZkError) as error:
-            log.warning("config changes are not followed for now: %s", error)
+            log.warning("config changes cannot be watched at the moment: %s", error)
         finally:
             self._looking = False
 
@@ -139,7 +139,7 @@ class DynamicConfigs:
         try:
             return await self._admin_zk.read_config(*entity) or {}
         except Unreadable as error:
-            log.warning("configs of %s/%s are not taken: %s", *entity, error)
+            log.warning("configs of %s/%s are ignored: %s", *entity, error)
             return None
 
     def _take(self, entity: Entity, properties: Mapping[str, str] | None) -> None:
@@ -163,7 +163,7 @@ class DynamicConfigs:
             try:
                 listener(kind, name, properties, changed)
             except Exception:  # a listener's fault is loud, but must not keep this broker from later changes
-                log.exception("fault in a listener for the configs of %s/%s", kind, name)
+                log.exception("a listener for the configs of %s/%s raised an exception", kind, name)
 
 
 def controller_events(

@@ -50,7 +50,7 @@ class FeatureWatch:
                 if await self._session.exists(FEATURE, self._changed) is None:
                     break
         except (StoreLost, ZkError) as error:
-            log.warning("/feature is not followed for now: %s", error)
+            log.warning("/feature cannot be watched at the moment: %s", error)
             return
         features = Features()
         if node is not None:
@@ -59,7 +59,7 @@ class FeatureWatch:
                 if content.enabled:
                     features = Features(node.version, {name: _level(levels) for name, levels in content.features.items()})
             except (Unreadable, KeyError, TypeError, ValueError) as error:
-                log.warning("/feature is not understood: %s", error)
+                log.warning("/feature cannot be parsed: %s", error)
         if features != self._seen:
             self._seen = features
             self._on_change(features)
@@ -84,5 +84,5 @@ def _level(levels: Any) -> int:
     """The level of one finalised feature; 1 is the lowest there is."""
     level = levels["max_version_level"]
     if not isinstance(level, int) or level < 1:
-        raise ValueError(f"{level!r} is no level of a feature")
+        raise ValueError(f"{level!r} is not a level of a feature")
     return level

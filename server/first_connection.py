@@ -26,7 +26,7 @@ async def connect(zk: ZkSession, config: BrokerConfig) -> None:
         if not done:
             cause = await why_silent(zk.servers)
             if not connecting.done():
-                log.warning("no ZooKeeper answers yet (%s); trying for up to %g s", cause, timeout_ms / 1000)
+                log.warning("ZooKeeper is not reachable yet (%s); trying for up to %g s", cause, timeout_ms / 1000)
         await connecting
     finally:
         connecting.cancel()

@@ -87,4 +87,4 @@ class NotOfferedLog:
         self._told.add((api_key, client))
         name = messages.APIS[api_key].name
         purpose = f" ({NOT_OFFERED[name]})" if name in NOT_OFFERED else ""
-        log.warning("client %s at %s asks for %s%s, which Klamm does not offer yet", shown(client_id), host, name, purpose)
+        log.warning("client %s at %s sent %s%s, which Klamm does not support yet", shown(client_id), host, name, purpose)

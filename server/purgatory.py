@@ -60,7 +60,7 @@ class Purgatory:
             try:
                 ready = wait.ready()
             except Exception as fault:  # the waiting handler's own fault: hand it to that handler, not to the request that woke it
-                log.debug("a condition failed; its request gets the fault", exc_info=True)
+                log.debug("a condition raised an exception; its request gets the error", exc_info=True)
                 if not wait.done.done():
                     wait.done.set_exception(fault)
                 ready = False

@@ -79,7 +79,7 @@ class RequestLine:
             _, offset = messages.decode_response_header(self._api_key, version, payload)
             answer, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
         except RemoteProtocolError as problem:
-            return f"an answer that cannot be read ({problem})"
+            return f"a response that cannot be decoded ({problem})"
         counted = Counter(_errors(answer))
         if not counted:
             return "NONE"

@@ -85,7 +85,7 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
     try:
         outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
     except StoreLost as problem:
-        log.warning("%d topics are not created before they are asked for again: %s", len(topics), problem)
+        log.warning("%d topics are not created until they are requested again: %s", len(topics), problem)
         outcomes = {topic.name: Creation(ErrorCode.NONE) for topic in topics}
     codes: dict[str, ErrorCode] = {}
     for name in names:

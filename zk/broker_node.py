@@ -83,14 +83,14 @@ def _endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endp
         protocol = listener if protocols is None else protocols[listener]
         endpoints.append(Endpoint(listener, match[2], parse_int(match[3]), SECURITY_PROTOCOLS.index(protocol)))
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
-        raise ValueError("a listener is there twice")
+        raise ValueError("a listener is named twice")
     return tuple(endpoints)
 
 
 def _text(value: Any) -> str:
     """A text that has bytes: JSON may hold halves of characters. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a text")
     value.encode()
     return value
 

@@ -153,9 +153,9 @@ class EmbeddedZooKeeper:
                         process.stop()
                         return False
                     reason = self._reason(command) or f"exit code {process.poll()}"
-                    raise EmbeddedZooKeeperError(f"the embedded ZooKeeper died at its start: {reason}")
+                    raise EmbeddedZooKeeperError(f"the embedded ZooKeeper ended during its start: {reason}")
                 if time.monotonic() > deadline:
-                    raise EmbeddedZooKeeperError(f"the embedded ZooKeeper did not answer within {self._start_timeout_s:g} s")
+                    raise EmbeddedZooKeeperError(f"the embedded ZooKeeper did not respond within {self._start_timeout_s:g} s")
                 time.sleep(0.004)
         except BaseException:
             process.stop()

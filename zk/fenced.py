@@ -112,7 +112,7 @@ async def _write(send: Send, entries: Sequence[E], on_bad: OnBad[E], bad: int) -
             if len(todo) > 1:
                 await together(_write(send, [entry], on_bad, bad) for entry in todo)
                 return
-            log.error("A write is larger than ZooKeeper takes")
+            log.error("A write is larger than ZooKeeper accepts")
             todo[0].outcome = Outcome.FAILED
             return
         for entry in todo:

@@ -59,7 +59,7 @@ class _Handler(SequentialThreadingHandler):
         try:
             func(*args, **kwargs)
         except Exception as problem:  # noqa: BLE001 an answer can provoke anything; the session is told and opens a new connection
-            log.error("The connection to ZooKeeper ended over something unexpected: %r", problem)
+            log.error("The connection to ZooKeeper ended with an unexpected exception: %r", problem)
 
     def dispatch_callback(self, callback: Callback) -> None:
         callback.func(*callback.args)
@@ -187,7 +187,7 @@ class KazooConnection:
         try:
             again.start(limit_s)
         except again.handler.timeout_exception:
-            raise TimeoutError(f"no ZooKeeper answers at {servers} within {limit_s:g} s") from None
+            raise TimeoutError(f"no ZooKeeper responds at {servers} within {limit_s:g} s") from None
         finally:
             again.stop()
             again.close()
@@ -231,7 +231,7 @@ class KazooConnection:
             try:
                 self._loop.call_soon_threadsafe(self._empty_inbox)
             except RuntimeError:
-                log.debug("The event loop is closed; news of a ZooKeeper session are dropped")
+                log.debug("The event loop is closed; events of a ZooKeeper session are dropped")
 
     def _empty_inbox(self) -> None:
         self._awake = False

@@ -61,7 +61,7 @@ def _text(value: Any) -> bytes:
 def int32(value: Any) -> int:
     """A number as JSON gives it. Raises ValueError where stock takes none: fractions (1.0 too), texts, booleans, larger ones."""
     if type(value) is not int or value not in _INT32:
-        raise ValueError(f"{value!r} is no int32")
+        raise ValueError(f"{value!r} is not an int32")
     return value
 
 
@@ -156,7 +156,7 @@ def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
         identity = content.get("topic_id")
         return StoredTopic(None if identity is None else decode_uuid(identity), assignments)
     except (TypeError, ValueError, AttributeError) as problem:
-        log.error("Topic %s counts as absent: its node cannot be read: %s: %.200r", name, problem, data)
+        log.error("Topic %s counts as absent: its znode cannot be read: %s: %.200r", name, problem, data)
         return None
 
 
@@ -231,7 +231,7 @@ def encode_uuid(value: bytes) -> str:
 def decode_uuid(text: str) -> bytes:
     value = urlsafe_b64decode(text + "==")
     if len(value) != 16:
-        raise ValueError(f"{text!r} is no id")
+        raise ValueError(f"{text!r} is not an id")
     return value
 
 
@@ -359,7 +359,7 @@ def encode_config(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Properties of an entity, none when the node holds no JSON. Raises Unreadable when a value is no text."""
+    """Properties of an entity, none when the node holds no JSON. Raises Unreadable when a value is not a text."""
     content = _parse(data)
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict):

@@ -128,7 +128,7 @@ class ZkNodes(ABC):
                 answers = await self.call_all([*first, *requests])
                 return [result for answer in answers[len(first) :] for result in answer]
             except Unimplemented:
-                log.info("ZooKeeper at %s knows no multiRead; nodes are read one by one", self.servers)
+                log.info("ZooKeeper at %s does not support multiRead; znodes are read one by one", self.servers)
                 self._has_multi_read = False
         return None
 

@@ -32,7 +32,7 @@ def _check_name(host: str) -> None:
     try:
         host.encode("idna")
     except UnicodeError:
-        raise ValueError(f"{host!r} is no host name") from None
+        raise ValueError(f"{host!r} is not a host name") from None
 
 
 async def _attempt(host: str, port: int) -> str:
@@ -44,4 +44,4 @@ async def _attempt(host: str, port: int) -> str:
     except OSError as error:
         return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     writer.close()
-    return "it takes connections, and does not answer as a ZooKeeper"
+    return "it accepts connections, but does not respond like a ZooKeeper"

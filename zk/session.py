@@ -111,7 +111,7 @@ class ZkSession(ZkNodes):
         except (TimeoutError, StoreLost):
             await self.stop()
             cause = await why_silent(self.servers)
-            raise ZkUnavailable(f"no ZooKeeper answers at {self.servers} within {connection_timeout_ms} ms ({cause})") from None
+            raise ZkUnavailable(f"no ZooKeeper responds at {self.servers} within {connection_timeout_ms} ms ({cause})") from None
         except ZkError as problem:
             await self.stop()
             raise ZkUnavailable(f"cannot create {self.chroot} in ZooKeeper at {self.servers}: {problem}") from problem

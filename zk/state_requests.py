@@ -124,7 +124,7 @@ class ReadStates:
                 record = _record(first)
                 count = min(left, (len(buffer) - offset) // record.size)
                 if not count:
-                    raise ValueError("a multiRead's answer is cut short")
+                    raise ValueError("a multiRead response is cut short")
                 before = len(states)
                 for kind, _, _, length, data, version in record.iter_unpack(view[offset : offset + count * record.size]):
                     if length != first or kind != GET_DATA:

@@ -46,4 +46,4 @@ class ZkArea:
                 complete = await self._delete(level)
             if complete:
                 return
-        raise StoreRefused(f"{path} cannot be deleted: somebody keeps creating nodes below it")
+        raise StoreRefused(f"{path} cannot be deleted: another client keeps creating znodes below it")

@@ -115,7 +115,7 @@ class ZkFeature(ZkArea):
             try:
                 found = layout.decode_feature(node.data)
             except Unreadable as problem:
-                log.warning("%s; it is written anew", problem)
+                log.warning("%s; it is written again", problem)
                 found = FeatureNode(0, False, {})
             if version is not None and found.enabled:
                 wanted = FeatureNode(version, True, _feature_levels(found.features, version))

@@ -19,7 +19,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     async def alter(resource: Any) -> None:
         nulls = [config.name for config in resource.configs if config.value is None]
         if nulls:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is no value for {', '.join(nulls)}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is not a valid value for {', '.join(nulls)}")
         configs = {config.name: config.value for config in resource.configs}
         await replace_configs(ctx, resource.resource_type, resource.resource_name, configs, request.validate_only)
 

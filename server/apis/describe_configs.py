@@ -41,7 +41,7 @@ LARGE_ANSWER_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 100_000_000
 """librdkafka takes no larger answers."""
 
-_NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, "Configs of such a resource do not exist"
+_NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, "This resource type has no configs"
 
 
 def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
@@ -106,7 +106,7 @@ def _hidden(resource: Any) -> Any:
 async def _topic(ctx: Context, request: Any, resource: Any) -> Any:
     name = resource.resource_name
     if not is_valid_name(name):
-        return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is no topic name")
+        return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
     if not ctx.node.metadata.contains(name):
         return _failed(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     try:
@@ -121,7 +121,7 @@ def _own(ctx: Context, request: Any, resource: Any) -> Any:
     """This broker's configs or log levels, or those of all brokers by default."""
     try:
         if resource.resource_type == CLIENT_METRICS:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "There are no configs of client metrics with ZooKeeper")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics have no configs with ZooKeeper")
         if resource.resource_type == BROKER and not resource.resource_name:
             return _described(request, resource, describe_default_broker(ctx.node.config))
         check_is_own_id(ctx, resource.resource_name)

@@ -44,7 +44,7 @@ async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
     changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
     nulls = [name for name, operation, value in changes if value is None and operation != Change.DELETE]
     if nulls:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is no value for {', '.join(nulls)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is not a valid value for {', '.join(nulls)}")
     if resource.resource_type == BROKER_LOGGER:
         check_may_alter_cluster(ctx)
         check_is_own_id(ctx, resource.resource_name)

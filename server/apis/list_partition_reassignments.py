@@ -23,7 +23,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     try:
         found = await ctx.node.controller.list_reassignments(None if request.topics is None else await _named(request.topics))
     except ApiError as error:
-        return faults.response(ctx.api_key, ctx.api_version, request, error.code, error.message or "This is not the controller.")
+        return faults.response(ctx.api_key, ctx.api_version, request, error.code, error.message or "This is not the active controller.")
     response = messages.ListPartitionReassignmentsResponse
     topics = []
     for name, held in groupby(found.items(), key=lambda item: item[0].topic):

@@ -29,7 +29,7 @@ def handle(ctx: Context, request: Any) -> Any:
         ctx.node.dispatcher.not_offered.tell(ctx.api_key, ctx.client_id, ctx.client_host)
     if request.acks == 0:
         if request.topic_data:
-            raise CloseConnection("records for which no answer is wanted cannot be stored")
+            raise CloseConnection("records with acks=0 cannot be stored")
         return None
     if len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data) > SLICE:
         return _refuse_many(ctx, request)

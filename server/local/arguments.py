@@ -52,6 +52,6 @@ def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str
     if port + brokers - 1 > 65535:
         raise BadArgument("port", f"{port} leaves no ports for {brokers} brokers")
     if host in EVERY_ADDRESS:
-        raise BadArgument(f"host {host}", "clients are told this address; name one that they can reach")
+        raise BadArgument(f"host {host}", "clients connect to this address; name one that they can reach")
     for name in sorted(OWN_PROPERTIES & config.keys()):
-        raise BadArgument(f"config {name}", "differs from broker to broker and is settled by the other options")
+        raise BadArgument(f"config {name}", "is different for each broker and is set by the other options")

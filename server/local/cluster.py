@@ -201,12 +201,12 @@ class LocalCluster:
                 for node in sorted(self.nodes, key=lambda node: (not self._is_controller(node), node.id), reverse=True):
                     await node.stop()
         except TimeoutError:
-            log.warning("the brokers did not leave in order within %g s and are closed all at once", IN_ORDER_S)
+            log.warning("controlled shutdown took longer than %g s; the brokers are closed at once", IN_ORDER_S)
             await asyncio.gather(*(node.close() for node in self.nodes))
         try:
             await asyncio.gather(*(self._bury(broker_id, IN_ORDER_S) for broker_id in list(self._killed)))
         except TimeoutError as error:
-            log.warning("the sessions of killed brokers are left to expire: %s", error)
+            log.warning("the sessions of killed brokers could not be closed and will expire: %s", error)
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.stop)
 
@@ -228,7 +228,7 @@ class LocalCluster:
         for node in self.nodes:
             if node.id == broker_id:
                 return node
-        raise ValueError(f"broker {broker_id} does not run" if broker_id in self._ports else f"there is no broker {broker_id}")
+        raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
         """End what a killed broker left in ZooKeeper. Raises TimeoutError when that does not answer."""

@@ -23,12 +23,12 @@ def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], broker
         _check_topic(topic, brokers, checked)
     twice = [name for name, count in Counter(topic.name for topic in topics).items() if count > 1]
     if twice:
-        raise BadArgument("topics", f"{twice[0]} is there twice")
+        raise BadArgument("topics", f"{twice[0]} is named twice")
 
 
 def _check_topic(topic: SeedTopic, brokers: int | None, config: BrokerConfig) -> None:
     if not is_valid_name(topic.name):
-        raise BadArgument("topics", f"{topic.name!r} is no topic name")
+        raise BadArgument("topics", f"{topic.name!r} is not a topic name")
     if topic.partitions < 1:
         raise BadArgument("topics", f"{topic.name} cannot have {topic.partitions} partitions")
     if topic.replication_factor < 1 or (brokers is not None and topic.replication_factor > brokers):

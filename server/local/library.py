@@ -115,7 +115,7 @@ class Cluster:
         self._properties = {name: _property(value) for name, value in (config or {}).items()}
         check_arguments(brokers, host, port, self._properties)
         if zookeeper is not None and data_dir is not None:
-            raise BadArgument("data_dir", "belongs to an embedded ZooKeeper, and zookeeper names another one")
+            raise BadArgument("data_dir", "needs the embedded ZooKeeper, but zookeeper names another one")
         if zookeeper is not None:
             check_address(zookeeper)
         self._topics = [_topic(topic) for topic in topics]
@@ -141,7 +141,7 @@ class Cluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         cluster, thread = self._running, self._thread
         if cluster is None or thread is None:
-            raise RuntimeError("this cluster does not run")
+            raise RuntimeError("this cluster is not running")
         try:
             thread.call(cluster.stop())
         finally:
@@ -160,13 +160,13 @@ class Cluster:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         cluster, self._running = self._running, None
         if cluster is None:
-            raise RuntimeError("this cluster does not run")
+            raise RuntimeError("this cluster is not running")
         await cluster.stop()
 
     def _made(self) -> LocalCluster:
         """The cluster to start. One `Cluster` may run again after it has ended, but not twice at a time."""
         if self._running is not None:
-            raise RuntimeError("this cluster runs already")
+            raise RuntimeError("this cluster is already running")
         self._running = LocalCluster(
             self._brokers,
             host=self._host,

@@ -107,7 +107,7 @@ class _Channel:
 
     def _on_payload(self, payload: bytes) -> None:
         if not self._sent:
-            raise RemoteProtocolError("an answer nobody asked for")
+            raise RemoteProtocolError("a response without a request")
         request = self._queue[0]
         correlation_id, offset = messages.decode_response_header(request.api_key, request.version, payload)
         if correlation_id != self._next_correlation_id - 1:
@@ -120,7 +120,7 @@ class _Channel:
         self._sent = False
         self._failures = 0
         if self._complained:
-            log.info("%s answers again", self._name)
+            log.info("%s responds again", self._name)
             self._complained = False
         self._stop_timer()
         self._advance()
@@ -128,7 +128,7 @@ class _Channel:
             try:
                 request.on_response(response)
             except Exception:  # a fault of whoever asked must not stop what others are told
-                log.exception("the answer of %s could not be handled", self._name)
+                log.exception("the response of %s could not be handled", self._name)
 
     def _on_lost(self, reason: Exception | None) -> None:
         self._connection = None
@@ -137,7 +137,7 @@ class _Channel:
 
     def _no_answer(self) -> None:
         self._timer = None
-        self._retry_later(f"no answer within {self._timeout_s:g} s")
+        self._retry_later(f"no response within {self._timeout_s:g} s")
 
     def _retry_later(self, why: str) -> None:
         self._hang_up()

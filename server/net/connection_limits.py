@@ -183,6 +183,6 @@ class ConnectionLimits:
             return
         served = ((gate, connection) for gate in self._gates if not self._is_exempt(gate) for connection in gate.served)
         for gate, connection in heapq.nsmallest(excess, served, key=lambda pair: pair[1].last_used):
-            log.info("closing connection from %s to %s: there are more than max.connections", connection.name, gate.name)
+            log.info("closing connection from %s to %s: max.connections is exceeded", connection.name, gate.name)
             self.leave(gate, connection)
             connection.close()

@@ -130,7 +130,7 @@ class Listeners:
             reason = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
             raise CannotListen(f"cannot listen on {one}: {reason}") from error
         except UnicodeError as error:
-            raise CannotListen(f"cannot listen on {one}: {one.host!r} is no host name") from error
+            raise CannotListen(f"cannot listen on {one}: {one.host!r} is not a host name") from error
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
         listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap)
         self._limit_listener(listener.gate)

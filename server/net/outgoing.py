@@ -78,12 +78,12 @@ async def dial(
     """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
     loop = asyncio.get_running_loop()
     if not 0 < port < 65536:  # uvloop would take it modulo 65536
-        raise OSError(errno.EINVAL, f"{port} is no port")
+        raise OSError(errno.EINVAL, f"{port} is not a port")
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost, tap), host, port)
     except UnicodeError as error:  # a label without letters, or with more than 63
-        raise OSError(errno.EINVAL, f"{host!r} is no host name") from error
+        raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
     return connection
 
 

@@ -26,7 +26,7 @@ def complaint(stderr: str) -> str:
 
 def test_it_serves_until_a_signal(start: Start, properties: Properties) -> None:
     broker = start("broker", properties())
-    broker.logged("took office")
+    broker.logged("is the active controller after")
     port = re.search(r"PLAINTEXT://127\.0\.0\.1:(\d+)", broker.stderr)
     assert port is not None
     with socket.create_connection(("127.0.0.1", int(port[1])), timeout=5):

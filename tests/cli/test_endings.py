@@ -106,7 +106,7 @@ def test_silent_zookeeper_does_not_hold_up_the_stop(start: Start, tmp_path: Path
 
 def test_silent_controller_does_not_hold_up_the_stop(start: Start, properties: Properties, zookeeper: str, chroot: str) -> None:
     controller = start("broker", properties(broker_id=9))
-    controller.logged("took office")
+    controller.logged("is the active controller after")
     cluster = start("serve", "--port", 0, "--json", "--zookeeper", zookeeper + chroot)
     cluster.ready()
     controller.signal(signal.SIGSTOP)

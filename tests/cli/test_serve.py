@@ -227,10 +227,10 @@ def test_properties_of_all_brokers_are_judged_once_with_a_suggestion(start: Star
 def test_an_absent_zookeeper_is_waited_for_then_one_line_with_the_cause() -> None:
     said = run("serve", "--port", 0, "--json", "--zookeeper", "127.0.0.1:1", "--config", "zookeeper.connection.timeout.ms=2000")
     assert said.returncode == 1
-    assert json.loads(said.stdout)["error"] == "no ZooKeeper answers at 127.0.0.1:1 within 2000 ms (127.0.0.1:1: Connection refused)"
+    assert json.loads(said.stdout)["error"] == "no ZooKeeper responds at 127.0.0.1:1 within 2000 ms (127.0.0.1:1: Connection refused)"
     warning, last = said.stderr.splitlines()
-    assert "no ZooKeeper answers yet (127.0.0.1:1: Connection refused); trying for up to 2 s" in warning
-    assert last.startswith("klamm: no ZooKeeper answers at 127.0.0.1:1")
+    assert "ZooKeeper is not reachable yet (127.0.0.1:1: Connection refused); trying for up to 2 s" in warning
+    assert last.startswith("klamm: no ZooKeeper responds at 127.0.0.1:1")
 
 
 def test_a_zookeeper_that_says_nothing_is_told_from_none() -> None:
@@ -238,7 +238,7 @@ def test_a_zookeeper_that_says_nothing_is_told_from_none() -> None:
         port = silent.getsockname()[1]
         said = run("serve", "--port", 0, "--zookeeper", f"127.0.0.1:{port}", "--config", "zookeeper.connection.timeout.ms=500")
     assert said.returncode == 1
-    assert "it takes connections, and does not answer as a ZooKeeper" in said.stderr
+    assert "it accepts connections, but does not respond like a ZooKeeper" in said.stderr
 
 
 @pytest.mark.parametrize("option", ["--host", "--zookeeper"])
@@ -248,7 +248,7 @@ def test_a_host_that_is_no_name_is_one_line(option: str, host: str, zookeeper: s
     said = run("serve", "--port", 0, "--log-level", "error", "--zookeeper", zookeeper + chroot, option, address)
     assert said.returncode == 1
     assert said.stderr.count("\n") == 1
-    assert f"{host!r} is no host name" in said.stderr
+    assert f"{host!r} is not a host name" in said.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

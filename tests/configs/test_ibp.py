@@ -61,7 +61,7 @@ def test_texts(text, name):
 @pytest.mark.parametrize("text", ["", "5", "4.0", "2.8-IV9", "0.10", "x", "3", "3.9-IV0-IV1"])
 def test_no_versions(text):
     assert MetadataVersion.find(text) is None
-    with pytest.raises(ValueError, match="no inter-broker protocol version"):
+    with pytest.raises(ValueError, match="is not an inter-broker protocol version"):
         MetadataVersion.of(text)
 
 

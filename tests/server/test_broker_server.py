@@ -115,14 +115,14 @@ async def test_address_in_use(make: Make) -> None:
 async def test_no_zookeeper(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        outcome = "it takes connections, and does not answer as a ZooKeeper"
+        outcome = "it accepts connections, but does not respond like a ZooKeeper"
         with (
             caplog.at_level(logging.WARNING, "klamm.server"),
-            pytest.raises(StartFailed, match=rf"^no ZooKeeper answers at {address} within 1500 ms \({address}: {outcome}\)$"),
+            pytest.raises(StartFailed, match=rf"^no ZooKeeper responds at {address} within 1500 ms \({address}: {outcome}\)$"),
         ):
             await make(5, zookeeper=address, zookeeper_connection_timeout_ms=1500).start()
     assert [r.getMessage() for r in caplog.records if r.name == "klamm.server.first_connection"] == [
-        f"no ZooKeeper answers yet ({address}: {outcome}); trying for up to 1.5 s"
+        f"ZooKeeper is not reachable yet ({address}: {outcome}); trying for up to 1.5 s"
     ]
 
 

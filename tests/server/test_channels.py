@@ -96,7 +96,7 @@ async def test_broker_that_is_not_there_yet_is_tried_until_it_is(sender: Channel
         await broker.start()
         await broker.received(1)
         broker.answer(0)
-        await eventually(lambda: "answers again" in caplog.text, "the answer is news")
+        await eventually(lambda: "responds again" in caplog.text, "the answer is news")
     assert broker.requests[0][1].correlation_id == 0  # only what was sent has a number
     assert [r.levelname for r in caplog.records if "broker 2" in r.getMessage()] == ["WARNING", "INFO"]
     await broker.stop()
@@ -258,7 +258,7 @@ async def test_address_that_cannot_be_is_complained_of_and_the_channel_lives(
     sender.add_broker(2, host, port)
     sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
     await eventually(lambda: f"broker 2 at {host}:{port}: cannot connect" in caplog.text, "the reason is logged")
-    assert "is no " in caplog.text
+    assert "is not a " in caplog.text
 
 
 async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_often(

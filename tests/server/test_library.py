@@ -103,7 +103,7 @@ def test_a_thread_without_a_loop_takes_every_step(zookeeper: str, chroot: str) -
         assert cluster.bootstrap_servers == before
         cluster.kill_broker(1, expire=True)
         assert cluster.controller_id == 2
-        with pytest.raises(ValueError, match="broker 1 does not run"):
+        with pytest.raises(ValueError, match="broker 1 is not running"):
             cluster.stop_broker(1)
     no_threads()
     assert asyncio.run(registered(zookeeper + chroot)) == []
@@ -187,8 +187,8 @@ def test_one_cluster_runs_once_at_a_time_and_may_run_again(zookeeper: str, chroo
     cluster = klamm.Cluster(1, zookeeper=zookeeper + chroot)
     with cluster as first:
         name = first.cluster_id
-        with pytest.raises(RuntimeError, match="runs already"), cluster:
-            pytest.fail("it runs already")
+        with pytest.raises(RuntimeError, match="is already running"), cluster:
+            pytest.fail("it is already running")
     with cluster as second:
         assert second.cluster_id == name
 
@@ -200,16 +200,16 @@ def test_one_cluster_runs_once_at_a_time_and_may_run_again(zookeeper: str, chroo
         (lambda: klamm.Cluster(101), "brokers: 101 is not in the range"),
         (lambda: klamm.Cluster(port=70000), "port: 70000 is not in the range"),
         (lambda: klamm.Cluster(3, port=65534), "port: 65534 leaves no ports for 3 brokers"),
-        (lambda: klamm.Cluster(host="0.0.0.0"), "host 0.0.0.0: clients are told this address"),
-        (lambda: klamm.Cluster(config={"broker.id": 4}), "config broker.id: differs from broker to broker"),
+        (lambda: klamm.Cluster(host="0.0.0.0"), "host 0.0.0.0: clients connect to this address"),
+        (lambda: klamm.Cluster(config={"broker.id": 4}), "config broker.id: is different for each broker"),
         (lambda: klamm.Cluster(config={"num.partitions": "x"}), "Invalid value x for configuration num.partitions"),
         (lambda: klamm.Cluster(topics=["a:b"]), "'a:b' is not NAME:PARTITIONS:RF"),
-        (lambda: klamm.Cluster(topics=["no/slash"]), "'no/slash' is no topic name"),
+        (lambda: klamm.Cluster(topics=["no/slash"]), "'no/slash' is not a topic name"),
         (lambda: klamm.Cluster(2, topics=["t:1:3"]), "t cannot have 3 replicas on 2 brokers"),
         (lambda: klamm.Cluster(topics=[("t", 0, 1)]), "t cannot have 0 partitions"),
         (lambda: klamm.Cluster(zookeeper="host:port"), "bad ZooKeeper address 'host:port'"),
         (lambda: klamm.Cluster(zookeeper=""), "bad ZooKeeper address ''"),
-        (lambda: klamm.Cluster(zookeeper="host:1", data_dir="x"), "data_dir: belongs to an embedded ZooKeeper"),
+        (lambda: klamm.Cluster(zookeeper="host:1", data_dir="x"), "data_dir: needs the embedded ZooKeeper"),
     ],
 )
 def test_what_cannot_be_is_a_value_error_before_anything_starts(make: Callable[[], object], reason: str) -> None:

@@ -148,9 +148,9 @@ async def test_what_is_not_offered_is_said_once_to_each_client(serve: Serve, con
         assert await peer.correlation_ids(1) == [1]
         assert await peer.answer() is None
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "client 'a' at 127.0.0.1 asks for FindCoordinator (consumer groups, transactions), which Klamm does not offer yet",
-        r"client 'b\n' at 127.0.0.1 asks for FindCoordinator (consumer groups, transactions), which Klamm does not offer yet",
-        "client 'a' at 127.0.0.1 asks for JoinGroup (consumer groups), which Klamm does not offer yet",
+        "client 'a' at 127.0.0.1 sent FindCoordinator (consumer groups, transactions), which Klamm does not support yet",
+        r"client 'b\n' at 127.0.0.1 sent FindCoordinator (consumer groups, transactions), which Klamm does not support yet",
+        "client 'a' at 127.0.0.1 sent JoinGroup (consumer groups), which Klamm does not support yet",
     ]
 
 
@@ -182,7 +182,7 @@ async def test_records_that_are_refused_are_said_once(zookeeper: str, chroot: st
     finally:
         await cluster.stop()
     assert [line for line in caplog.messages if "Produce" in line] == [
-        "client 'test' at 127.0.0.1 asks for Produce (records), which Klamm does not offer yet"
+        "client 'test' at 127.0.0.1 sent Produce (records), which Klamm does not support yet"
     ]
 
 

@@ -172,7 +172,7 @@ def test_a_server_that_dies_at_its_start_says_why(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path)
     with pytest.raises(EmbeddedZooKeeperError) as failed:
         server.start()
-    assert "died at its start: java.io." in str(failed.value)
+    assert "ended during its start: java.io." in str(failed.value)
     assert "\n" not in str(failed.value)
     assert not server.running
 

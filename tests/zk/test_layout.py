@@ -339,7 +339,7 @@ def test_brokers_survive_both_ways() -> None:
 def test_an_id_has_16_bytes() -> None:
     assert layout.decode_uuid(layout.encode_uuid(TOPIC_ID)) == TOPIC_ID
     for text in ("", "AAAA", layout.encode_uuid(bytes(17))):
-        with pytest.raises(ValueError, match="is no id"):
+        with pytest.raises(ValueError, match="is not an id"):
             layout.decode_uuid(text)
 
 

@@ -549,7 +549,7 @@ async def test_no_server(chroot: str) -> None:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         session = ZkSession(address + chroot, SESSION_MS)
-        with pytest.raises(ZkUnavailable, match=f"no ZooKeeper answers at {address} within 300 ms"):
+        with pytest.raises(ZkUnavailable, match=f"no ZooKeeper responds at {address} within 300 ms"):
             await session.start(300)
     await eventually(lambda: set(threading.enumerate()) <= before)
 
