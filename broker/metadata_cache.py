@@ -13,25 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-LEADER_DURING_DELETE = -2
-NO_LEADER = -1
-ZERO_UUID = bytes(16)
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-class CachedEndpoint(NamedTuple):
-    """Where a live broker listens."""
-
-    host: str
-    port: int
-    security_protocol: int
+from klamm.protocol.nouns import LEADER_DURING_DELETE, ZERO_UUID, Endpoint, SecurityProtocol
 
 
 class CachedBroker(NamedTuple):
     """A live broker, with its endpoints by listener name."""
 
     id: int
-    endpoints: Mapping[str, CachedEndpoint]
+    endpoints: Mapping[str, Endpoint]
     rack: str | None
 
 
@@ -196,15 +185,17 @@ def with_listeners(request: Any, version: int) -> Any:
 
 
 def _named(endpoint: Any) -> Any:
-    number = endpoint.security_protocol
-    if not 0 <= number < len(SECURITY_PROTOCOLS):
-        raise ValueError(f"there is no security protocol {number}")
-    return endpoint._replace(listener=SECURITY_PROTOCOLS[number])
+    try:
+        protocol = SecurityProtocol(endpoint.security_protocol)
+    except ValueError:
+        raise ValueError(f"there is no security protocol {endpoint.security_protocol}") from None
+    return endpoint._replace(listener=protocol.name)
 
 
 def _cached_broker(broker: Any) -> CachedBroker:
     """Version 0 names no listeners: there it is PLAINTEXT."""
     if not broker.endpoints and broker.v0_host:
-        return CachedBroker(broker.id, {"PLAINTEXT": CachedEndpoint(broker.v0_host, broker.v0_port, 0)}, broker.rack)
-    endpoints = {e.listener: CachedEndpoint(e.host, e.port, e.security_protocol) for e in broker.endpoints}
+        protocol = SecurityProtocol.PLAINTEXT
+        return CachedBroker(broker.id, {protocol.name: Endpoint(protocol.name, broker.v0_host, broker.v0_port, protocol)}, broker.rack)
+    endpoints = {e.listener: Endpoint(e.listener, e.host, e.port, e.security_protocol) for e in broker.endpoints}
     return CachedBroker(broker.id, endpoints, broker.rack)

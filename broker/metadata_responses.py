@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from klamm.broker.metadata_cache import NO_LEADER, ZERO_UUID, CachedBroker, CachedPartition, CachedTopic, MetadataCache
+from klamm.broker.metadata_cache import CachedBroker, CachedPartition, CachedTopic, MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
 from klamm.protocol.primitives import write_uvarint
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))

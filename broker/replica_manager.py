@@ -16,12 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
-from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache
+from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-
-EPOCH_DURING_DELETE = -2
-NO_EPOCH = -1
+from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
 
 # plain numbers: these are compared and stored once for each of ten thousand partitions
 _NONE = int(ErrorCode.NONE)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs.types import ConfigError, parse_integer, trim
+from klamm.protocol.nouns import SecurityProtocol
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
@@ -82,8 +82,8 @@ def _security_protocols(text: str) -> dict[str, str]:
         if not colon:
             raise ConfigError(key, text, f"{entry!r} is not of the form listener:protocol")
         protocol = trim(protocol).upper()
-        if protocol not in SECURITY_PROTOCOLS:
-            raise ConfigError(key, text, f"{protocol!r} is none of {', '.join(SECURITY_PROTOCOLS)}")
+        if protocol not in SecurityProtocol.__members__:
+            raise ConfigError(key, text, f"{protocol!r} is none of {', '.join(SecurityProtocol.__members__)}")
         protocols[_name(key, text, trim(name))] = protocol
     return protocols
 

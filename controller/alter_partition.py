@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.pace import Pace
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, Ints, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Outcome, StateWrite, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints
 
 log = logging.getLogger("klamm.controller")
 

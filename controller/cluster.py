@@ -17,7 +17,8 @@ from klamm.controller.states import (
     ReplicaStateMaps,
     ReplicaStates,
 )
-from klamm.controller.values import ZERO_UUID, Assignment, Broker, Ints, LeaderAndIsr, TopicPartition
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr
+from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
 
 _ONLINE = PartitionState.ONLINE
 _NON_EXISTENT = PartitionState.NON_EXISTENT

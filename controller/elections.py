@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from klamm.controller.values import Ints, intern_ints
+from klamm.controller.values import intern_ints
+from klamm.protocol.nouns import Ints
 
 
 class Choice(NamedTuple):

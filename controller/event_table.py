@@ -21,8 +21,9 @@ from klamm.controller import (
 from klamm.controller.causes import QueuedEvent
 from klamm.controller.events import ControllerEvent, Event
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, Broker, TopicPartition
+from klamm.controller.values import Assignment, Broker
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Assignment, Election, ElectionResult, TopicPartition
+from klamm.controller.values import Assignment, Election, ElectionResult
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 # --- events of any broker, controller or not ---
 

@@ -20,9 +20,10 @@ from operator import attrgetter
 from typing import Any
 
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.values import LEADER_DURING_DELETE, Assignment, Broker, Ints, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
+from klamm.protocol.nouns import LEADER_DURING_DELETE, Ints
 
 log = logging.getLogger("klamm.controller")
 

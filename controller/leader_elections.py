@@ -11,8 +11,9 @@ from klamm.controller.pace import Pace
 from klamm.controller.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import Election, ElectionResult, TopicPartition
+from klamm.controller.values import Election, ElectionResult
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 

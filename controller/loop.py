@@ -31,8 +31,9 @@ from klamm.controller.ids import random_topic_id
 from klamm.controller.options import ControllerOptions
 from klamm.controller.store import Store
 from klamm.controller.term import Phase, Term, no_phase
-from klamm.controller.values import Assignment, ControllerMoved, Election, ElectionResult, StoreLost, StoreRefused, TopicPartition
+from klamm.controller.values import Assignment, ControllerMoved, Election, ElectionResult, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 

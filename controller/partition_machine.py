@@ -17,7 +17,8 @@ from klamm.controller.cluster import Partition
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Ints, LeaderAndIsr, Outcome, StateWrite, next_epoch
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, Outcome, StateWrite
+from klamm.protocol.nouns import Ints, next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
 

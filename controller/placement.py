@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from klamm.controller.values import Ints, intern_ints
+from klamm.controller.values import intern_ints
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints
 
 Racks = Mapping[int, str | None]
 

@@ -16,7 +16,8 @@ from klamm.controller.hash_order import in_hash_order
 from klamm.controller.partition_machine import MAX_ROUNDS
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import NO_LEADER, Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints, next_epoch
+from klamm.controller.values import Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.protocol.nouns import NO_LEADER, next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
 

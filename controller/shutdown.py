@@ -8,8 +8,8 @@ from klamm.controller import elections, partition_machine, replica_machine
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import NO_EPOCH, TopicPartition
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH, TopicPartition
 
 log = logging.getLogger("klamm.controller")
 

@@ -15,16 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from klamm.controller.values import (
-    Broker,
-    ControllerEpoch,
-    LeaderAndIsr,
-    Outcome,
-    StateWrite,
-    StoredTopic,
-    TopicPartition,
-    TopicWrite,
-)
+from klamm.controller.values import Broker, ControllerEpoch, LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
+from klamm.protocol.nouns import TopicPartition
 
 
 class ControllerElectionStore(Protocol):

@@ -18,8 +18,9 @@ from typing import Any
 
 from klamm.controller.pace import Pace
 from klamm.controller.placement import Racks, growth_start, place_replicas
-from klamm.controller.values import ZERO_UUID, Assignment, Ints, StoredTopic
+from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import ZERO_UUID, Ints
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249

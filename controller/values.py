@@ -10,24 +10,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from klamm.protocol.errors import ErrorCode
-
-NO_LEADER = -1
-LEADER_DURING_DELETE = -2
-EPOCH_DURING_DELETE = -2
-NO_EPOCH = -1
-ZERO_UUID = bytes(16)
-
-Ints = tuple[int, ...]
-
-_LAST_EPOCH = 2**31 - 1
+from klamm.protocol.nouns import Endpoint, Ints
 
 _MAX_INTERNED = 1 << 17
 _interned: dict[Ints, Ints] = {}
-
-
-def next_epoch(epoch: int) -> int:
-    """The controller or leader epoch after this one: an int32 that goes round, as Kafka's do."""
-    return epoch + 1 if epoch != _LAST_EPOCH else -_LAST_EPOCH - 1
 
 
 def intern_ints(values: Ints) -> Ints:
@@ -38,16 +24,6 @@ def intern_ints(values: Ints) -> Ints:
             _interned.clear()
         shared = _interned[values] = values
     return shared
-
-
-class TopicPartition(NamedTuple):
-    """A partition's name."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class Assignment(NamedTuple):
@@ -90,15 +66,6 @@ class LeaderAndIsr(NamedTuple):
     recovery: int = RECOVERED
     partition_epoch: int = 0
     controller_epoch: int = 0
-
-
-class Endpoint(NamedTuple):
-    """Where a broker listens: listener name, host, port, security protocol id (0 PLAINTEXT … 3 SASL_SSL)."""
-
-    listener: str
-    host: str
-    port: int
-    security_protocol: int
 
 
 class Broker(NamedTuple):

@@ -29,7 +29,8 @@ from klamm.controller.events import OptionsChanged, WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.term import Phase, no_phase
-from klamm.controller.values import Broker, ControllerMoved, Endpoint, StoreLost
+from klamm.controller.values import Broker, ControllerMoved, StoreLost
+from klamm.protocol.nouns import Endpoint
 from klamm.server import policies
 from klamm.server.context import AllowAll, Authorizer, MutationQuota, no_quota
 from klamm.server.controlled_shutdown import leave

@@ -17,9 +17,10 @@ from klamm.configs.topic import validate_topic_configs
 from klamm.controller.ids import random_topic_id
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
-from klamm.controller.values import NO_LEADER, ZERO_UUID, StoreLost
+from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
 
 if TYPE_CHECKING:
     from klamm.server.broker_server import BrokerServer

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from klamm.controller.values import Assignment, Broker, Ints, Outcome, StoredTopic
+from klamm.controller.values import Assignment, Broker, Outcome, StoredTopic
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints
 from klamm.zk import config_nodes, layout, paths, registration
 from klamm.zk.broker_node import encode_broker
 from klamm.zk.config_nodes import ConfigChange

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.controller.values import Broker, Endpoint
+from klamm.controller.values import Broker
+from klamm.protocol.nouns import Endpoint, SecurityProtocol
 from klamm.zk.layout import Unreadable, int32, parse_int
 
 log = logging.getLogger(__name__)
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_PLAINTEXT = 0
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
@@ -36,12 +35,12 @@ def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_ve
         content["features"] = {name: {"min_version": low, "max_version": high} for name, low, high in broker.features}
     if json_version >= 4:
         content["listener_security_protocol_map"] = {
-            endpoint.listener.upper(): SECURITY_PROTOCOLS[endpoint.security_protocol] for endpoint in broker.endpoints
+            endpoint.listener.upper(): SecurityProtocol(endpoint.security_protocol).name for endpoint in broker.endpoints
         }
     content["endpoints"] = [f"{e.listener.upper()}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints]
     if broker.rack is not None and json_version >= 3:
         content["rack"] = broker.rack
-    plaintext = next((e for e in broker.endpoints if e.security_protocol == _PLAINTEXT), None)
+    plaintext = next((e for e in broker.endpoints if e.security_protocol == SecurityProtocol.PLAINTEXT), None)
     content["jmx_port"] = jmx_port
     content["port"] = -1 if plaintext is None else plaintext.port
     content["host"] = None if plaintext is None else plaintext.host
@@ -59,7 +58,8 @@ def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
             raise ValueError(f"version {version}")
         int32(content["jmx_port"])
         if version == 1:
-            endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", _text(content["host"]), int32(content["port"]), _PLAINTEXT),)
+            plaintext = SecurityProtocol.PLAINTEXT
+            endpoints: tuple[Endpoint, ...] = (Endpoint(plaintext.name, _text(content["host"]), int32(content["port"]), plaintext),)
         else:
             endpoints = _endpoints(content["endpoints"], content.get("listener_security_protocol_map"))
         features = tuple(
@@ -81,7 +81,7 @@ def _endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endp
             raise ValueError(f"endpoint {text!r}")
         listener = match[1].upper()
         protocol = listener if protocols is None else protocols[listener]
-        endpoints.append(Endpoint(listener, match[2], parse_int(match[3]), SECURITY_PROTOCOLS.index(protocol)))
+        endpoints.append(Endpoint(listener, match[2], parse_int(match[3]), SecurityProtocol[protocol]))
     if len({endpoint.listener for endpoint in endpoints}) != len(endpoints):
         raise ValueError("a listener is named twice")
     return tuple(endpoints)

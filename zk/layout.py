@@ -16,17 +16,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from klamm.controller.values import (
-    RECOVERED,
-    RECOVERING,
-    Assignment,
-    Ints,
-    LeaderAndIsr,
-    StoredTopic,
-    StoreRefused,
-    TopicPartition,
-    intern_ints,
-)
+from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, StoredTopic, StoreRefused, intern_ints
+from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk.stock_order import partition_order, properties_order, scala_order
 
 log = logging.getLogger(__name__)

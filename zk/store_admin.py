@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.controller.values import StoreRefused, TopicPartition
+from klamm.controller.values import StoreRefused
+from klamm.protocol.nouns import TopicPartition
 from klamm.zk import layout, paths
 from klamm.zk.requests import MultiFailed, TooLarge, ZkError
 from klamm.zk.store_base import ZkArea

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreRefused, next_epoch
+from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreRefused
+from klamm.protocol.nouns import next_epoch
 from klamm.zk import layout, paths
 from klamm.zk.layout import FeatureNode, Unreadable
 from klamm.zk.requests import BAD_VERSION, NODE_EXISTS, MultiFailed, NodeExists

@@ -18,9 +18,9 @@ from typing import Any
 from klamm.configs.describe import describe_topic
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
-from klamm.controller.values import ZERO_UUID
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.context import Context, Operation, ResourceType
 from klamm.server.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Deletion, judge_deletions, settle_deletions
-from klamm.controller.values import ZERO_UUID
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.context import Context, Operation, ResourceType
 
 DISABLED_SINCE = 3

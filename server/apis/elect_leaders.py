@@ -14,9 +14,10 @@ import asyncio
 from typing import Any
 
 from klamm.controller.pace import SLICE, Pace
-from klamm.controller.values import Election, TopicPartition
+from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.server import faults
 from klamm.server.context import Context, Operation, ResourceType
 

@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import Any
 
 from klamm.controller.pace import SLICE, Pace
-from klamm.controller.values import TopicPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.server import faults
 from klamm.server.context import Context, Operation, ResourceType
 

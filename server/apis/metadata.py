@@ -19,11 +19,11 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from klamm.broker import metadata_responses as metadata_answers
-from klamm.broker.metadata_cache import ZERO_UUID
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.server import faults
 from klamm.server.context import AllowAll, Context, Operation, ResourceType
 from klamm.server.topic_creation import auto_create

@@ -12,11 +12,10 @@ import socket
 from collections.abc import Iterator
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.listeners import SECURITY_PROTOCOLS
 from klamm.configs.listeners import Listener as Configured
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
-from klamm.controller.values import Endpoint
+from klamm.protocol.nouns import Endpoint, SecurityProtocol
 from klamm.server.dispatch import Dispatcher
 from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
 from klamm.server.net.listener import Listener, bind
@@ -87,7 +86,7 @@ class Listeners:
                 one.name,
                 socket.getfqdn() if one.host is None else one.host,
                 ports[one.name] if one.port == 0 else one.port,
-                SECURITY_PROTOCOLS.index(one.security_protocol),
+                SecurityProtocol[one.security_protocol],
             )
             for one in self._config.advertised_listeners
             if one.name in ports

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache
+from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import HostedPartition, ReplicaManager, Role, refuse_leader_and_isr, refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.tests.broker.update_metadata import update
 
 ME, EPOCH = 1, 7

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import ZERO_UUID, MetadataCache, with_listeners
+from klamm.broker.metadata_cache import MetadataCache, with_listeners
 from klamm.protocol import messages
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.tests.broker.update_metadata import REQUEST, broker, partition, topic, update
 
 

@@ -19,17 +19,15 @@ from klamm.controller.values import (
     Broker,
     ControllerEpoch,
     ControllerMoved,
-    Endpoint,
     LeaderAndIsr,
     Outcome,
     StateWrite,
     StoredTopic,
     StoreLost,
     StoreRefused,
-    TopicPartition,
     TopicWrite,
-    next_epoch,
 )
+from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
 
 
 class Wrote(NamedTuple):

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from klamm.controller.values import TopicPartition
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import World
 
 NAMES = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}

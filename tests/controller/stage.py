@@ -22,8 +22,9 @@ from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import ControllerMoved, LeaderAndIsr, StateWrite, TopicPartition
+from klamm.controller.values import ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from klamm.controller.alter_partition import Proposal, judge
-from klamm.controller.values import LeaderAndIsr, TopicPartition
+from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage
 
 VERSIONS = range(4)

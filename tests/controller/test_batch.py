@@ -10,8 +10,9 @@ from klamm.controller.batch import RequestBatch, RequestSender
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import Encoder
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Assignment, Broker, Endpoint, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
+from klamm.protocol.nouns import Endpoint
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import frame_line
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.controller import events
-from klamm.controller.values import Assignment, StoredTopic, TopicPartition
+from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage
 
 GONE = ["REMOVED /brokers/topics/t", "REMOVED /config/topics/t", "REMOVED /admin/delete_topics/t"]

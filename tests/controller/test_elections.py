@@ -18,7 +18,8 @@ from klamm.controller import elections, partition_machine
 from klamm.controller.elections import Choice
 from klamm.controller.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
-from klamm.controller.values import Assignment, LeaderAndIsr, TopicPartition
+from klamm.controller.values import Assignment, LeaderAndIsr
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Wrote
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import Stage

@@ -22,8 +22,9 @@ from klamm.controller.causes import (
 )
 from klamm.controller.decision_log import cause_text
 from klamm.controller.event_queue import EventQueue
-from klamm.controller.values import ControllerMoved, Election, TopicPartition
+from klamm.controller.values import ControllerMoved, Election
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.stage import Stage
 

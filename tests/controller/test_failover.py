@@ -10,9 +10,10 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
-from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused, TopicPartition
+from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import ME, Stage, isr_request

@@ -15,8 +15,9 @@ import pytest
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.frames import Encoder
-from klamm.controller.values import ZERO_UUID, Assignment, Broker, Endpoint, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
+from klamm.protocol.nouns import ZERO_UUID, Endpoint
 
 ME, LISTENER = 9, "INTERNAL"
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.controller import events
-from klamm.controller.values import ControllerMoved, TopicPartition
+from klamm.controller.values import ControllerMoved
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage
 
 LOG_DIR, ISR = "REMOVED /log_dir_event_notification/log_dir_event_", "REMOVED /isr_change_notification/isr_change_"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.values import Endpoint, TopicPartition
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import Stage
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.controller import events
-from klamm.controller.values import Election, ElectionResult, TopicPartition
+from klamm.controller.values import Election, ElectionResult
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.conftest import Timer
 from klamm.tests.controller.stage import Stage
 

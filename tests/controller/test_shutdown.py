@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.values import TopicPartition
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 
 

@@ -16,9 +16,10 @@ import pytest
 from klamm.controller import events
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Election, LeaderAndIsr, TopicPartition
+from klamm.controller.values import Election, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Faults, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 

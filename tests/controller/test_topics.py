@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from klamm.controller import events
-from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic, TopicPartition
+from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import Stage
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.values import Election, TopicPartition
+from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import elect_leaders
 from klamm.server.context import AllowAll, Context
 from klamm.server.purgatory import Purgatory

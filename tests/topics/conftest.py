@@ -13,8 +13,9 @@ import pytest
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.options import ControllerOptions
-from klamm.controller.values import Broker, Endpoint, StoredTopic
+from klamm.controller.values import Broker, StoredTopic
 from klamm.protocol import messages
+from klamm.protocol.nouns import Endpoint
 from klamm.server.apis import create_partitions, create_topics, delete_topics, metadata
 from klamm.server.context import AllowAll, Context, no_quota
 from klamm.server.policies import any_topic

@@ -21,9 +21,10 @@ from klamm.controller.topic_requests import (
     refuse_growths,
     settle_deletions,
 )
-from klamm.controller.values import ZERO_UUID, Assignment, StoredTopic
+from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
 
 REQUEST = messages.CreateTopicsRequest
 ID, OTHER_ID = b"i" * 16, b"o" * 16

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from kazoo.client import KazooClient
 
 from klamm.controller.store import Store
-from klamm.controller.values import Broker, Endpoint, LeaderAndIsr, TopicPartition
+from klamm.controller.values import Broker, LeaderAndIsr
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World
 from klamm.zk.admin import AdminZk
 from klamm.zk.session import ZkSession

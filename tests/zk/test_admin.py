@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller.values import Assignment, Broker, ControllerMoved, Endpoint, StoredTopic
+from klamm.controller.values import Assignment, Broker, ControllerMoved, StoredTopic
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Endpoint
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab
 from klamm.tests.zk.test_session import eventually, expire

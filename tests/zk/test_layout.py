@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.controller.values import Assignment, Broker, Endpoint, LeaderAndIsr, StoredTopic, TopicPartition, next_epoch
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic
+from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
 from klamm.zk import layout, paths
 from klamm.zk.broker_node import decode_broker, encode_broker
 from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock, Unreadable

@@ -14,9 +14,9 @@ from klamm.controller.values import (
     StateWrite,
     StoredTopic,
     StoreRefused,
-    TopicPartition,
     TopicWrite,
 )
+from klamm.protocol.nouns import TopicPartition
 from klamm.tests.zk.labs import Lab, Seat
 
 NOW_MS = 1_700_000_000_000

@@ -15,16 +15,15 @@ from klamm.controller.values import (
     Broker,
     ControllerEpoch,
     ControllerMoved,
-    Endpoint,
     LeaderAndIsr,
     Outcome,
     StateWrite,
     StoreLost,
     StoreRefused,
-    TopicPartition,
     TopicWrite,
 )
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
 from klamm.tests.zk.test_session import eventually, expire
