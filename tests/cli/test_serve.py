@@ -21,6 +21,7 @@ from kazoo.client import KazooClient
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, run
+from klamm.tests.harness.ports import free_ports
 
 
 def topics_at(bootstrap: str) -> dict[str, int]:
@@ -30,15 +31,6 @@ def topics_at(bootstrap: str) -> dict[str, int]:
         return {topic: len(consumer.partitions_for_topic(topic) or ()) for topic in consumer.topics()}
     finally:
         consumer.close()
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def zookeeper_is_gone(address: str) -> bool:
@@ -94,7 +86,7 @@ def test_without_json_the_addresses_come_one_a_line_and_nothing_else(start: Star
 
 
 def test_ports_follow_the_first_one(start: Start) -> None:
-    port = next(port for port in range(20_000, 32_000, 7) if is_free(port) and is_free(port + 1))
+    port, _ = free_ports(2)
     said = start("serve", "--port", port, "--brokers", 2, "--json").ready()
     assert [broker["port"] for broker in said["brokers"]] == [port, port + 1]
 

@@ -8,10 +8,11 @@ import struct
 import pytest
 
 from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.cluster import Cluster, all_told
 from klamm.tests.harness.fake_broker import LISR, UMR, FakeBroker
-from klamm.tests.harness.process import free_port
+from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.waits import eventually, eventually_asked
 
@@ -341,7 +342,9 @@ async def test_session_lost_while_the_request_is_queued(zookeeper: str, empty: C
         old = empty.tree.broker_epoch(0)
         way.hold()
         clients = [Client("127.0.0.1", empty.brokers[0].port) for _ in topics]
-        asked = [asyncio.create_task(c.ask(empty.election([(t, 0)], 0, 2, 60_000), 2)) for c, t in zip(clients, topics, strict=True)]
+        asked = [
+            asyncio.create_task(c.ask(requests.elect_leaders([(t, 0)], timeout_ms=60_000), 2)) for c, t in zip(clients, topics, strict=True)
+        ]
         await eventually(lambda: empty.tree.broker_epoch(0) == -1, "the session expired")
         way.cut()
         way.release()

@@ -6,7 +6,7 @@ import pytest
 
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import LISR, SR, UMR, FakeBroker
-from klamm.tests.harness.process import free_port
+from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.waits import eventually
 
 DEAD = 987654

@@ -22,7 +22,7 @@ from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.stories.both.commands import Look
 from klamm.tests.stories.both.stage import Grounds, Stage, Target
 from klamm.tests.stories.both.story_file import BadStory, Scene, StoryFile
-from klamm.tests.stories.both.telling import CALM_S, QUIET_S, WITHIN_S, act, joined
+from klamm.tests.stories.both.telling import CALM_S, WITHIN_S, act, joined
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 STILL_S = 2.5
@@ -141,8 +141,7 @@ async def _tell(scenes: list[Scene], stages: list[Stage]) -> Told:
         if _FAILED in outcomes[0]:
             told.broken = True
             return told
-    await asyncio.gather(*(stage.barrier() for stage in stages))
-    await asyncio.sleep(QUIET_S)
+    await asyncio.gather(*(stage.idle(frames=any(look.frames for _, _, looks in last for look in looks)) for stage in stages))
     for scene, before, looks in last:
         outcomes = await _agreed(stages, before, looks)
         if outcomes[0] != outcomes[1]:

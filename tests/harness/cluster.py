@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.fake_broker import UMR, FakeBroker
 from klamm.tests.harness.process import KlammBroker
@@ -153,34 +153,21 @@ class Cluster:
     async def create_code(
         self, assignment: Sequence[Sequence[FakeBroker | int]], configs: dict[str, str] | None, topic: str, timeout_ms: int = 10_000
     ) -> int:
-        request = messages.CreateTopicsRequest
-        lists = [
-            request.CreatableReplicaAssignment(partition_index=p, broker_ids=[r if isinstance(r, int) else r.id for r in replicas])
-            for p, replicas in enumerate(assignment)
-        ]
-        settings = [request.CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()]
-        one = request.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=lists, configs=settings)
-        answer = await self.ask(request(topics=[one], timeout_ms=timeout_ms, validate_only=False), 7)
+        answer = await self.ask(requests.create_topic(topic, [ids(row) for row in assignment], configs=configs, timeout_ms=timeout_ms), 7)
         return int(answer.topics[0].error_code)
 
     async def delete(self, topic: str, timeout_ms: int = 10_000) -> int:
-        request = messages.DeleteTopicsRequest
-        answer = await self.ask(request(topics=[request.DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=timeout_ms), 6)
+        answer = await self.ask(requests.delete_topics(topic, timeout_ms=timeout_ms), 6)
         return int(answer.responses[0].error_code)
 
-    async def grow(self, topic: str, count: int, assignment: Sequence[Sequence[FakeBroker]]) -> int:
+    async def grow(self, topic: str, count: int, assignment: Sequence[Sequence[FakeBroker | int]]) -> int:
         """CreatePartitions with explicit replicas for the new ones."""
-        request = messages.CreatePartitionsRequest
-        lists = [request.CreatePartitionsAssignment(broker_ids=[fake.id for fake in replicas]) for replicas in assignment]
-        one = request.CreatePartitionsTopic(name=topic, count=count, assignments=lists)
-        answer = await self.ask(request(topics=[one], timeout_ms=10_000, validate_only=False), 3)
+        answer = await self.ask(requests.create_partitions(topic, count, [ids(row) for row in assignment]), 3)
         return int(answer.results[0].error_code)
 
     async def metadata(self, topics: list[str] | None, version: int = 12, to: int | None = None) -> Any:
         """Metadata of the named topics; None for all."""
-        request = messages.MetadataRequest
-        named = None if topics is None else [request.MetadataRequestTopic(topic_id=bytes(16), name=t) for t in topics]
-        return await self.ask(request(topics=named, allow_auto_topic_creation=False), version, to)
+        return await self.ask(requests.metadata(topics), version, to)
 
     async def shown_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int | None:
         """Leader of a partition in Metadata; None when the partition is not shown."""
@@ -224,18 +211,20 @@ class Cluster:
         topic_id: bytes | None = None,
     ) -> tuple[int, Any]:
         """AlterPartition; `le` and `pe` are offsets to the present values. Returns (top-level code, partition's answer or None)."""
-        request = messages.AlterPartitionRequest
-        ids = [member if isinstance(member, int) else member.id for member in isr]
         now = self.tree.state(topic, partition) or State(-1, [], 0, 0, 0, 0)
-        members: dict[str, Any] = (
-            {"new_isr": ids} if version < 3 else {"new_isr_with_epochs": [request.BrokerState(broker_id=i) for i in ids]}
+        request = requests.alter_partition(
+            leader.id,
+            leader.epoch if epoch is None else epoch,
+            topic,
+            topic_id or self.tree.topic_id(topic) or requests.NO_ID,
+            partition,
+            ids(isr),
+            leader_epoch=now.le + le,
+            partition_epoch=now.pe + pe,
+            recovery=recovery,
+            version=version,
         )
-        name: dict[str, Any] = {"topic_name": topic} if version < 2 else {"topic_id": topic_id or self.tree.topic_id(topic) or bytes(16)}
-        if version >= 1:
-            members["leader_recovery_state"] = recovery
-        one = request.PartitionData(partition_index=partition, leader_epoch=now.le + le, partition_epoch=now.pe + pe, **members)
-        topics = [request.TopicData(partitions=[one], **name)]
-        answer = await self.ask(request(broker_id=leader.id, broker_epoch=leader.epoch if epoch is None else epoch, topics=topics), version)
+        answer = await self.ask(request, version)
         found = [p for t in answer.topics for p in t.partitions]
         return int(answer.error_code), found[0] if found else None
 
@@ -248,30 +237,21 @@ class Cluster:
         self, fake: FakeBroker, epoch: int | None = None, version: int = 3, broker_id: int | None = None
     ) -> tuple[int, set[Partition]]:
         """ControlledShutdown; returns (code, remaining partitions)."""
-        fields: dict[str, Any] = {} if version < 2 else {"broker_epoch": fake.epoch if epoch is None else epoch}
-        answer = await self.ask(
-            messages.ControlledShutdownRequest(broker_id=fake.id if broker_id is None else broker_id, **fields), version
-        )
+        request = requests.controlled_shutdown(fake.id if broker_id is None else broker_id, fake.epoch if epoch is None else epoch, version)
+        answer = await self.ask(request, version)
         return int(answer.error_code), {(p.topic_name, p.partition_index) for p in answer.remaining_partitions}
 
     async def elect(
         self, partitions: Sequence[Partition] | None, kind: int = 0, version: int = 2, timeout_ms: int = 10_000, to: int | None = None
     ) -> tuple[int, dict[Partition, tuple[int, str | None]]]:
         """ElectLeaders; returns (top-level code, partition → (code, message))."""
-        answer = await self.ask(self.election(partitions, kind, version, timeout_ms), version, to)
+        answer = await self.ask(requests.elect_leaders(partitions, kind, version, timeout_ms), version, to)
         results = {
             (t.topic, p.partition_id): (p.error_code, p.error_message) for t in answer.replica_election_results for p in t.partition_result
         }
         assert sum(len(t.partition_result) for t in answer.replica_election_results) == len(results), "a partition answered twice"
         assert answer.throttle_time_ms == 0
         return (0 if version == 0 else int(answer.error_code)), results
-
-    def election(self, partitions: Sequence[Partition] | None, kind: int, version: int, timeout_ms: int) -> Any:
-        """The request: one array element for each partition named."""
-        request = messages.ElectLeadersRequest
-        named = None if partitions is None else [request.TopicPartitions(topic=t, partitions=[p]) for t, p in partitions]
-        fields = {} if version == 0 else {"election_type": kind}
-        return request(topic_partitions=named, timeout_ms=timeout_ms, **fields)
 
     async def moved_away(self, replicas: int = 2) -> tuple[str, FakeBroker, FakeBroker]:
         """A topic on fresh fakes [a, b, ...] led by b though a, its preferred replica, is alive and in sync: (topic, a, b)."""
@@ -290,11 +270,13 @@ class Cluster:
 
     async def alter_config(self, kind: int, name: str, values: dict[str, str | None]) -> int:
         """IncrementalAlterConfigs (None deletes); kind 2 is a topic, 4 a broker."""
-        request = messages.IncrementalAlterConfigsRequest
-        entries = [request.AlterableConfig(name=k, config_operation=0 if v is not None else 1, value=v) for k, v in values.items()]
-        one = request.AlterConfigsResource(resource_type=kind, resource_name=name, configs=entries)
-        answer = await self.ask(request(resources=[one], validate_only=False), 1)
+        answer = await self.ask(requests.set_configs(kind, name, values), 1)
         return int(answer.responses[0].error_code)
+
+
+def ids(replicas: Sequence[FakeBroker | int]) -> list[int]:
+    """Broker ids of fake brokers; an id stands for itself."""
+    return [each if isinstance(each, int) else each.id for each in replicas]
 
 
 async def all_told(fakes: Sequence[FakeBroker], api: str, topic: str, partition: int = 0, **wanted: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.tests.harness.decoded import decoded
+from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import WITHIN_S, eventually
 
@@ -134,8 +135,8 @@ class FakeBroker:
 
     async def accept(self) -> None:
         if self._server is None:
+            self.port = self.port or free_port()
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 26)
-            self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
         """Close the listener and every connection; `accept` opens the same port again."""

@@ -7,7 +7,6 @@ the command to which the name of the properties file is appended.
 from __future__ import annotations
 
 import os
-import random
 import shlex
 import signal
 import socket
@@ -16,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_until_stopped
 
@@ -29,18 +29,6 @@ BASE = {
     "controlled.shutdown.max.retries": 1,
     "controlled.shutdown.retry.backoff.ms": 200,
 }
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, below those that outgoing connections are given: nobody takes it by chance meanwhile."""
-    while True:
-        port = random.randrange(10_240, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class KlammBroker:

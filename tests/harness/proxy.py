@@ -1,7 +1,7 @@
 """A TCP proxy in front of a server: it can hold what clients send, hang up, and record the requests of a controller.
 
 In front of a broker (that advertises the proxy's address) it sees every frame a controller sends to it, and the answers; in front of
-ZooKeeper (`frames=False`) it only passes bytes on, and cuts the broker off from it.
+ZooKeeper (`frames=False`) it only passes bytes on, and cuts the broker off from it; and it can end the broker's session.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import itertools
 import struct
 from collections import deque
 from typing import Any
+
+from kazoo.client import KazooClient
 
 from klamm.protocol import messages
 from klamm.tests.harness.decoded import decoded
@@ -36,6 +38,7 @@ class Proxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusing = False
+        self._session: tuple[int, bytes] | None = None
 
     async def start(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26)
@@ -69,6 +72,18 @@ class Proxy:
     def accept(self) -> None:
         self._refusing = False
 
+    async def end_session(self) -> None:
+        """End the newest ZooKeeper session that began here, now, as ZooKeeper does when it has expired."""
+        assert self._session is not None, "no session began here"
+        twin = KazooClient(f"127.0.0.1:{self.target_port}", client_id=self._session)
+
+        def close() -> None:
+            twin.start()
+            twin.stop()
+            twin.close()
+
+        await asyncio.to_thread(close)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -86,7 +101,7 @@ class Proxy:
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target_port, limit=1 << 26)
         number = next(self._connections)
         unanswered: deque[Frame | None] = deque()
-        back = asyncio.create_task(self._answers(to_reader, writer, unanswered) if self._records else _pump(to_reader, writer))
+        back = asyncio.create_task(self._answers(to_reader, writer, unanswered) if self._records else self._pump(to_reader, writer))
         try:
             while True:
                 if self._records:
@@ -129,13 +144,20 @@ class Proxy:
         finally:
             writer.close()
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while piece := await reader.read(1 << 16):
-            writer.write(piece)
-            await writer.drain()
-    except (asyncio.CancelledError, ConnectionError):
-        pass  # the connection is over
-    finally:
-        writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # the first response: its length, protocol version, time-out, session id, password; id 0 says that the session had expired
+            head = await reader.readexactly(4)
+            first = await reader.readexactly(struct.unpack(">i", head)[0])
+            session_id, password_length = struct.unpack_from(">qi", first, 8)
+            if session_id:
+                self._session = session_id, first[20 : 20 + password_length]
+            piece = head + first
+            while piece:
+                writer.write(piece)
+                await writer.drain()
+                piece = await reader.read(1 << 16)
+        except (asyncio.CancelledError, asyncio.IncompleteReadError, ConnectionError):
+            pass  # the connection is over
+        finally:
+            writer.close()

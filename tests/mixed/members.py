@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import WITHIN_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
 from klamm.tests.harness.tree import State, Tree
 
@@ -21,9 +21,6 @@ SETTINGS: dict[str, Any] = {
     "offsets_topic_replication_factor": 1,
 }
 """For all members: deaths are noticed soon, deleted logs are gone soon."""
-
-WAIT_MS = 10_000
-"""Given to requests that wait for their effect. A real controller may miss the moment of it, and answers when this time is over."""
 
 
 class Members:
@@ -97,30 +94,21 @@ class Members:
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> None:
         """Create a topic with these replicas; returns when every running member shows a leader for all of it."""
-        asked = messages.CreateTopicsRequest
-        rows = [asked.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in enumerate(assignment)]
-        extra = [asked.CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
-        one = asked.CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=rows, configs=extra)
-        (answer,) = self.ask(asked(topics=[one], timeout_ms=WAIT_MS, validate_only=False), 7).topics
+        (answer,) = self.ask(requests.create_topic(topic, assignment, configs=configs), 7).topics
         assert answer.error_code == 0, answer
         for partition, ids in enumerate(assignment):
             self.shown(topic, partition, frozenset(ids).__contains__)
 
     def grow(self, topic: str, count: int, assignment: Sequence[Sequence[int]]) -> None:
         """CreatePartitions up to `count`, with replicas for the new ones."""
-        asked = messages.CreatePartitionsRequest
-        rows = [asked.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignment]
-        one = asked.CreatePartitionsTopic(name=topic, count=count, assignments=rows)
-        (answer,) = self.ask(asked(topics=[one], timeout_ms=WAIT_MS, validate_only=False), 3).results
+        (answer,) = self.ask(requests.create_partitions(topic, count, assignment), 3).results
         assert answer.error_code == 0, answer
         for partition, ids in enumerate(assignment, count - len(assignment)):
             self.shown(topic, partition, frozenset(ids).__contains__)
 
     def delete(self, topic: str) -> None:
         """Delete a topic; returns when it is accepted."""
-        asked = messages.DeleteTopicsRequest
-        named = asked.DeleteTopicState(name=topic, topic_id=bytes(16))
-        (answer,) = self.ask(asked(topics=[named], timeout_ms=WAIT_MS), 6).responses
+        (answer,) = self.ask(requests.delete_topics(topic), 6).responses
         assert answer.error_code == 0, answer
 
     def deleted(self, topic: str) -> None:
@@ -129,18 +117,14 @@ class Members:
 
     def elect(self, topic: str, partition: int = 0, *, unclean: bool = False) -> int:
         """ElectLeaders for one partition; the partition's error code."""
-        asked = messages.ElectLeadersRequest
-        named = [asked.TopicPartitions(topic=topic, partitions=[partition])]
-        answer = self.ask(asked(election_type=int(unclean), topic_partitions=named, timeout_ms=WAIT_MS), 2)
+        answer = self.ask(requests.elect_leaders([(topic, partition)], requests.UNCLEAN if unclean else requests.PREFERRED), 2)
         assert answer.error_code == 0, answer
         return int(answer.replica_election_results[0].partition_result[0].error_code)
 
     def alter_config(self, topic: str, **values: str) -> None:
         """Set configs of a topic; names with underscores for dots."""
-        asked = messages.IncrementalAlterConfigsRequest
-        entries = [asked.AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in values.items()]
-        one = asked.AlterConfigsResource(resource_type=2, resource_name=topic, configs=entries)
-        (answer,) = self.ask(asked(resources=[one], validate_only=False), 1).responses
+        changed = {name.replace("_", "."): value for name, value in values.items()}
+        (answer,) = self.ask(requests.set_configs(requests.TOPIC, topic, changed), 1).responses
         assert answer.error_code == 0, answer
 
     def office(self, to: int) -> None:
@@ -169,15 +153,13 @@ class Members:
 
     def topics(self, at: OwnedBroker) -> dict[str, list[int]]:
         """The leaders of every topic that a member's Metadata shows; a partition without one has -1."""
-        answer = request(at.port, messages.MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+        answer = request(at.port, requests.metadata(None), 12)
         return {topic.name: [p.leader_id for p in topic.partitions] for topic in answer.topics}
 
     def leader(self, topic: str, partition: int, at: OwnedBroker) -> int | None:
         """The leader that a member's Metadata shows, None when it shows no such partition."""
-        asked = messages.MetadataRequest
-        named = [asked.MetadataRequestTopic(topic_id=bytes(16), name=topic)]
         try:
-            (answer,) = request(at.port, asked(topics=named, allow_auto_topic_creation=False), 12).topics
+            (answer,) = request(at.port, requests.metadata([topic]), 12).topics
         except OSError:
             return None
         return next((int(p.leader_id) for p in answer.partitions if p.partition_index == partition), None)

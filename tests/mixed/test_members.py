@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
 from klamm.tests.mixed.answers import answers, faults
 from klamm.tests.mixed.members import Members, grave
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 def metadata(broker: OwnedBroker) -> Any:
     """All that a member's newest Metadata says, in one order."""
-    answer = request(broker.port, messages.MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+    answer = request(broker.port, requests.metadata(None), 12)
     topics = [topic._replace(partitions=sorted(topic.partitions, key=lambda p: p.partition_index)) for topic in answer.topics]
     return answer._replace(topics=sorted(topics, key=lambda t: t.name), brokers=sorted(answer.brokers, key=lambda b: b.node_id))
 
@@ -37,16 +37,13 @@ def same_metadata(members: Members) -> Any:
 def rejoin(members: Members, topic: str, partition: int) -> None:
     """What a leader that holds data would ask of the controller by itself: all replicas into the ISR."""
     state, replicas = members.state(topic, partition), members.tree.assignment(topic)[partition]
-    asked = messages.AlterPartitionRequest
-    row = asked.PartitionData(
-        partition_index=partition,
-        new_isr_with_epochs=[asked.BrokerState(broker_id=i) for i in replicas],
-        leader_epoch=state.le,
-        partition_epoch=state.pe,
-    )
-    topics = [asked.TopicData(topic_id=members.tree.topic_id(topic), partitions=[row])]
+    topic_id = members.tree.topic_id(topic)
+    assert topic_id is not None
     epoch = members.tree.broker_epoch(state.leader)
-    answer = members.ask(asked(broker_id=state.leader, broker_epoch=epoch, topics=topics), 3)
+    alter = requests.alter_partition(
+        state.leader, epoch, topic, topic_id, partition, replicas, leader_epoch=state.le, partition_epoch=state.pe
+    )
+    answer = members.ask(alter, 3)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0), answer
 
 

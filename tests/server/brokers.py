@@ -8,9 +8,9 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.protocol import messages
 from klamm.server.broker_server import BrokerServer
 from klamm.server.net.outgoing import ask
+from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.zk.kazoo_connection import KazooConnection
 
@@ -45,10 +45,8 @@ async def knows(broker: BrokerServer, *ids: int) -> None:
 
 
 async def create_topic(controller: BrokerServer, name: str, assignments: dict[int, list[int]]) -> None:
-    types = messages.CreateTopicsRequest
-    rows = [types.CreatableReplicaAssignment(partition_index=index, broker_ids=ids) for index, ids in assignments.items()]
-    topic = types.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=rows, configs=[])
-    response = await request(controller, 19, 7, types(topics=[topic], timeout_ms=30_000))
+    assert list(assignments) == list(range(len(assignments)))
+    response = await request(controller, 19, 7, requests.create_topic(name, list(assignments.values()), timeout_ms=30_000))
     assert [row.error_code for row in response.topics] == [0]
 
 

@@ -18,6 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer
 from klamm.server.local.cluster import LocalCluster
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.decoded import decoded
 from klamm.tests.server.wire import Peer
@@ -67,21 +68,16 @@ class Ask(NamedTuple):
 
 
 def create(topic: str, partitions: int, factor: int) -> Ask:
-    types = messages.CreateTopicsRequest
-    row = types.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=factor, assignments=[], configs=[])
-    return Ask(types(topics=[row], timeout_ms=TIMEOUT_MS), 7, lambda answer: (t.error_code for t in answer.topics))
+    request = requests.create_topic(topic, partitions=partitions, factor=factor, timeout_ms=TIMEOUT_MS)
+    return Ask(request, 7, lambda answer: (t.error_code for t in answer.topics))
 
 
 def grow(topic: str, count: int) -> Ask:
-    types = messages.CreatePartitionsRequest
-    row = types.CreatePartitionsTopic(name=topic, count=count, assignments=None)
-    return Ask(types(topics=[row], timeout_ms=TIMEOUT_MS), 3, lambda answer: (t.error_code for t in answer.results))
+    return Ask(requests.create_partitions(topic, count, timeout_ms=TIMEOUT_MS), 3, lambda answer: (t.error_code for t in answer.results))
 
 
 def delete(topic: str) -> Ask:
-    types = messages.DeleteTopicsRequest
-    request = types(topics=[types.DeleteTopicState(name=topic)], timeout_ms=TIMEOUT_MS)
-    return Ask(request, 6, lambda answer: (t.error_code for t in answer.responses))
+    return Ask(requests.delete_topics(topic, timeout_ms=TIMEOUT_MS), 6, lambda answer: (t.error_code for t in answer.responses))
 
 
 def elect(topics: Iterable[str], election: int) -> Ask:
@@ -96,16 +92,15 @@ def elect(topics: Iterable[str], election: int) -> Ask:
 
 
 def metadata(topic: str) -> Ask:
-    types = messages.MetadataRequest
-    request = types(topics=[types.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    return Ask(request, 12, lambda answer: (t.error_code for t in answer.topics))
+    return Ask(requests.metadata([topic]), 12, lambda answer: (t.error_code for t in answer.topics))
 
 
 def configure(topic: str, retention_ms: int) -> Ask:
-    types = messages.IncrementalAlterConfigsRequest
-    change = types.AlterableConfig(name="retention.ms", config_operation=0, value=str(retention_ms))
-    request = types(resources=[types.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])])
-    return Ask(request, 1, lambda answer: (r.error_code for r in answer.responses))
+    return Ask(
+        requests.set_configs(requests.TOPIC, topic, {"retention.ms": str(retention_ms)}),
+        1,
+        lambda answer: (r.error_code for r in answer.responses),
+    )
 
 
 def alter(node: BrokerServer, topic: str, dice: random.Random) -> Ask | None:

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.stories.both.answers import answer, code, grouped, request, told_text, versions
 from klamm.tests.stories.both.commands import Look, Words, action, ids, lists, view
@@ -36,9 +37,7 @@ async def outcome(stage: Stage, message: Any, version: int, to: int | None) -> A
 async def create(stage: Stage, words: list[str]) -> str:
     """create orders [11,12][12,11] [config=value] [timeout=ms] [vN] [to N]: replicas by hand. The code comes back."""
     parsed = Words.of(words)
-    kind = messages.CreateTopicsRequest
-    assignments = [kind.CreatableReplicaAssignment(partition_index=p, broker_ids=r) for p, r in enumerate(lists(parsed.rest[1]))]
-    return await _create(stage, parsed, assignments, -1, -1)
+    return await _create(stage, parsed, lists(parsed.rest[1]), -1, -1)
 
 
 @action("create-auto")
@@ -48,14 +47,12 @@ async def create_auto(stage: Stage, words: list[str]) -> str:
     return await _create(stage, parsed, [], int(parsed.rest[1]), int(parsed.rest[2]))
 
 
-async def _create(stage: Stage, parsed: Words, assignments: list[Any], partitions: int, factor: int) -> str:
-    kind = messages.CreateTopicsRequest
+async def _create(stage: Stage, parsed: Words, assignment: list[list[int]], partitions: int, factor: int) -> str:
     timeout_ms = int(parsed.settings.pop("timeout", 10_000))
-    configs = [kind.CreatableTopicConfig(name=name, value=value) for name, value in parsed.settings.items()]
     name = parsed.rest[0]
-    topic = kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, assignments=assignments, configs=configs)
+    message = requests.create_topic(name, assignment, partitions=partitions, factor=factor, configs=parsed.settings, timeout_ms=timeout_ms)
     version = 7 if parsed.version is None else parsed.version
-    answered = await outcome(stage, kind(topics=[topic], timeout_ms=timeout_ms, validate_only=False), version, parsed.to)
+    answered = await outcome(stage, message, version, parsed.to)
     if isinstance(answered, str):
         return answered
     await stage.barrier()
@@ -66,12 +63,9 @@ async def _create(stage: Stage, parsed: Words, assignments: list[Any], partition
 async def grow(stage: Stage, words: list[str]) -> str:
     """grow orders COUNT [11,12][12,11] [timeout=ms] [to N]: more partitions; without lists the broker places them."""
     parsed = Words.of(words)
-    kind = messages.CreatePartitionsRequest
     name, count = parsed.rest[0], int(parsed.rest[1])
     given = lists(parsed.rest[2]) if len(parsed.rest) > 2 else None
-    assignments = None if given is None else [kind.CreatePartitionsAssignment(broker_ids=each) for each in given]
-    topic = kind.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
-    message = kind(topics=[topic], timeout_ms=int(parsed.settings.get("timeout", 10_000)), validate_only=False)
+    message = requests.create_partitions(name, count, given, int(parsed.settings.get("timeout", 10_000)))
     answered = await outcome(stage, message, 3, parsed.to)
     if isinstance(answered, str):
         return answered
@@ -84,12 +78,8 @@ async def delete(stage: Stage, words: list[str]) -> str:
     """delete orders ... [timeout=ms] [vN] [to N]: DeleteTopics."""
     parsed = Words.of(words)
     version = 6 if parsed.version is None else parsed.version
-    kind = messages.DeleteTopicsRequest
     timeout_ms = int(parsed.settings.get("timeout", 10_000))
-    if version >= 6:
-        message = kind(topics=[kind.DeleteTopicState(name=name, topic_id=bytes(16)) for name in parsed.rest], timeout_ms=timeout_ms)
-    else:
-        message = kind(topic_names=parsed.rest, timeout_ms=timeout_ms)
+    message = requests.delete_topics(*parsed.rest, version=version, timeout_ms=timeout_ms)
     answered = await outcome(stage, message, version, parsed.to)
     if isinstance(answered, str):
         return answered
@@ -113,8 +103,9 @@ async def elect(stage: Stage, words: list[str]) -> str:
     if parsed.rest[1:] != ["all"]:
         pairs = (word.rpartition("-") for word in parsed.rest[1:])
         named = [(topic, int(partition)) for topic, _, partition in pairs]
-    kind = {"preferred": 0, "unclean": 1}[parsed.rest[0]]
-    answered = await outcome(stage, stage.election(named, kind, version, int(parsed.settings.get("timeout", 5000))), version, parsed.to)
+    election_type = {"preferred": requests.PREFERRED, "unclean": requests.UNCLEAN}[parsed.rest[0]]
+    message = requests.elect_leaders(named, election_type, version, int(parsed.settings.get("timeout", 5000)))
+    answered = await outcome(stage, message, version, parsed.to)
     if isinstance(answered, str):
         return answered
     lines = [
@@ -135,22 +126,21 @@ async def alter_partition(stage: Stage, words: list[str]) -> str:
     parsed = Words.of(words)
     topic, _, partition = parsed.rest[0].rpartition("-")
     settings = parsed.settings
-    kind = messages.AlterPartitionRequest
     version = 3 if parsed.version is None else parsed.version
     now = stage.tree.state(topic, int(partition))
     leader = int(settings["leader"]) if settings["leader"] != "present" else -1 if now is None else now.leader
-    body: dict[str, Any] = {
-        "partition_index": int(partition),
-        "leader_epoch": (0 if now is None else now.le) + int(settings.get("le", 0)),
-        "partition_epoch": (0 if now is None else now.pe) + int(settings.get("pe", 0)),
-    }
-    members = ids(settings["isr"])
-    body |= {"new_isr": members} if version < 3 else {"new_isr_with_epochs": [kind.BrokerState(broker_id=member) for member in members]}
-    if version >= 1:
-        body["leader_recovery_state"] = int(settings.get("recovery", 0))
-    name = {"topic_name": topic} if version < 2 else {"topic_id": stage.tree.topic_id(topic) or bytes(15) + b"\x07"}
-    epoch = stage.tree.broker_epoch(leader) + int(settings.get("epoch", 0))
-    message = kind(broker_id=leader, broker_epoch=epoch, topics=[kind.TopicData(partitions=[kind.PartitionData(**body)], **name)])
+    message = requests.alter_partition(
+        leader,
+        stage.tree.broker_epoch(leader) + int(settings.get("epoch", 0)),
+        topic,
+        stage.tree.topic_id(topic) or bytes(15) + b"\x07",
+        int(partition),
+        ids(settings["isr"]),
+        leader_epoch=(0 if now is None else now.le) + int(settings.get("le", 0)),
+        partition_epoch=(0 if now is None else now.pe) + int(settings.get("pe", 0)),
+        recovery=int(settings.get("recovery", 0)),
+        version=version,
+    )
     answered = await outcome(stage, message, version, parsed.to)
     if isinstance(answered, str):
         return answered
@@ -171,8 +161,7 @@ async def shutdown(stage: Stage, words: list[str]) -> str:
     version = 3 if parsed.version is None else parsed.version
     offset = parsed.settings.get("epoch", "0")
     epoch = -1 if offset == "none" else stage.tree.broker_epoch(broker_id) + int(offset)
-    fields = {} if version < 2 else {"broker_epoch": epoch}
-    answered = await outcome(stage, messages.ControlledShutdownRequest(broker_id=broker_id, **fields), version, parsed.to)
+    answered = await outcome(stage, requests.controlled_shutdown(broker_id, epoch, version), version, parsed.to)
     if isinstance(answered, str):
         return answered
     await stage.barrier()
@@ -182,19 +171,17 @@ async def shutdown(stage: Stage, words: list[str]) -> str:
 
 # configs
 
-_KINDS = {"topic": 2, "broker": 4, "logger": 8}
+_KINDS = {"topic": requests.TOPIC, "broker": requests.BROKER, "logger": requests.LOGGER}
 
 
 @action("alter-config")
 async def alter_config(stage: Stage, words: list[str]) -> str:
     """alter-config topic|broker|logger NAME set|delete|append|subtract key=value ... [to N]; `default` is no name."""
     parsed = Words.of(words)
-    kind = messages.IncrementalAlterConfigsRequest
     operation = ["set", "delete", "append", "subtract"].index(parsed.rest[2])
-    entries = [kind.AlterableConfig(name=name, config_operation=operation, value=value) for name, value in parsed.settings.items()]
-    entries += [kind.AlterableConfig(name=name, config_operation=operation, value=None) for name in parsed.rest[3:]]
-    resource = kind.AlterConfigsResource(resource_type=_KINDS[parsed.rest[0]], resource_name=_entity(parsed.rest[1]), configs=entries)
-    answered = await outcome(stage, kind(resources=[resource], validate_only=False), 1, parsed.to)
+    pairs = [*parsed.settings.items(), *((name, None) for name in parsed.rest[3:])]
+    changes = [(name, operation, value) for name, value in pairs]
+    answered = await outcome(stage, requests.increment_configs(_KINDS[parsed.rest[0]], _entity(parsed.rest[1]), changes), 1, parsed.to)
     return answered if isinstance(answered, str) else _code_and_text(answered.responses[0])
 
 
@@ -202,10 +189,8 @@ async def alter_config(stage: Stage, words: list[str]) -> str:
 async def replace_config(stage: Stage, words: list[str]) -> str:
     """replace-config topic|broker NAME key=value ... [to N]: AlterConfigs, which forgets what it does not name."""
     parsed = Words.of(words)
-    kind = messages.AlterConfigsRequest
-    entries = [kind.AlterableConfig(name=name, value=value) for name, value in parsed.settings.items()]
-    resource = kind.AlterConfigsResource(resource_type=_KINDS[parsed.rest[0]], resource_name=_entity(parsed.rest[1]), configs=entries)
-    answered = await outcome(stage, kind(resources=[resource], validate_only=False), 2, parsed.to)
+    message = requests.replace_configs(_KINDS[parsed.rest[0]], _entity(parsed.rest[1]), parsed.settings)
+    answered = await outcome(stage, message, 2, parsed.to)
     return answered if isinstance(answered, str) else _code_and_text(answered.responses[0])
 
 

@@ -18,10 +18,11 @@ Action = Callable[[Stage, list[str]], Awaitable[str]]
 
 @dataclass
 class Look:
-    """What a view sees at each look; `done` is called when the story goes on."""
+    """What a view sees at each look; `done` is called when the story goes on. `frames`: it shows what fake brokers were sent."""
 
     see: Callable[[], Awaitable[str]]
     done: Callable[[], None] = lambda: None
+    frames: bool = False
 
 
 ACTIONS: dict[str, Action] = {}

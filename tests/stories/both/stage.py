@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import ConnectionClosed
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import UMR, FakeBroker
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker
-from klamm.tests.harness.process import free_port
+from klamm.tests.harness.ports import free_port
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually, eventually_asked
 from klamm.tests.stories.both.story_file import StoryFile
@@ -38,6 +39,10 @@ PROPERTIES: dict[str, object] = {
     "zookeeper.session.timeout.ms": 6000,
 }
 """Of every broker under test: no leader shrinks an ISR by itself, because fake brokers fetch nothing."""
+
+MARKER = "/admin/delete_topics/no-such-topic"
+MARKED_S, QUIET_S = 1.0, 0.1
+"""How long a controller may take to pass the marker, and how long a story is left alone that has no controller."""
 
 _FROM_CONTROLLERS = {struct.pack(">h", key) for key in (4, 5, 6)}
 
@@ -127,6 +132,15 @@ class StoryFake(FakeBroker):
             writer.close()
         self._onward = {}
         await super().refuse()
+
+
+def _drop_bare(fake: StoryFake, mark: int) -> bool:
+    """Take the newest UpdateMetadata without partitions out of what a fake was sent since `mark`; whether there was one."""
+    for number in range(len(fake.frames) - 1, mark - 1, -1):
+        if fake.frames[number].api == UMR and not fake.frames[number].partitions():
+            del fake.frames[number]
+            return True
+    return False
 
 
 T = TypeVar("T")
@@ -232,13 +246,11 @@ class Stage(Cluster):
 
     async def barrier(self) -> None:
         """Whatever the controller's queue held is done: an election of nothing has gone through it."""
-        controller = self.tree.controller()
-        if controller not in self.brokers or not self.brokers[controller].alive():
+        controller = self._live_controller()
+        if controller is None:
             return
-        request = messages.ElectLeadersRequest
-        nothing = request(topic_partitions=[request.TopicPartitions(topic="no-such-topic", partitions=[0])], timeout_ms=10_000)
         try:
-            await self.ask(nothing, 2, to=controller, timeout_s=10)
+            await self.ask(requests.elect_leaders([("no-such-topic", 0)]), 2, to=controller, timeout_s=10)
         except (ConnectionClosed, TimeoutError):
             return  # it is on its way out: the next look will tell
 
@@ -248,14 +260,46 @@ class Stage(Cluster):
         An AlterPartition that names nothing makes it send every broker an UpdateMetadata without partitions, behind all the rest.
         """
         await self.barrier()
-        controller = self.tree.controller()
-        if controller not in self.brokers or not self.brokers[controller].alive():
+        controller = self._live_controller()
+        if controller is None:
             return
+        for fake, mark in await self._marked(controller):
+            await eventually(lambda fake=fake, mark=mark: fake.since(mark, UMR), f"a word of the controller to {fake.id}")  # type: ignore[misc]
+
+    async def _marked(self, controller: int) -> list[tuple[StoryFake, int]]:
+        """Make the controller send its UpdateMetadata without partitions; fakes that get it, and how many frames they had before."""
         marks = [(fake, fake.mark()) for fake in self.by_id.values() if fake.listens() and self.tree.exists(fake.path) is not None]
         epoch = self.tree.broker_epoch(controller)
-        await self.ask(messages.AlterPartitionRequest(broker_id=controller, broker_epoch=epoch, topics=[]), 3, to=controller)
-        for fake, mark in marks:
-            await eventually(lambda fake=fake, mark=mark: fake.since(mark, UMR), f"a word of the controller to {fake.id}")  # type: ignore[misc]
+        nothing = messages.AlterPartitionRequest(broker_id=controller, broker_epoch=epoch, topics=[])
+        await self.ask(nothing, 3, to=controller, timeout_s=10)
+        return marks
+
+    def _live_controller(self) -> int | None:
+        """The broker under test that is controller, None when nobody is, or somebody else."""
+        controller = self.tree.controller()
+        return controller if controller in self.brokers and self.brokers[controller].alive() else None
+
+    async def idle(self, *, frames: bool) -> None:
+        """The controller has nothing left to do: what is not there now does not come any more.
+
+        Its watches fire in the order of the changes, so when it has removed a request to delete an unknown topic, it has seen all changes
+        before that. Then it does what its queue holds (`barrier`). `frames`: what it sends has arrived at the fake brokers, too; what marks
+        that is not kept. Without, nothing is sent to mark it: a controller that failed may say with that what it did not say before. A
+        controller that does not get that far within MARKED_S, or none at all, is left alone for a while instead.
+        """
+        await self.barrier()
+        controller = self._live_controller()
+        if controller is None:
+            await asyncio.sleep(QUIET_S)
+            return
+        self.tree.put(MARKER, b"")
+        try:
+            await eventually(lambda: self.tree.exists(MARKER) is None, "the marker removed", MARKED_S)
+            await self.barrier()
+            for fake, mark in await self._marked(controller) if frames else ():
+                await eventually(lambda fake=fake, mark=mark: _drop_bare(fake, mark), f"a word to {fake.id}", MARKED_S)  # type: ignore[misc]
+        except (AssertionError, ConnectionClosed, TimeoutError):
+            self.tree.delete(MARKER)
 
     def fake_named(self, text: str) -> StoryFake:
         assert int(text) in self.by_id, f"there is no fake broker {text}"

@@ -20,8 +20,8 @@ WITHIN_S = 15.0
 """How long a view may take to show what it should."""
 UNCHANGED_S = 0.8
 """How long a view stays as it is before it is recorded."""
-CALM_S, QUIET_S = 0.015, 0.1
-"""How long a replayed story is left alone before a view is believed, and before its last look."""
+CALM_S = 0.015
+"""How long a replayed story is left alone before a view is believed."""
 
 WORDS = (command_brokers, command_connections, command_requests, command_views)
 """The modules whose words stories may use."""
@@ -117,8 +117,7 @@ async def _still(story: Story, stage: Stage, last: list[tuple[Scene, str, Look]]
     """The last views of a story, once more."""
     if not last:
         return
-    await stage.barrier()
-    await asyncio.sleep(QUIET_S)
+    await stage.idle(frames=any(look.frames for _, _, look in last))
     for scene, before, look in last:
         outcome, expected = joined(before, await look.see()), scene.expected(stage.target.name)
         if outcome != expected:

@@ -40,6 +40,9 @@ class Shown:
     async def barrier(self) -> None:
         """Nothing is under way here."""
 
+    async def idle(self, *, frames: bool) -> None:
+        """Nor does anything come later, but what the test makes come."""
+
     @property
     def stage(self) -> Stage:
         return cast("Stage", self)

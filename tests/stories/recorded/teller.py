@@ -18,13 +18,15 @@ from klamm.protocol import json_form, messages
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import FakeBroker, Frame
-from klamm.tests.harness.process import KlammBroker, free_port
+from klamm.tests.harness.ports import free_port
+from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually
 from klamm.tests.stories.recorded.recording import Form, recording, topic_ids
 
-SHORT_MS, LONG_MS = 3000, 20_000
+SESSION_MS = 20_000
+"""No session expires by itself, however busy the machine is: the way to ZooKeeper ends those of killed and frozen brokers."""
 HERALD = 900
 """Id of a broker that comes and goes to mark the end of a step."""
 BROKERS = (0, 1, 2)
@@ -86,14 +88,14 @@ class Teller:
     def _acts(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What happens in each step."""
 
-        def starting(broker: int, session_ms: int = SHORT_MS) -> Callable[[], Awaitable[None]]:
-            return lambda: self._start(broker, session_ms)
+        def starting(broker: int) -> Callable[[], Awaitable[None]]:
+            return lambda: self._start(broker)
 
         def creating(topic: str, assignment: list[list[int]]) -> Callable[[], Awaitable[None]]:
             return lambda: self._create((topic, assignment))
 
         return {
-            "start-0": starting(0, LONG_MS),
+            "start-0": starting(0),
             "start-1": starting(1),
             "start-2": starting(2),
             "create-topics": lambda: self._create(("solo", [[1]]), ("three", [[0, 1, 2], [1, 2, 0]]), ("pair", [[0, 1]])),
@@ -117,11 +119,11 @@ class Teller:
             "topic-config": self._topic_config,
             "stop-controller-0-cleanly": lambda: self._stop(0, winner=2),
             "delete-solo-without-0": lambda: self._delete("solo"),
-            "start-0-again": lambda: self._return("start-0-again", 0, LONG_MS),
+            "start-0-again": lambda: self._return("start-0-again", 0),
             "delete-three": lambda: self._delete("three"),
             "stop-2-before-delete": lambda: self._stop(2, winner=1),
             "delete-pair-without-2": lambda: self._delete("pair"),
-            "start-2-deletion-resumes": lambda: self._return("start-2-deletion-resumes", 2, LONG_MS),
+            "start-2-deletion-resumes": lambda: self._return("start-2-deletion-resumes", 2),
             "kill-controller": lambda: self._kill(1, winner=0),
         }
 
@@ -156,7 +158,7 @@ class Teller:
 
     # acts
 
-    async def _start(self, broker: int, session_ms: int) -> None:
+    async def _start(self, broker: int) -> None:
         front, way = self.fronts[broker], self.ways[broker]
         process = KlammBroker(
             self.tree,
@@ -165,7 +167,7 @@ class Teller:
             listeners=f"PLAINTEXT://127.0.0.1:{front.target_port}",
             advertised_listeners=f"PLAINTEXT://127.0.0.1:{front.port}",
             zookeeper_connect=f"127.0.0.1:{way.port}{self.chroot}",
-            zookeeper_session_timeout_ms=session_ms,
+            zookeeper_session_timeout_ms=SESSION_MS,
             broker_rack=f"rack-{broker}",
         )
         self.cluster.brokers[broker] = process
@@ -173,8 +175,8 @@ class Teller:
         await asyncio.to_thread(process.start)
         await eventually(lambda: front.frames[mark:], f"{broker} is told of the cluster")
 
-    async def _return(self, step: str, broker: int, session_ms: int = SHORT_MS) -> None:
-        await self._start(broker, session_ms)
+    async def _return(self, step: str, broker: int) -> None:
+        await self._start(broker)
         await self._herald([b for b in self.cluster.brokers if self.cluster.brokers[b].alive()])
         await self._leaders_ask(step)
 
@@ -186,6 +188,7 @@ class Teller:
     async def _kill(self, broker: int, winner: int | None = None) -> None:
         async def kill() -> None:
             self.cluster.brokers[broker].kill()
+            await self.ways[broker].end_session()
             await eventually(lambda: self.tree.broker_epoch(broker) == -1, f"the session of {broker} expired")
 
         others = [b for b in self.cluster.brokers if b not in (broker, winner) and self.cluster.brokers[b].alive()]
@@ -237,10 +240,7 @@ class Teller:
         self.producer_ids = json_form.to_json(await self.cluster.ask(request, 0), 0)
 
     async def _add_partition(self) -> None:
-        request = messages.CreatePartitionsRequest
-        one = request.CreatePartitionsTopic(name="pair", count=2, assignments=[request.CreatePartitionsAssignment(broker_ids=[1, 2])])
-        answer = await self.cluster.ask(request(topics=[one], timeout_ms=10_000, validate_only=False), 3)
-        assert answer.results[0].error_code == 0
+        assert await self.cluster.grow("pair", 2, [[1, 2]]) == 0
 
     async def _topic_config(self) -> None:
         assert await self.cluster.alter_config(2, "three", {"retention.ms": "1000000"}) == 0
@@ -249,6 +249,7 @@ class Teller:
         self.cluster.brokers[2].freeze()
         self._deaf.add(2)
         await self._leaders_ask("freeze-2")
+        await self.ways[2].end_session()
         await self._missed(2)
 
     async def _thaw_2(self) -> None:
