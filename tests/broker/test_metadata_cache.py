@@ -7,7 +7,7 @@ import pytest
 
 from klamm.broker.metadata_cache import MetadataCache, with_listeners
 from klamm.protocol import messages
-from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.nouns import ZERO_UUID, Endpoint
 from klamm.tests.broker.update_metadata import REQUEST, broker, partition, topic, update
 
 
@@ -143,7 +143,7 @@ def test_brokers_of_old_versions(version: int, live: dict[str, Any], endpoints: 
     cache = MetadataCache(1)
     request, _ = messages.decode("UpdateMetadataRequest", version, messages.encode(sent, version))
     cache.update(with_listeners(request, version))
-    assert {name: tuple(e) for name, e in cache.brokers[4].endpoints.items()} == endpoints
+    assert cache.brokers[4].endpoints == {name: Endpoint(name, *rest) for name, rest in endpoints.items()}
 
 
 @pytest.mark.parametrize("version", range(9))
