@@ -1,33 +1,33 @@
-"""A simulated ZooKeeper, for controllers run thousands of times with faults drawn from one seed.
+"""A simulated cluster's ZooKeeper, for controllers run thousands of times with faults drawn from one seed.
 
-`World` holds what ZooKeeper would; any number of `SimulatedStore`s (one per controller process) read and write it, with fencing,
-conditional writes and one-shot watches. `Faults` says how often what goes wrong. The world's journal holds every write and every
-request to a broker in the order they happened (the brokers stand in `simulated_brokers`).
+`World` is a ZooKeeper in memory, seen in the controller's terms; any number of `SimulatedStore`s (one per controller process) read and
+write it: the real store, on a real session, over a simulated connection. So faults hit single requests, a multi like any other. `Faults`
+says how often what goes wrong. The world's journal holds every write of a controller and every request to a broker in the order they
+happened (the brokers stand in `simulated_brokers`).
+
+The mappings of a world (`brokers`, `topics`, `states`, …) are views of its tree. What is put into them is there as if it always had been:
+no watch fires. The methods do what brokers, tools and administrators do, and watches fire.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from klamm.controller import events
-from klamm.controller.values import (
-    Assignment,
-    Broker,
-    ControllerEpoch,
-    ControllerMoved,
-    LeaderAndIsr,
-    Outcome,
-    StateWrite,
-    StoredTopic,
-    StoreLost,
-    StoreRefused,
-    TopicWrite,
-)
-from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, StoreLost
+from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.tests.zk.simulated_zookeeper import Operation, SimulatedSession, SimulatedZooKeeper, operations_of
+from klamm.zk import layout, paths
+from klamm.zk.broker_node import decode_broker, encode_broker
+from klamm.zk.requests import CREATE, DELETE, SET_DATA, ConnectionLost
+from klamm.zk.session import SessionChange, WriteHook
+from klamm.zk.store import ZkStore
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Wrote(NamedTuple):
@@ -45,7 +45,7 @@ class WroteTopic(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """A node was removed by the controller."""
+    """A node was removed by the controller, or was not there when it wanted to."""
 
     path: str
 
@@ -61,62 +61,268 @@ class Faults:
     lost_epoch: float = 0.0
     """Before a fenced write: another controller is elected."""
     lost_session: float = 0.0
-    """Instead of an answer: the session is gone."""
+    """Before a request, also one that reads: the session is gone."""
+    lost_connection: float = 0.0
+    """The connection is lost, and what is on its way with it; the session finds another one."""
+    lost_answer: float = 0.0
+    """After a write: its answer is lost, and with it the connection."""
 
 
 class Crashed(BaseException):
     """The process under test dies here."""
 
 
-@dataclass
+class _Children(MutableMapping[K, V], Generic[K, V]):
+    """The nodes below a path, by what their names mean."""
+
+    def __init__(
+        self, zk: SimulatedZooKeeper, parent: str, key: Callable[[str], K], read: Callable[[K, str], V], write: Callable[[K, V], None]
+    ) -> None:
+        self._zk = zk
+        self._parent = parent
+        self._key = key
+        self._read = read
+        self._write = write
+
+    def __getitem__(self, key: K) -> V:
+        path = f"{self._parent}/{key}"
+        if self._zk.get(path) is None:
+            raise KeyError(key)
+        return self._read(key, path)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._write(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._zk.take_away(f"{self._parent}/{key}")
+
+    def __contains__(self, key: object) -> bool:
+        return self._zk.get(f"{self._parent}/{key}") is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return iter([self._key(name) for name in self._zk.children(self._parent)])
+
+    def __len__(self) -> int:
+        return len(self._zk.children(self._parent))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class _States(MutableMapping[TopicPartition, LeaderAndIsr]):
+    """The states of all partitions. A topic that is not there may not have any."""
+
+    def __init__(self, zk: SimulatedZooKeeper) -> None:
+        self._zk = zk
+
+    def __getitem__(self, key: TopicPartition) -> LeaderAndIsr:
+        node = self._zk.get(paths.state_path(*key))
+        if node is None:
+            raise KeyError(key)
+        state = layout.decode_state(node.data, node.version, key)
+        assert state is not None
+        return state
+
+    def __setitem__(self, key: TopicPartition, state: LeaderAndIsr) -> None:
+        self._zk.place(paths.state_path(*key), layout.encode_state(state), version=state.partition_epoch)
+
+    def __delitem__(self, key: TopicPartition) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._zk.take_away(paths.state_path(*key))
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, tuple) and self._zk.get(paths.state_path(*key)) is not None
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        zk = self._zk
+        known = ((topic, int(index)) for topic in zk.children(paths.TOPICS) for index in zk.children(paths.partitions_path(topic)))
+        return iter([TopicPartition(*key) for key in known if zk.get(paths.state_path(*key)) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+_SPOILT = b'{"version":"spoilt","partitions":{"0":["spoilt"]},"config":{"spoilt":7}}'
+"""Nobody reads this: no broker, topic, config or controller epoch."""
+
+
+class _Spoilt(MutableSet[str]):
+    """Paths whose nodes cannot be read as they stand; discarded, they can again."""
+
+    def __init__(self, zk: SimulatedZooKeeper) -> None:
+        self._zk = zk
+        self._good: dict[str, bytes | None] = {}
+
+    def add(self, value: str) -> None:
+        if value not in self._good:
+            node = self._zk.get(value)
+            self._good[value] = None if node is None else node.data
+            self._zk.place(value, _SPOILT)
+
+    def discard(self, value: str) -> None:
+        if value in self._good:
+            data = self._good.pop(value)
+            if data is None:
+                self._zk.take_away(value)
+            elif self._zk.get(value) is not None:
+                self._zk.place(value, data)
+
+    def forget(self, path: str) -> None:
+        """The node is another one now."""
+        self._good.pop(path, None)
+
+    def readable(self, path: str) -> bytes | None:
+        """The data of a node, those before it was spoilt."""
+        node = self._zk.get(path)
+        return self._good.get(path, None if node is None else node.data)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._good
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._good))
+
+    def __len__(self) -> int:
+        return len(self._good)
+
+
 class World:
-    """What ZooKeeper holds."""
+    """What ZooKeeper holds, and what is wrong with the disks of the brokers."""
 
-    brokers: dict[int, Broker] = field(default_factory=dict)
-    spoilt: set[str] = field(default_factory=set)
-    """Paths of brokers, topics and `/controller_epoch` whose nodes cannot be read as they stand."""
-    topics: dict[str, StoredTopic] = field(default_factory=dict)
-    states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    unreadable_configs: set[str] = field(default_factory=set)
-    deletions: dict[str, None] = field(default_factory=dict)
-    preferred: list[TopicPartition] | None = None
-    isr_notifications: dict[str, list[TopicPartition]] = field(default_factory=dict)
-    log_dir_notifications: dict[str, int] = field(default_factory=dict)
-    notified: int = 0
-    offline_dirs: set[tuple[int, TopicPartition]] = field(default_factory=set)
-    """Replicas whose log directory has failed: their brokers say so when they are asked."""
-    undeletable: set[tuple[int, TopicPartition]] = field(default_factory=set)
-    """Replicas whose brokers cannot delete them."""
-    controller: tuple[int, object] | None = None
-    epoch: int = 0
-    epoch_version: int = 0
-    zxid: int = 100
-    producer_ids: int = 0
-    stores: list[SimulatedStore] = field(default_factory=list)
-    history: list[tuple[TopicPartition, LeaderAndIsr]] = field(default_factory=list)
-    """Every state ever written, in order."""
-    journal: list[Any] = field(default_factory=list)
-    """Every write of a controller and every request it sent, in order."""
+    def __init__(self) -> None:
+        self.zk = zk = SimulatedZooKeeper()
+        zk.on_commit = self._committed
+        zk.on_missing = self._missing
+        for path in paths.STARTUP_PATHS:
+            zk.place(path, None)
+        self.spoilt = _Spoilt(zk)
+        self.brokers: MutableMapping[int, Broker] = _Children(zk, paths.BROKER_IDS, int, self._broker, self._place_broker)
+        self.topics: MutableMapping[str, StoredTopic] = _Children(zk, paths.TOPICS, str, self._topic, self._place_topic)
+        self.states = _States(zk)
+        self.configs: MutableMapping[str, dict[str, str]] = _Children(zk, "/config/topics", str, self._config, self._place_config)
+        self.unreadable_configs = _UnreadableConfigs(self)
+        self.deletions: MutableMapping[str, None] = _Children(
+            zk, paths.DELETE_TOPICS, str, lambda _, __: None, lambda topic, _: zk.place(paths.deletion_path(topic), None)
+        )
+        self.isr_notifications: Mapping[str, list[TopicPartition]] = _Children(
+            zk, paths.ISR_CHANGE_NOTIFICATION, str, lambda _, path: layout.decode_partitions(zk.nodes[path].data), _read_only
+        )
+        self.log_dir_notifications: Mapping[str, int | None] = _Children(
+            zk, paths.LOG_DIR_EVENT_NOTIFICATION, str, lambda _, path: layout.decode_log_dir_event(zk.nodes[path].data), _read_only
+        )
+        self.notified = 0
+        self.offline_dirs: set[tuple[int, TopicPartition]] = set()
+        """Replicas whose log directory has failed: their brokers say so when they are asked."""
+        self.undeletable: set[tuple[int, TopicPartition]] = set()
+        """Replicas whose brokers cannot delete them."""
+        self.stores: list[SimulatedStore] = []
+        self.history: list[tuple[TopicPartition, LeaderAndIsr]] = []
+        """Every state ever written, in order."""
+        self.journal: list[Any] = []
+        """Every write of a controller and every request it sent, in order."""
 
-    def fire(self, path: str, event: Any) -> None:
-        for store in self.stores:
-            if path in store.armed and not store.dead:
-                store.armed.discard(path)
-                store.on_event(event)
+    def _committed(self, operation: Operation, session: int) -> None:
+        kind, path = operation.kind, operation.path
+        parts = path.split("/")
+        if kind == DELETE:
+            self.spoilt.forget(path)
+            if session:
+                self._missing(path)
+        elif parts[-1] == "state" and len(parts) == 7 and kind in (CREATE, SET_DATA):
+            key = TopicPartition(parts[3], int(parts[5]))
+            state = self.states[key]
+            self.history.append((key, state))
+            self.journal.append(Wrote(key, state))
+        elif kind == SET_DATA and session and path.startswith(f"{paths.TOPICS}/") and len(parts) == 4:
+            self.spoilt.forget(path)
+            self.journal.append(WroteTopic(parts[3], self.topics[parts[3]]))
+
+    def _missing(self, path: str) -> None:
+        if path.rpartition("/")[0] in _JOURNALED or path == paths.PREFERRED_REPLICA_ELECTION:
+            self.journal.append(Removed(path))
+
+    # --- nodes as values ---
+
+    def _broker(self, broker_id: int, path: str) -> Broker:
+        return decode_broker(broker_id, self.zk.nodes[path].czxid, self.spoilt.readable(path))
+
+    def _place_broker(self, broker_id: int, broker: Broker) -> None:
+        self.zk.place(paths.broker_path(broker_id), encode_broker(broker, 0), czxid=broker.epoch)
+
+    def _topic(self, name: str, path: str) -> StoredTopic:
+        stored = layout.decode_topic(name, self.spoilt.readable(path))
+        assert stored is not None
+        return stored
+
+    def _place_topic(self, name: str, stored: StoredTopic) -> None:
+        if self.zk.get(paths.config_path("topics", name)) is None:
+            self.configs[name] = {}
+        self.zk.place(paths.topic_path(name), layout.encode_topic(*stored))
+
+    def _config(self, name: str, path: str) -> dict[str, str]:
+        return layout.decode_config(self.spoilt.readable(path))
+
+    def _place_config(self, name: str, config: dict[str, str]) -> None:
+        self.zk.place(paths.config_path("topics", name), layout.encode_config(config))
+
+    @property
+    def preferred(self) -> list[TopicPartition] | None:
+        node = self.zk.get(paths.PREFERRED_REPLICA_ELECTION)
+        return None if node is None else layout.decode_partitions(node.data)
+
+    @preferred.setter
+    def preferred(self, partitions: list[TopicPartition] | None) -> None:
+        if partitions is None:
+            self.zk.take_away(paths.PREFERRED_REPLICA_ELECTION)
+        else:
+            self.zk.place(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
+
+    @property
+    def controller(self) -> tuple[int, int] | None:
+        """(broker id, session) of `/controller`."""
+        node = self.zk.get(paths.CONTROLLER)
+        content = None if node is None else layout.decode_controller(node.data)
+        return None if node is None or content is None else (content.broker_id, node.owner)
+
+    @controller.setter
+    def controller(self, broker_and_session: tuple[int, int] | None) -> None:
+        self.zk.take_away(paths.CONTROLLER)
+        if broker_and_session is not None:
+            self.zk.place(paths.CONTROLLER, layout.encode_controller(broker_and_session[0], 0))
+            self.zk.nodes[paths.CONTROLLER].owner = broker_and_session[1]
+
+    @property
+    def epoch(self) -> int:
+        return layout.decode_controller_epoch(self.spoilt.readable(paths.CONTROLLER_EPOCH) or b"0")
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.zk.place(paths.CONTROLLER_EPOCH, layout.encode_controller_epoch(epoch))
+
+    @property
+    def epoch_version(self) -> int:
+        node = self.zk.get(paths.CONTROLLER_EPOCH)
+        return 0 if node is None else node.version
+
+    @epoch_version.setter
+    def epoch_version(self, version: int) -> None:
+        self.zk.place(paths.CONTROLLER_EPOCH, layout.encode_controller_epoch(self.epoch), version=version)
 
     # --- what the outside does ---
 
     def start_broker(self, broker_id: int) -> None:
-        self.zxid += 1
         endpoint = Endpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)
-        self.brokers[broker_id] = Broker(broker_id, self.zxid, (endpoint,))
-        self.fire("/brokers/ids", events.BrokerChange())
+        self.zk.create(paths.broker_path(broker_id), encode_broker(Broker(broker_id, 0, (endpoint,)), 0))
 
     def stop_broker(self, broker_id: int) -> None:
-        del self.brokers[broker_id]
+        self.zk.delete_tree(paths.broker_path(broker_id))
         self.offline_dirs = {(b, k) for b, k in self.offline_dirs if b != broker_id}
-        self.fire("/brokers/ids", events.BrokerChange())
 
     def bounce_broker(self, broker_id: int) -> None:
         """Gone and back before anybody looks."""
@@ -124,343 +330,202 @@ class World:
         self.start_broker(broker_id)
 
     def change_broker(self, broker: Broker) -> None:
-        self.brokers[broker.id] = broker
-        self.spoilt.discard(f"/brokers/ids/{broker.id}")
-        self.fire(f"/brokers/ids/{broker.id}", events.BrokerModifications(broker.id))
+        self.spoilt.forget(paths.broker_path(broker.id))
+        self.zk.set(paths.broker_path(broker.id), encode_broker(broker, 0))
 
     def spoil_broker(self, broker_id: int) -> None:
         """Its node has new data that cannot be read, until it is changed again."""
-        self.spoilt.add(f"/brokers/ids/{broker_id}")
-        self.fire(f"/brokers/ids/{broker_id}", events.BrokerModifications(broker_id))
+        self._spoil(paths.broker_path(broker_id))
 
     def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], topic_id: bytes | None) -> None:
-        self.topics[name] = StoredTopic(topic_id, {p: Assignment(r) for p, r in assignments.items()})
-        self.fire("/brokers/topics", events.TopicChange())
+        if name not in self.configs:
+            self.configs[name] = {}
+        self.zk.create(paths.topic_path(name), layout.encode_topic(topic_id, {p: Assignment(r) for p, r in assignments.items()}))
 
     def grow_topic(self, name: str, assignments: dict[int, tuple[int, ...]]) -> None:
         stored = self.topics[name]
         grown = {**stored.assignments, **{p: Assignment(r) for p, r in assignments.items()}}
-        self.topics[name] = stored._replace(assignments=grown)
-        self.spoilt.discard(f"/brokers/topics/{name}")
-        self.fire(f"/brokers/topics/{name}", events.PartitionModifications(name))
+        self.spoilt.forget(paths.topic_path(name))
+        self.zk.set(paths.topic_path(name), layout.encode_topic(stored.topic_id, grown))
 
     def spoil_topic(self, name: str) -> None:
         """Its node has new data that cannot be read, until it grows."""
-        self.spoilt.add(f"/brokers/topics/{name}")
-        self.fire(f"/brokers/topics/{name}", events.PartitionModifications(name))
+        self._spoil(paths.topic_path(name))
+
+    def _spoil(self, path: str) -> None:
+        self.spoilt.add(path)
+        self.zk.set(path, _SPOILT)
 
     def delete_topic(self, name: str) -> None:
-        self.deletions[name] = None
-        self.fire("/admin/delete_topics", events.TopicDeletion())
+        if name not in self.deletions:
+            self.zk.create(paths.deletion_path(name), None)
 
     def ask_preferred(self, partitions: list[TopicPartition]) -> None:
         if self.preferred is None:
-            self.preferred = partitions
-            self.fire("/admin/preferred_replica_election", events.PreferredReplicaElection())
+            self.zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
 
     def notify_isr_change(self, partitions: list[TopicPartition]) -> None:
         self.notified += 1
-        self.isr_notifications[f"isr_change_{self.notified:010}"] = partitions
-        self.fire("/isr_change_notification", events.IsrChangeNotification())
+        self.zk.create(f"{paths.ISR_CHANGE_NOTIFICATION}/isr_change_{self.notified:010}", layout.encode_partitions(partitions))
 
     def notify_log_dir(self, broker_id: int) -> None:
         self.notified += 1
-        self.log_dir_notifications[f"log_dir_event_{self.notified:010}"] = broker_id
-        self.fire("/log_dir_event_notification", events.LogDirEventNotification())
+        self.zk.create(f"{paths.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_{self.notified:010}", layout.encode_log_dir_event(broker_id))
 
     def write(self, key: TopicPartition, state: LeaderAndIsr) -> None:
-        self.states[key] = state
-        self.history.append((key, state))
-        self.journal.append(Wrote(key, state))
+        """Somebody writes a state; the partition epoch is one more than before, or 0 where there is none."""
+        path, data = paths.state_path(*key), layout.encode_state(state)
+        if self.zk.get(path) is None:
+            self.zk.create(path, data)
+        else:
+            self.zk.set(path, data)
 
     def drop_controller(self) -> None:
-        if self.controller is not None:
-            self.controller = None
-            self.fire("/controller", events.Reelect())
+        self.zk.delete_tree(paths.CONTROLLER)
 
     def steal(self, broker_id: int) -> None:
         """Another broker becomes controller behind everybody's back."""
-        self.controller = (broker_id, object())
-        self.epoch += 1
-        self.epoch_version += 1
-        self.fire("/controller", events.ControllerChange())
+        self.epoch, self.epoch_version = self.epoch + 1, self.epoch_version + 1
+        if self.controller is None:
+            self.zk.create(paths.CONTROLLER, layout.encode_controller(broker_id, 0))
+        else:
+            self.zk.nodes[paths.CONTROLLER].owner = 0
+            self.zk.set(paths.CONTROLLER, layout.encode_controller(broker_id, 0))
 
 
-class SimulatedStore:
-    """One controller process' view of a World."""
+class _UnreadableConfigs(MutableSet[str]):
+    """Topics whose config nodes cannot be read."""
 
-    def __init__(self, world: World, on_event: Callable[[Any], None], faults: Faults, rng: random.Random) -> None:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def add(self, value: str) -> None:
+        self._world.spoilt.add(paths.config_path("topics", value))
+
+    def discard(self, value: str) -> None:
+        self._world.spoilt.discard(paths.config_path("topics", value))
+
+    def __contains__(self, value: object) -> bool:
+        return f"/config/topics/{value}" in self._world.spoilt
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([paths.last_part(path) for path in self._world.spoilt if path.startswith("/config/topics/")])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_JOURNALED = (
+    paths.TOPICS,
+    "/config/topics",
+    paths.DELETE_TOPICS,
+    paths.ISR_CHANGE_NOTIFICATION,
+    paths.LOG_DIR_EVENT_NOTIFICATION,
+)
+
+
+def _read_only(key: Any, value: Any) -> None:
+    raise TypeError("what brokers announce is announced by a method")
+
+
+class _Armed(MutableSet[str]):
+    """Paths on which a store has a watch."""
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self._store = store
+
+    def _tables(self) -> list[dict[str, set[Any]]]:
+        line = self._store.zk_session.line
+        return [line.data_watchers, line.child_watchers]
+
+    def add(self, value: str) -> None:
+        raise TypeError("a watch is armed by a read")
+
+    def discard(self, value: str) -> None:
+        for table in self._tables():
+            table.pop(value, None)
+
+    def __contains__(self, value: object) -> bool:
+        return any(value in table for table in self._tables())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({path for table in self._tables() for path in table}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _DrawnFaults(WriteHook):
+    """Draws for every write of a store what goes wrong with it."""
+
+    def __init__(self, store: SimulatedStore, faults: Faults, rng: random.Random) -> None:
+        self._store = store
+        self._faults = faults
+        self._rng = rng
+
+    def _strikes(self, chance: float) -> bool:
+        return chance > 0 and self._rng.random() < chance
+
+    def before_request(self) -> None:
+        if self._strikes(self._faults.lost_session):
+            self._store.expire()
+            raise StoreLost("the session has expired")
+        if self._strikes(self._faults.lost_connection):
+            self._store.zk_session.line.lose(served=self._rng.random() < 0.5)
+
+    def before(self, number: int, request: Any) -> None:
+        faults, world = self._faults, self._store.world
+        operations = operations_of(request)
+        if operations[0].path == paths.CONTROLLER_EPOCH and self._strikes(faults.lost_epoch):
+            world.steal(77)
+        for kind, path, _, version, _ in operations:
+            if kind == SET_DATA and version >= 0 and path.endswith("/state") and self._strikes(faults.lost_version):
+                node = world.zk.get(path)
+                if node is not None:
+                    world.zk.set(path, node.data)
+        if self._strikes(faults.crash_before_write):
+            self._store.die()
+
+    def after(self, number: int, request: Any) -> None:
+        if self._strikes(self._faults.crash_after_write):
+            self._store.die()
+        if self._strikes(self._faults.lost_answer):
+            self._store.zk_session.line.lose()
+            raise ConnectionLost
+
+
+class SimulatedStore(ZkStore):
+    """The store of one controller process of a World."""
+
+    def __init__(self, world: World, on_event: Callable[[events.WatchEvent], None], faults: Faults, rng: random.Random) -> None:
         self.world = world
-        self.on_event = on_event
-        self.faults = faults
-        self.rng = rng
-        self.session = object()
-        self.armed: set[str] = set()
-        self.fence: int | None = None
-        self.dead = False
-        self.expired = False
+        drawn = _DrawnFaults(self, faults, rng)
+        self.zk_session = SimulatedSession(world.zk, self._session_changed, drawn)
+        self.zk_session.before_request = drawn.before_request
+        super().__init__(self.zk_session, on_event)
         self.crash: Callable[[], None] = lambda: None
-        self.on_expiry: Callable[[], None] = lambda: None
+        self.on_session: Callable[[SessionChange], None] = lambda change: None
+        self.armed = _Armed(self)
         world.stores.append(self)
+
+    @property
+    def session(self) -> int:
+        """The id of its session, as in the owner of a node."""
+        return self.zk_session.session_id
 
     def disconnect(self) -> None:
         """The process is gone, and its session with it."""
-        self.dead = True
+        self.zk_session.sever()
         self.world.stores.remove(self)
-        if self.world.controller is not None and self.world.controller[1] is self.session:
-            self.world.drop_controller()
 
     def expire(self) -> None:
-        """The session is gone: watches, `/controller` and every request until there is a new one."""
-        self.expired = True
-        self.armed.clear()
-        self.on_expiry()
-        if self.world.controller is not None and self.world.controller[1] is self.session:
-            self.world.drop_controller()
+        """The session is gone: watches, `/controller` and every request. A new one begins at once."""
+        self.zk_session.line.expire()
 
-    def renew(self) -> None:
-        """A new session begins."""
-        self.session = object()
-        self.expired = False
-
-    async def _turn(self, writes: bool = False) -> None:
-        await asyncio.sleep(0)
-        if self.dead:
-            raise StoreLost("this process is dead")
-        if not self.expired and self.rng.random() < self.faults.lost_session:
-            self.expire()
-        if self.expired:
-            raise StoreLost("the session has expired")
-        if not writes:
-            return
-        if self.rng.random() < self.faults.lost_epoch:
-            self.world.steal(77)
-        if self.rng.random() < self.faults.crash_before_write:
-            self._die()
-        if self.fence is None or self.fence != self.world.epoch_version:
-            raise ControllerMoved(f"the fence is {self.fence}, the world is at {self.world.epoch_version}")
-
-    def _die(self) -> None:
+    def die(self) -> None:
+        """The process ends here."""
         self.crash()
         raise Crashed
 
-    def _after_write(self) -> None:
-        if self.rng.random() < self.faults.crash_after_write:
-            self._die()
-
-    # --- election ---
-
-    async def watch_controller(self) -> None:
-        await self._turn()
-        self.armed.add("/controller")
-
-    async def controller_id(self) -> int:
-        await self._turn()
-        self.armed.add("/controller")
-        return -1 if self.world.controller is None else self.world.controller[0]
-
-    async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
-        await self._turn()
-        w = self.world
-        if "/controller_epoch" in w.spoilt:
-            raise StoreRefused("/controller_epoch cannot be read")
-        if w.controller is not None:
-            raise ControllerMoved("somebody else won")
-        w.controller = (broker_id, self.session)
-        w.epoch = next_epoch(w.epoch)
-        w.epoch_version += 1
-        self.fence = w.epoch_version
-        w.fire("/controller", events.ControllerChange())
-        return ControllerEpoch(w.epoch, w.epoch_version)
-
-    async def delete_controller(self) -> None:
-        await self._turn(writes=True)
-        self.world.drop_controller()
-
-    async def end_leftover(self, broker_id: int) -> bool:
-        await self._turn()
-        w = self.world
-        if w.controller is not None and w.controller[0] == broker_id:
-            w.drop_controller()
-            return True
-        return False
-
-    def reset_fence(self) -> None:
-        self.fence = None
-
-    async def setup_feature(self) -> None:
-        await self._turn()
-
-    # --- brokers and topics ---
-
-    async def brokers(self) -> dict[int, Broker]:
-        await self._turn()
-        self.armed.add("/brokers/ids")
-        spoilt = {b for b in self.world.brokers if f"/brokers/ids/{b}" in self.world.spoilt}
-        self.armed.update(f"/brokers/ids/{b}" for b in spoilt)
-        return {b: broker for b, broker in self.world.brokers.items() if b not in spoilt}
-
-    async def broker(self, broker_id: int) -> Broker | None:
-        await self._turn()
-        self.armed.add(f"/brokers/ids/{broker_id}")
-        return None if f"/brokers/ids/{broker_id}" in self.world.spoilt else self.world.brokers.get(broker_id)
-
-    async def watch_brokers(self, broker_ids: Iterable[int]) -> None:
-        await self._turn()
-        self.armed.update(f"/brokers/ids/{b}" for b in broker_ids)
-
-    async def topics(self) -> list[str]:
-        await self._turn()
-        self.armed.add("/brokers/topics")
-        return list(self.world.topics)
-
-    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        await self._turn()
-        self.armed.update(f"/brokers/topics/{t}" for t in names)
-        return [None if f"/brokers/topics/{t}" in self.world.spoilt else self.world.topics.get(t) for t in names]
-
-    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
-        await self._turn(writes=True)
-        out = []
-        for w in writes:
-            if w.topic in self.world.topics:
-                stored = self.world.topics[w.topic] = StoredTopic(w.topic_id, dict(w.assignments))
-                self.world.journal.append(WroteTopic(w.topic, stored))
-                self.world.fire(f"/brokers/topics/{w.topic}", events.PartitionModifications(w.topic))
-                out.append(Outcome.OK)
-            else:
-                out.append(Outcome.NO_NODE)
-        self._after_write()
-        return out
-
-    async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
-        w = self.world
-        for name, partitions in topics:
-            await self._turn(writes=True)
-            for p in partitions:
-                w.states.pop(TopicPartition(name, p), None)
-            w.topics.pop(name, None)
-            w.journal.append(Removed(f"/brokers/topics/{name}"))
-            w.fire("/brokers/topics", events.TopicChange())
-            self._after_write()
-            await self._turn(writes=True)
-            w.configs.pop(name, None)
-            w.journal.append(Removed(f"/config/topics/{name}"))
-            self._after_write()
-            await self._turn(writes=True)
-            w.deletions.pop(name, None)
-            w.journal.append(Removed(f"/admin/delete_topics/{name}"))
-            w.fire("/admin/delete_topics", events.TopicDeletion())
-            self._after_write()
-
-    # --- states ---
-
-    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
-        await self._turn()
-        return [self.world.states.get(TopicPartition(*k)) for k in partitions]
-
-    async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
-        await self._turn(writes=True)
-        out = []
-        for w in writes:
-            key = TopicPartition(w.topic, w.partition)
-            now = self.world.states.get(key)
-            if now is not None and self.rng.random() < self.faults.lost_version:
-                now = now._replace(partition_epoch=now.partition_epoch + 1)
-                self.world.write(key, now)
-            if now is None:
-                out.append(Outcome.NO_NODE)
-            elif now.partition_epoch != w.expected:
-                out.append(Outcome.BAD_VERSION)
-            else:
-                self.world.write(key, w.state._replace(partition_epoch=w.expected + 1))
-                out.append(Outcome.OK)
-        self._after_write()
-        return out
-
-    async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
-        await self._turn(writes=True)
-        out = []
-        for w in writes:
-            key = TopicPartition(w.topic, w.partition)
-            if key in self.world.states:
-                out.append(Outcome.NODE_EXISTS)
-            elif w.topic not in self.world.topics:
-                out.append(Outcome.NO_NODE)
-            else:
-                self.world.write(key, w.state._replace(partition_epoch=0))
-                out.append(Outcome.OK)
-        self._after_write()
-        return out
-
-    # --- admin nodes, notifications, the rest ---
-
-    async def deletions(self) -> list[str]:
-        await self._turn()
-        self.armed.add("/admin/delete_topics")
-        return list(self.world.deletions)
-
-    async def remove_deletions(self, topics: Iterable[str]) -> None:
-        await self._turn(writes=True)
-        for t in topics:
-            self.world.deletions.pop(t, None)
-            self.world.journal.append(Removed(f"/admin/delete_topics/{t}"))
-            self.world.fire("/admin/delete_topics", events.TopicDeletion())
-            self._after_write()
-
-    async def preferred_election(self) -> list[TopicPartition] | None:
-        await self._turn()
-        self.armed.add("/admin/preferred_replica_election")
-        return self.world.preferred
-
-    async def delete_preferred_election(self) -> None:
-        await self._turn(writes=True)
-        if self.world.preferred is not None:
-            for store in self.world.stores:  # the deletion uses up the watches on the node; it is no event for a controller
-                store.armed.discard("/admin/preferred_replica_election")
-        self.world.preferred = None
-        self.world.journal.append(Removed("/admin/preferred_replica_election"))
-        self._after_write()
-
-    async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        await self._turn()
-        return None
-
-    async def write_reassignments(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
-        await self._turn(writes=True)
-
-    async def isr_notifications(self) -> tuple[list[str], list[TopicPartition]]:
-        await self._turn()
-        self.armed.add("/isr_change_notification")
-        found = self.world.isr_notifications
-        return sorted(found), list(dict.fromkeys(k for name in sorted(found) for k in found[name]))
-
-    async def delete_isr_notifications(self, names: Iterable[str]) -> None:
-        await self._remove(self.world.isr_notifications, "/isr_change_notification", names, events.IsrChangeNotification())
-
-    async def log_dir_notifications(self) -> tuple[list[str], list[int]]:
-        await self._turn()
-        self.armed.add("/log_dir_event_notification")
-        found = self.world.log_dir_notifications
-        return sorted(found), [found[name] for name in sorted(found)]
-
-    async def delete_log_dir_notifications(self, names: Iterable[str]) -> None:
-        await self._remove(self.world.log_dir_notifications, "/log_dir_event_notification", names, events.LogDirEventNotification())
-
-    async def _remove(self, nodes: dict[str, Any], parent: str, names: Iterable[str], event: Any) -> None:
-        await self._turn(writes=True)
-        for name in names:
-            if nodes.pop(name, None) is not None:
-                self.world.journal.append(Removed(f"{parent}/{name}"))
-                self.world.fire(parent, event)
-        self._after_write()
-
-    async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
-        await self._turn()
-        return [None if t in self.world.unreadable_configs else self.world.configs.get(t, {}) for t in topics]
-
-    async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
-        await self._turn()
-        first = self.world.producer_ids
-        self.world.producer_ids += 1000
-        return first, 1000
+    def _session_changed(self, change: SessionChange) -> None:
+        self.on_session(change)

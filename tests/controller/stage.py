@@ -70,7 +70,7 @@ class Stage:
         )  # fmt: skip
 
     def _event(self, event: Any) -> None:
-        asyncio.get_running_loop().call_soon(self.controller.put, event)
+        self.controller.put(event)
 
     async def _register(self) -> None:
         """The brokers of the stage stay registered."""
@@ -91,11 +91,14 @@ class Stage:
         """Until nothing moves any more."""
         quiet = turns = 0
         while quiet < 30:
-            before = len(self.world.journal), self.world.epoch, len(self.controller.queue)
+            before = self._marks()
             await asyncio.sleep(0)
-            quiet = quiet + 1 if before == (len(self.world.journal), self.world.epoch, len(self.controller.queue)) else 0
+            quiet = quiet + 1 if before == self._marks() else 0
             turns += 1
             assert turns < 20_000, "it never settles"
+
+    def _marks(self) -> tuple[int, ...]:
+        return len(self.world.journal), self.world.zk.requests, len(self.controller.queue)
 
     async def start(self, *broker_ids: int) -> None:
         for b in broker_ids:

@@ -329,7 +329,7 @@ async def test_deletion_disabled(stage: Stage) -> None:
     await stage.create("t", (1,))
     mark = stage.mark()
     await delete(stage, "t", "gone")
-    assert stage.since(mark) == ["REMOVED /admin/delete_topics/t", "REMOVED /admin/delete_topics/gone"]
+    assert stage.since(mark) == ["REMOVED /admin/delete_topics/gone", "REMOVED /admin/delete_topics/t"]
     stage.world.deletions["t"] = None
     mark = stage.mark()
     await stage.fail_over()

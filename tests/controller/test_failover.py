@@ -146,7 +146,7 @@ async def test_only_an_election_raises_the_epoch(stage: Stage) -> None:
 
 
 async def test_somebody_is_controller_already(stage: Stage) -> None:
-    stage.world.controller = (5, object())
+    stage.world.controller = (5, 5555)
     await stage.open(1)
     assert not stage.controller.is_active
     assert (stage.controller.active_id, stage.world.epoch, stage.since(0)) == (5, 0, [])
@@ -156,7 +156,7 @@ async def test_somebody_is_controller_already(stage: Stage) -> None:
 
 
 async def test_a_leftover_of_my_own_earlier_session_is_ended_first(stage: Stage) -> None:
-    stage.world.controller = (ME, object())
+    stage.world.controller = (ME, 5555)
     await stage.open(1)
     assert stage.controller.is_active and stage.controller.term is not None
     assert (stage.world.epoch, stage.world.controller) == (1, (ME, stage.store.session))
@@ -420,7 +420,7 @@ async def test_what_waits_at_the_end_is_preempted(stage: Stage) -> None:
 
 
 async def test_what_is_asked_of_one_that_is_not_active(stage: Stage) -> None:
-    stage.world.controller = (5, object())
+    stage.world.controller = (5, 5555)
     await stage.open(1)
     assert await refusals(ask_everything(stage)) == PREEMPTED
 

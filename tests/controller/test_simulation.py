@@ -22,6 +22,7 @@ from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Faults, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+from klamm.zk.session import SessionChange
 
 UNCLEAN = "unclean.leader.election.enable"
 
@@ -37,7 +38,7 @@ class Process:
         self.callers: set[asyncio.Future[Any]] = set()
         self.store = SimulatedStore(story.world, self._event, story.faults, story.rng)
         self.store.crash = self._crash
-        self.store.on_expiry = self._expired
+        self.store.on_session = self._session_changed
         self.channels = SimulatedBrokers(story.world, story.told)
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, now_ms=lambda: 0,
@@ -46,7 +47,7 @@ class Process:
         self.controller.start()
 
     def _event(self, event: Any) -> None:
-        asyncio.get_running_loop().call_soon(self.controller.put, event)
+        self.controller.put(event)
 
     async def _register(self) -> None:
         """The simulated broker stays registered."""
@@ -62,12 +63,15 @@ class Process:
         if not task.cancelled() and not isinstance(task.exception(), ApiError | None):
             raise AssertionError("an answer that is no answer") from task.exception()
 
-    def _expired(self) -> None:
-        self.ask(self._new_session())
+    def _session_changed(self, change: SessionChange) -> None:
+        if change is SessionChange.EXPIRED:
+            self._expiring = asyncio.ensure_future(self.controller.expire())
+            self.ask(self._expiring)
+        elif change is SessionChange.NEW_SESSION:
+            self.ask(self._new_session(self._expiring))
 
-    async def _new_session(self) -> None:
-        await self.controller.expire()
-        self.store.renew()
+    async def _new_session(self, expiring: asyncio.Future[None]) -> None:
+        await expiring
         self.controller.new_session()
 
     def _crash(self) -> None:
@@ -113,7 +117,7 @@ class Story:
             assert turns < 100_000, "it never settles"
 
     def _marks(self) -> tuple[Any, ...]:
-        return len(self.world.journal), self.world.epoch, len(self.world.topics), self.world.controller
+        return len(self.world.journal), self.world.zk.requests, len(self.world.topics), self.world.controller
 
     async def _revive(self) -> None:
         for p in [p for p in self.processes if p.crashed]:
@@ -451,17 +455,28 @@ async def test_lost_sessions(seed: int) -> None:
 
 
 @pytest.mark.requirement("R704-9")
+@pytest.mark.parametrize("seed", range(40))
+async def test_lost_answers(seed: int) -> None:
+    await run(seed, Faults(lost_answer=0.1), controllers=2)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_lost_connections(seed: int) -> None:
+    await run(seed, Faults(lost_connection=0.05, lost_answer=0.05), controllers=2)
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_everything_at_once(seed: int) -> None:
-    await run(
-        seed, Faults(lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03, lost_session=0.02),
-        steps=80, controllers=3,
+    faults = Faults(
+        lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02,
+        lost_answer=0.03,
     )  # fmt: skip
+    await run(seed, faults, steps=80, controllers=3)
 
 
 async def test_not_active_answers() -> None:
     story = Story(1, Faults())
-    story.world.controller = (5, object())
+    story.world.controller = (5, 5555)
     process = Process(story, 100)
     try:
         for _ in range(20):

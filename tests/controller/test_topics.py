@@ -105,9 +105,9 @@ async def test_a_topic_that_vanished_before_it_was_read(stage: Stage) -> None:
 async def test_a_state_that_is_there_already(stage: Stage) -> None:
     """Its partition stays new until the next fail-over finds out what it is; others are not hindered."""
     await stage.open(1)
-    stage.world.states[TopicPartition("t", 0)] = LeaderAndIsr(1, 4, (1,), 0, 6)
     mark = stage.mark()
     stage.world.create_topic("t", {0: (1,), 1: (1,)}, b"t" * 16)
+    stage.world.states[TopicPartition("t", 0)] = LeaderAndIsr(1, 4, (1,), 0, 6)
     await stage.settle()
     assert stage.writes(mark) == ["WROTE t-1 1 e0 [1] v0"]
     assert stage.frames(mark, "LISR") == ["LISR 1: t-1 1 e0 [1] v0 new"]

@@ -259,6 +259,8 @@ class SimulatedLab(Lab):
         return Seat(store, events, store)
 
     async def events(self, seat: Seat) -> list[Any]:
+        # As on the real one: an answer comes after every event of what happened before it was asked.
+        await seat.session.zk_session.exists("/")
         found = list(seat.events)
         seat.events.clear()
         return found
