@@ -1,1 +1,1 @@
-"""A client that asks."""
+"""An admin client (nothing is built yet)."""

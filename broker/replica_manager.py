@@ -158,7 +158,7 @@ class ReplicaManager:
         return messages.LeaderAndIsrResponse(partition_errors=flat)
 
     def _has_unknown_recovery(self, topic: str, states: Sequence[Any]) -> bool:
-        """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in stock."""
+        """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in Apache Kafka."""
         if {state.leader_recovery_state for state in states} <= _RECOVERY_STATES:
             return False
         me, alive = self.broker_id, self.metadata.brokers
@@ -325,7 +325,7 @@ def refuse_stop_replica(request: Any, version: int, code: ErrorCode) -> Any:
 def _each_once(request: Any) -> list[tuple[tuple[str, bytes], Sequence[Any]]] | None:
     """LeaderAndIsr partition states of any version by topic name and id; of a partition named twice the last entry.
 
-    None where two elements are of one topic: a stock broker does not take that.
+    None where two elements are of one topic: an Apache Kafka broker does not take that.
     """
     topics = [((topic.topic_name, topic.topic_id), topic.partition_states) for topic in request.topic_states]
     if len({name for (name, _), _ in topics}) < len(topics):

@@ -1,4 +1,4 @@
-"""Log levels as Kafka's admin clients see them: the loggers of a stock broker by their names, and their common parent as `root`.
+"""Log levels as Kafka's admin clients see them: the loggers of an Apache Kafka broker by their names, and their common parent as `root`.
 
 The names and their levels are a tree of their own, in which a logger has its own level or that of the nearest name above it. Those with
 a counterpart here (`COUNTERPARTS`) hand their level on to it; `root` is the parent of all loggers of this program. The others are known,

@@ -1,6 +1,6 @@
 """Names of the loggers that a Kafka 3.9.1 broker lists in ZooKeeper mode: idle, and after records, groups, transactions and replication.
 
-A stock broker lists a logger once its class was used, and those that its log4j.properties names. All of them are listed here at once.
+Apache Kafka lists a logger after its class was used, and the loggers that its log4j.properties names. Here all of them are listed at once.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Proposal(NamedTuple):
 def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
     """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due.
 
-    What stock would write although no leader could come of it is refused last: where stock refuses, it is for stock's reason.
+    Changes that Apache Kafka writes although they make a leader impossible are refused last, so that every error of Apache Kafka is the
+    same.
     """
     if ask.partition_epoch > info.partition_epoch or ask.leader_epoch > info.leader_epoch:
         return ErrorCode.NOT_CONTROLLER

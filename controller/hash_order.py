@@ -1,4 +1,4 @@
-"""The order in which a stock controller goes through brokers that it moves together: that of a hash trie of their ids.
+"""The order in which an Apache Kafka controller goes through brokers that it moves together: that of a hash trie of their ids.
 
 It matters where several replicas of one partition leave the ISR at once: the last one taken out stays in it, and each costs a leader
 epoch. The trie has 32 children at each level, five bits of a mixed id choose one; the ids that are alone in their child come first.

@@ -69,7 +69,7 @@ async def elect(term: Term, asked: Iterable[TopicPartition], election: Election,
 async def by_node(term: Term, *, at_failover: bool = False) -> None:
     """`/admin/preferred_replica_election` is there: elect, then delete it and look again (controller 10.2).
 
-    A listed partition that never had a leader is treated as one of the rest (stock fails over it, again and again).
+    A listed partition that never had a leader is treated as one of the rest (Apache Kafka fails over it, again and again).
     """
     asked = await term.store.preferred_election()
     if asked is None and not at_failover:

@@ -39,7 +39,7 @@ def place_replicas(
 
 
 def check_racks(racks: Racks) -> None:
-    """Either every broker has a rack or none has; anything else is UNKNOWN_SERVER_ERROR, as stock answers."""
+    """Either every broker has a rack or none has; anything else is UNKNOWN_SERVER_ERROR, as Apache Kafka answers."""
     if len({rack is None for rack in racks.values()}) > 1:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "some brokers have a rack and some have none")
 

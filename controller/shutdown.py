@@ -17,7 +17,7 @@ log = logging.getLogger("klamm.controller")
 async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
     """Move leaders away and take the broker out of the ISRs; the partitions it still leads.
 
-    Raises ApiError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (an unknown id with an epoch, as stock).
+    Raises ApiError: STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (an unknown id with an epoch, as Apache Kafka).
     """
     cluster = term.cluster
     broker = cluster.brokers.get(broker_id)

@@ -330,7 +330,7 @@ async def judge_deletions(
 
 
 def settle_deletions(deletions: Sequence[Deletion], codes: Mapping[str, ErrorCode]) -> None:
-    """Give each topic's final code to the first element that names it, as stock does; later ones stay without an error."""
+    """Give each topic's final code to the first element that names it, as Apache Kafka does; later ones stay without an error."""
     pending = dict(codes)
     if not pending:
         return

@@ -1,1 +1,1 @@
-"""Message definitions as data, in Kafka's message format. Knows nothing of the other rooms."""
+"""Message definitions as data, in Kafka's message format. Imports no other package."""

@@ -79,8 +79,8 @@ class BrokerServer:
         patient: bool = True,
         phase: Phase = no_phase,
     ) -> None:
-        """Raises ConfigError. `patient`: a broker by itself, which stops with all of a stock one's retries; not so one of a cluster that
-        starts and stops as a whole.
+        """Raises ConfigError. `patient`: at its stop the broker retries its controlled shutdown as Apache Kafka does; false for a broker of
+        a cluster that starts and stops as a whole.
 
         `phase` may hold this broker's controller at named places.
         """

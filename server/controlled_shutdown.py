@@ -1,10 +1,10 @@
-"""The broker's side of a controlled shutdown: before it goes, it asks the controller to move its leaderships elsewhere.
+"""The broker's side of a controlled shutdown: before it stops, it requests that the controller moves its leaderships to other brokers.
 
-Some attempts (`controlled.shutdown.max.retries`), some time apart (`controlled.shutdown.retry.backoff.ms`); done when the controller
-answers that nothing is left. A broker that gave up goes all the same. Source: controller 10.4.
+It makes `controlled.shutdown.max.retries` attempts, `controlled.shutdown.retry.backoff.ms` apart, until the controller responds that no
+partition remains. After the last attempt the broker stops in any case. Source: controller 10.4.
 
-A patient broker does all that, as a stock one. An impatient one belongs to a cluster that stops as a whole: leaderships that did not
-move at once have nowhere to go, and nobody waits five seconds for them.
+A patient broker does all that, as Apache Kafka. An impatient broker belongs to a cluster that stops as a whole: when leaderships do not
+move at the first attempt, no broker is left to take them, so it does not wait for the next attempt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From one request's bytes to one answer's bytes: the table of handlers, and everything that is the same for all of them.
 
 `HANDLERS` is the one place that says which APIs this broker serves. Dispatch, the ApiVersions answer and the coverage page are
-computed from it. An API that is not in it does not exist here: its request closes the connection, as on a stock broker that does
+computed from it. An API that is not in it does not exist here: its request closes the connection, as on an Apache Kafka broker that does
 not expose it (`server/not_offered.py` says so in the log). So do a version out of range and bytes that do not decode; surplus bytes
 after the body are ignored. Only ApiVersions answers a version it does not know, in the shape of version 0, so that the client can
 ask again.

@@ -77,7 +77,7 @@ class DynamicConfigs:
     async def _encrypt_anew(self) -> None:
         """When the secret of passwords has changed: what the former one encrypted is stored under the new one, and announced.
 
-        Raises ControllerMoved when there is no controller: a stock broker does not start then either.
+        Raises ControllerMoved when there is no controller: an Apache Kafka broker does not start then either.
         """
         former, now = self._config.former_passwords, self._config.passwords
         stored = await self._read(("brokers", self._own))

@@ -1,8 +1,8 @@
-"""What a stock broker left in its log directories about itself: `meta.properties`, with the cluster and the broker they belong to.
+"""The file `meta.properties` that Apache Kafka writes into its log directories: the cluster id and the broker id that they belong to.
 
-Klamm keeps nothing in log directories, so it writes no such file. It reads the ones in directories that the properties name, as a stock
-broker does before it registers: directories of another cluster or another broker end the start, and a broker without a configured id
-takes the stored one. Directories that nobody named (Kafka's default is one for the whole machine) are not looked at.
+Klamm keeps nothing in log directories, so it never writes this file. It reads the file in each directory that the properties name, as
+Apache Kafka does before it registers: a directory of another cluster or another broker ends the start, and a broker without a configured
+id takes the stored one. A directory that is only a default of Kafka (the same for the whole machine) is not read.
 """
 
 from __future__ import annotations

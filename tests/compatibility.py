@@ -147,7 +147,7 @@ def _tests(folder: str) -> Iterator[tuple[Path, str, list[str]]]:
 def _clients() -> list[str]:
     lines = [
         "## Clients\n",
-        "Stock clients driven against Klamm brokers (`make test`).\n",
+        "Unchanged clients driven against Klamm brokers (`make test`).\n",
         "| client | what it does |",
         "|---|---|",
     ]

@@ -50,7 +50,7 @@ def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_ve
 
 
 def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
-    """A broker whose node was created by transaction `epoch`. Raises Unreadable where stock cannot read it."""
+    """A broker whose node was created by transaction `epoch`. Raises Unreadable where Apache Kafka cannot read it."""
     try:
         content = json.loads(data if data is not None else b"")
         version = int32(content["version"])

@@ -1,10 +1,10 @@
-"""Bytes of the nodes, both ways (layout 3, 4.4 and 6): exactly those that Kafka 3.9 writes, and everything that older ones wrote.
+"""Encoding and decoding of the znodes (layout 3, 4.4 and 6): writes the bytes of Kafka 3.9, reads those of older versions too.
 
-Writers are plain formatting in stock's key order. Readers ignore unknown keys and take missing optional ones. Where stock treats a node
-that is no JSON as empty or missing, so do they; where stock fails on a node, they raise Unreadable, and the caller says what that means, or
-they log it and treat the node as missing. Numbers are as strict as stock's: no fractions, no texts, nothing beyond int32, so that whatever
-was read fits into requests. Partition states are by far the most: both directions keep what they saw last, and well-formed stock bytes are
-read without a JSON parser.
+Writers format text, with Apache Kafka's order of keys. Readers ignore unknown keys and accept missing optional ones. Where Apache Kafka
+treats a znode that is not JSON as empty or missing, readers do the same; where it fails on a znode, they raise Unreadable, and the caller
+decides, or they log it and treat the znode as missing. Numbers are as strict as in Apache Kafka: no fractions, no texts, nothing beyond
+int32, so that every number fits into requests. Partition states are the most frequent: both directions cache the last values, and bytes in
+the form that Apache Kafka writes are read without a JSON parser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, StoredTopic, StoreRefused, intern_ints
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk.stock_order import partition_order, properties_order, scala_order
+from klamm.zk.key_order import partition_order, properties_order, scala_order
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Unreadable(StoreRefused):
-    """A node holds what stock cannot read either."""
+    """A node holds what Apache Kafka cannot read either."""
 
 
 def _parse(data: bytes | None) -> Any:
@@ -50,7 +50,7 @@ def _text(value: Any) -> bytes:
 
 
 def int32(value: Any) -> int:
-    """A number as JSON gives it. Raises ValueError where stock takes none: fractions (1.0 too), texts, booleans, larger ones."""
+    """A number as JSON gives it. Raises ValueError where Apache Kafka takes none: fractions (1.0 too), texts, booleans, larger ones."""
     if type(value) is not int or value not in _INT32:
         raise ValueError(f"{value!r} is not an int32")
     return value

@@ -2,7 +2,7 @@
 
 Any broker serves topics and the default entity of brokers (empty name), each broker itself. Needs ALTER_CONFIGS on the topic, or on
 the cluster. What the request does not name is unset; without any entry all is. Null values are INVALID_REQUEST, and so is the same
-resource twice (a stock broker never answers then).
+resource twice (an Apache Kafka broker never answers then).
 """
 
 from __future__ import annotations

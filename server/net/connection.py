@@ -1,6 +1,6 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
-Requests of one connection are handled one after the other, as on a stock broker. As long as handlers answer at once, everything
+Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers answer at once, everything
 happens inside `data_received` and all answers of one read leave in one write. When a handler has to wait, the frames read so far
 are kept, the socket is not read any more, and the rest goes on when that answer is there. The same happens when the client does
 not read its answers: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection

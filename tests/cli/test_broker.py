@@ -1,4 +1,4 @@
-"""`klamm broker FILE`: one process per broker, from the file that starts a stock one."""
+"""`klamm broker FILE`: one process per broker, from the file that starts an Apache Kafka broker."""
 
 from __future__ import annotations
 

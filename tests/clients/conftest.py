@@ -1,4 +1,4 @@
-"""A cluster of three brokers, run as a user runs it, for stock clients to use."""
+"""A cluster of three brokers, run as a user runs it, for unchanged clients to use."""
 
 from __future__ import annotations
 

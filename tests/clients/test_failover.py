@@ -95,7 +95,7 @@ class Confluent(Creating):
         return True
 
     def _look_around(self) -> None:
-        """librdkafka leaves it to its user to look for the new controller; on a stock cluster, too."""
+        """librdkafka leaves it to its user to look for the new controller; on an Apache Kafka cluster, too."""
         time.sleep(0.05)
         try:
             self._admin.list_topics(timeout=2)

@@ -396,7 +396,7 @@ async def test_unknown_election_type(cluster: Cluster, kind: int) -> None:
 
 
 async def test_partition_without_leadership_is_tried(cluster: Cluster) -> None:
-    """Stock never answers this one; here it is the failed election that it is."""
+    """Apache Kafka never answers this one; here it is the failed election that it is."""
     (a,) = await cluster.fakes(1)
     topic = cluster.topic_name()
     assert await cluster.create_code([[a], [987654]], None, topic, timeout_ms=0) == 7

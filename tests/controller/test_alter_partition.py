@@ -81,7 +81,7 @@ async def one_row(stage: Stage, sender: int, version: int, topic: str, item: Any
 
 
 def naive_judge(info: LeaderAndIsr, a: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
-    """The table of controller 14 as a list; the rows of the mock's own come last: where stock refuses, stock's reason is given."""
+    """The table of controller 14 as a list; the rows of Klamm come last, so that errors of Apache Kafka are the same."""
     same = (a.leader, a.leader_epoch, a.isr, a.recovery) == (info.leader, info.leader_epoch, info.isr, info.recovery)
     table: list[tuple[bool, ErrorCode | None]] = [
         (a.partition_epoch > info.partition_epoch or a.leader_epoch > info.leader_epoch, ErrorCode.NOT_CONTROLLER),

@@ -1,4 +1,4 @@
-"""Brokers that are moved together come in the order of a stock controller."""
+"""Brokers that are moved together come in the order of an Apache Kafka controller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from klamm.controller.hash_order import in_hash_order
 
 
-def test_the_order_is_the_one_seen_at_a_stock_controller() -> None:
+def test_the_order_is_the_one_seen_at_an_apache_kafka_controller() -> None:
     assert in_hash_order([11, 12]) == [12, 11]
     assert in_hash_order([22, 23]) == [22, 23]
 

@@ -38,7 +38,7 @@ def reassignments(draw: Draw) -> Lines:
 def producer_ids(draw: Draw) -> Lines:
     """AllocateProducerIds, of a broker that is or is not.
 
-    A stock broker below protocol 3.0 has taken the first block for itself when it started; there only refusals are asked for.
+    An Apache Kafka broker below protocol 3.0 has taken the first block for itself when it started; there only refusals are asked for.
     """
     broker = draw.broker()
     epoch = draw.weighted([(0 if draw.old_protocol else 4, f"#<epoch {broker}>"), (1, f"#<epoch {broker} -1>"), (1, draw.one(EDGES_64))])

@@ -7,7 +7,7 @@ from klamm.tests.duel.tale import Lines
 from klamm.tests.duel.topics import view
 
 AS_KAFKA = ("kip183.legacy.v0", "false")
-"""What a stock broker does not know, and makes Klamm do as 3.9 does."""
+"""What an Apache Kafka broker does not know, and makes Klamm do as 3.9 does."""
 
 
 def restart(draw: Draw) -> Lines:

@@ -1,7 +1,7 @@
 """Random requests about topics: CreateTopics, DeleteTopics, CreatePartitions.
 
-Where brokers are placed by the broker, only broker 0 is alive, because a stock broker begins at a random one; and no request asks for more
-partitions than a few where it could succeed.
+Where the broker places the replicas, only broker 0 is alive, because Apache Kafka begins at a random broker; a request that can succeed
+has only a few partitions.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def grow(draw: Draw) -> Lines:
     partitions = draw.topics.get(name, [["0"]])
     count = len(partitions) + draw.weighted([(6, 1), (2, 2), (1, 0), (1, -1)])
     if draw.chance(0.08):
-        count = draw.one([0, -1, -2, -INT16])  # a stock broker wraps around below, and is busy for good
+        count = draw.one([0, -1, -2, -INT16])  # an Apache Kafka broker wraps around below, and is busy for good
     width = len(partitions[0])
     new = [draw.replicas() for _ in range(max(0, count - len(partitions)))]
     lists = [(each * width)[:width] if width == 1 else each for each in new]

@@ -32,7 +32,7 @@ def partition_added(draw: Draw) -> Lines:
 def state_node(draw: Draw) -> Lines:
     """A partition's state as an older leader writes it, with its notification or a fail-over behind it."""
     name = draw.topic()
-    if name not in draw.sure:  # below a topic that was refused it would make a topic node without data: a stock controller ends at one
+    if name not in draw.sure:  # below a topic that was refused a topic znode without data would end Apache Kafka's controller
         return scene(view(draw))
     at = draw.random.randrange(len(draw.topics[name]))
     replicas = draw.topics[name][at]

@@ -1,6 +1,6 @@
 """A `klamm broker` process: started from a properties file of its own, stopped, killed, frozen and thawed.
 
-The environment variable BROKER_COMMAND puts another broker in its place, a stock Kafka say, to see whether a test asks the right thing:
+The environment variable BROKER_COMMAND puts another broker in its place, an Apache Kafka say, to see whether a test asks the right thing:
 the command to which the name of the properties file is appended.
 """
 

@@ -17,7 +17,7 @@ def answers(controller: KafkaBroker) -> list[tuple[str, int, str]]:
 
 
 def faults(controller: KafkaBroker) -> list[tuple[str, int, str]]:
-    """Those of them that hold an error code, but for partitions that were told again what they knew (11 in stock brokers' answers too)."""
+    """Responses with an error code, without those to a repeated state of a partition (11, as in responses of Apache Kafka)."""
 
     def is_fault(kind: str, text: str) -> bool:
         whole, *each = _CODE.findall(text)

@@ -8,8 +8,8 @@ import pytest
 
 from klamm.tests.mixed.clients import produce, read_all
 from klamm.tests.mixed.data_story import DataStory, settings_of
+from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members, grave
-from klamm.tests.mixed.stock_errors import unusual
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

@@ -8,8 +8,8 @@ import pytest
 
 from klamm.tests.mixed.data_story import dedicated
 from klamm.tests.mixed.hand_over import TOPICS, HandOver
+from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members
-from klamm.tests.mixed.stock_errors import unusual
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

@@ -8,8 +8,8 @@ import pytest
 
 from klamm.tests.mixed import old_protocol_story
 from klamm.tests.mixed.answers import answers, faults
+from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members, grave
-from klamm.tests.mixed.stock_errors import unusual
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

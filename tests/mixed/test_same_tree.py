@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members, grave
-from klamm.tests.mixed.stock_errors import unusual
 from klamm.tests.mixed.tree_story import TreeStory, differences, settings_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
@@ -24,7 +24,7 @@ def test_every_step_leaves_in_zookeeper_what_real_controllers_leave(new_members:
         if zero == "klamm":
             assert grave(members, 0) == []
         members.close()
-    stock, ours = dumps
-    found = {step: differences(stock[step], ours[step]) for step in stock}
+    kafka, ours = dumps
+    found = {step: differences(kafka[step], ours[step]) for step in kafka}
     assert {step: differing for step, differing in found.items() if differing} == {}
-    assert all(len(stock[step]) > 20 for step in stock)
+    assert all(len(kafka[step]) > 20 for step in kafka)

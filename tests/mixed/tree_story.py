@@ -218,10 +218,10 @@ class TreeStory:
         return found
 
 
-def differences(stock: Dump, ours: Dump) -> list[str]:
+def differences(kafka: Dump, ours: Dump) -> list[str]:
     """Node by node: what a real controller left, what was left here."""
     return [
-        f"{path}: real {stock.get(path)!r}, here {ours.get(path)!r}"
-        for path in sorted({*stock, *ours})
-        if stock.get(path) != ours.get(path)
+        f"{path}: real {kafka.get(path)!r}, here {ours.get(path)!r}"
+        for path in sorted({*kafka, *ours})
+        if kafka.get(path) != ours.get(path)
     ]

@@ -8,10 +8,10 @@ CONTROLLED_SHUTDOWN, API_VERSIONS = 7, 18
 
 def test_ranges_and_headers_are_those_of_a_zookeeper_mode_broker() -> None:
     rows = {row["key"]: row for row in golden.table("headers.json") if row["zk_broker"]}
-    stock = {key: api for key, api in messages.APIS.items() if not api.draft}
-    assert stock.keys() == rows.keys()
+    shipped = {key: api for key, api in messages.APIS.items() if not api.draft}
+    assert shipped.keys() == rows.keys()
     for key, row in rows.items():
-        api = stock[key]
+        api = shipped[key]
         assert (api.name, api.min_version, api.max_version) == (row["name"], row["lowest"], row["highest"])
         assert (api.flexible_from, api.cluster_action) == (row["flexible_from"], row["cluster_action"])
         assert {str(v): api.request_header_version(v) for v in range(api.max_version + 1)} == row["request_header"]
@@ -24,8 +24,8 @@ def test_ranges_are_what_a_broker_advertises() -> None:
     payload = golden.payload(decoded["response_hex"])
     _, offset = messages.decode_response_header(API_VERSIONS, decoded["version"], payload)
     body, _ = messages.decode("ApiVersionsResponse", decoded["version"], payload, offset)
-    stock = {api.key: (api.min_version, api.max_version) for api in messages.APIS.values() if not api.draft}
-    assert {row.api_key: (row.min_version, row.max_version) for row in body.api_keys} == stock
+    shipped = {api.key: (api.min_version, api.max_version) for api in messages.APIS.values() if not api.draft}
+    assert {row.api_key: (row.min_version, row.max_version) for row in body.api_keys} == shipped
 
 
 def test_drafts_are_marked() -> None:

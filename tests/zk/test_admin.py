@@ -155,7 +155,7 @@ async def test_an_id_is_registered_once(session: ZkSession, admin: AdminZk, zook
 
 
 async def test_an_address_is_compared_at_the_first_registration_only(session: ZkSession, admin: AdminZk) -> None:
-    """Whoever took the address while the session was gone keeps it; the broker comes back all the same, as in stock."""
+    """Whoever took the address while the session was gone keeps it; the broker comes back all the same, as in Apache Kafka."""
     await admin.register_broker(broker(0), NOW_MS)
     await session.delete("/brokers/ids/0")
     await AdminZk(session).register_broker(broker(1), NOW_MS)

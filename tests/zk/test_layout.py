@@ -13,8 +13,8 @@ from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopi
 from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
 from klamm.zk import layout, paths
 from klamm.zk.broker_node import decode_broker, encode_broker
+from klamm.zk.key_order import partition_order, properties_order, scala_order
 from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock, Unreadable
-from klamm.zk.stock_order import partition_order, properties_order, scala_order
 
 TOPIC_ID = layout.decode_uuid("Xt_MaHEATbq0nm8Ssu_Bmg")
 MS = 1_700_000_000_000
@@ -95,7 +95,7 @@ WRITTEN: list[tuple[bytes, str]] = [
 
 
 @pytest.mark.parametrize(("written", "seen"), WRITTEN, ids=[seen[:40] for _, seen in WRITTEN])
-def test_written_as_stock_writes(written: bytes, seen: str) -> None:
+def test_written_as_kafka_writes(written: bytes, seen: str) -> None:
     assert written.decode() == seen
 
 
@@ -119,7 +119,7 @@ TWELVE_CONFIGS = [
 ]
 
 
-def test_order_of_keys_is_that_of_stocks_hash_tables() -> None:
+def test_order_of_keys_is_that_of_kafkas_hash_tables() -> None:
     assert list(partition_order(12)) == TWELVE
     assert scala_order(sorted(TWENTY)) == TWENTY
     assert properties_order(sorted(FIVE_CONFIGS)) == FIVE_CONFIGS
@@ -174,12 +174,12 @@ def test_a_state_with_a_number_that_is_no_int32_counts_as_missing(field: str) ->
         text = ",".join(f'"{name}":{value}' for name, value in values.items() if name != "isr")
         return layout.decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
 
-    stock = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":[%s]}'
+    shipped = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":[%s]}'
     for odd in ("2147483648", "-2147483649", "1.0", "true", '"1"', "1e1", "9" * 30, "9" * 5000):
         assert state(odd) is None, odd
-        assert layout.decode_state((stock % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
+        assert layout.decode_state((shipped % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
     for number in ("2147483647", "-2147483648"):
-        assert state(number) == layout.decode_state((stock % tuple({**numbers, field: number}.values())).encode(), 0) is not None
+        assert state(number) == layout.decode_state((shipped % tuple({**numbers, field: number}.values())).encode(), 0) is not None
 
 
 def test_a_state_that_cannot_be_read_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -222,7 +222,7 @@ TOPICS: list[tuple[bytes | None, StoredTopic | None]] = [
     (b"[" * 100_000, StoredTopic(None, {})),
     (b'{"version":3,"partitions":{"2147483647":[2147483647]}}', StoredTopic(None, {2**31 - 1: Assignment((2**31 - 1,))})),
     (b'{"version":3,"partitions":{"+1":[2]}}', StoredTopic(None, {1: Assignment((2,))})),
-    # stock fails at each fail-over over these
+    # Apache Kafka fails at each fail-over over these
     (None, None),
     (b"[1,2]", None),
     (b'{"partitions":{"0":["1"]}}', None),
@@ -327,7 +327,7 @@ def test_brokers_are_read(data: bytes, broker: Broker) -> None:
         broker_json(version=1, endpoints="ABSENT", host=None),
     ],
 )
-def test_brokers_that_stock_cannot_read(data: bytes | None) -> None:
+def test_brokers_that_kafka_cannot_read(data: bytes | None) -> None:
     with pytest.raises(Unreadable, match="/brokers/ids/4"):
         decode_broker(4, 9, data)
 

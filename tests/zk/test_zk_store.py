@@ -104,7 +104,7 @@ def test_a_path_reports_one_kind_of_change(path: str, expected: list[Any]) -> No
 
 
 async def test_other_kinds_use_the_watch_up(real: RealLab) -> None:
-    """As in stock: after somebody else's delete of the node the next one is not seen."""
+    """As in Apache Kafka: after somebody else's delete of the node the next one is not seen."""
     seat = await real.seat()
     await real.put("/admin/reassign_partitions", {"version": 1, "partitions": []})
     assert await seat.store.reassignments() == {}

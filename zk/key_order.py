@@ -1,4 +1,4 @@
-"""The order in which stock Kafka writes the keys of a map: that of the hash tables it keeps them in.
+"""The order in which Apache Kafka writes the keys of a map: that of the hash tables it keeps them in.
 
 It means nothing to readers. Writing the same order lets two trees be compared byte by byte.
 """

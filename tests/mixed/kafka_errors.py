@@ -1,7 +1,7 @@
-"""Which errors real brokers log in the usual course of the mixed stories: `stock_errors.txt`, recorded without Klamm.
+"""Which errors real brokers log in the usual course of the mixed stories: `kafka_errors.txt`, recorded without Klamm.
 
 A kind of error is its logger, the exception's class, and the begin of its text with numbers and names masked. `python -m
-klamm.tests.mixed.stock_errors [STORY...]` tells the stories to three real brokers and adds the kinds it meets to the file: many come from
+klamm.tests.mixed.kafka_errors [STORY...]` tells the stories to three real brokers and adds the kinds it meets to the file: many come from
 races that a single telling need not show.
 """
 
@@ -26,7 +26,7 @@ from klamm.tests.mixed.tree_story import TreeStory
 from klamm.tests.reference.jars import jars
 from klamm.zk.embedded import EmbeddedZooKeeper
 
-FILE = Path(__file__).with_name("stock_errors.txt")
+FILE = Path(__file__).with_name("kafka_errors.txt")
 _SHOWN = 150
 BROKEN = "java.lang.IllegalStateException"
 """What a real controller logs once it is broken for good, by losing its office while it was busy: never usual."""

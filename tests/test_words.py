@@ -1,0 +1,42 @@
+"""Words that are not used in code, tests and docs, each with the word that replaces it (docs/glossary.md)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makefile", "Dockerfile")
+
+BANNED: list[tuple[str, str, tuple[str, ...]]] = [
+    # pattern, what to write instead, folders where it is not used; "" is the whole repository
+    (r"\bstocks?\b|_stock\b|\bstock_", "Apache Kafka", ("",)),
+    (r"\basks? to shut down\b|\basked to shut down\b", "requests controlled shutdown", ("",)),
+    (r"\b(?:take|takes|took|taking) office\b", "fail over", ("admin", "broker", "cli", "configs", "docs", "protocol")),
+    (r"\brooms?\b", "package", ("cli", "admin", "schemas", "broker")),
+    (r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", "request, response, send, receive", ("cli", "admin", "schemas")),
+    (r"\bnodes?\b", "broker or znode", ("cli", "admin", "schemas")),
+    (r"\b(?:hosted|HostedPartitions)\b", "replica, ReplicaManager", ("cli", "admin", "configs", "protocol", "schemas")),
+]
+EXCEPT = {"tests/test_words.py", "docs/glossary.md"}
+
+
+def files(folder: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z", folder or "."], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name.endswith(SUFFIXES) and name not in EXCEPT and (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize(("pattern", "instead", "folders"), BANNED, ids=[instead for _, instead, _ in BANNED])
+def test_words_that_have_a_better_one_are_not_used(pattern: str, instead: str, folders: tuple[str, ...]) -> None:
+    word = re.compile(pattern, re.IGNORECASE)
+    seen = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for folder in folders
+        for path in files(folder)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if word.search(line)
+    ]
+    assert not seen, f"write: {instead}\n" + "\n".join(seen)
