@@ -121,7 +121,7 @@ class _Joined:
         outcomes = await term.store.write_states(self.writes) if self.writes else []
         for (p, rows, at), write, outcome in zip(self.slots, self.writes, outcomes, strict=True):
             if outcome is Outcome.OK:
-                cluster.replay_state(p, write.state)
+                cluster.states_changed((p,), (write.state,))
                 rows[at] = _row(row, p.index, write.state)
             else:
                 lost.append(p)
@@ -130,7 +130,7 @@ class _Joined:
         if lost:
             for p, state in zip(lost, await term.store.read_states([p.key for p in lost]), strict=True):
                 if state is not None:
-                    cluster.replay_state(p, state)
+                    cluster.states_changed((p,), (state,))
         await term.phase("isr-altered")
         with term.sender.batch() as batch:
             batch.tell_all(self.named)

@@ -40,21 +40,15 @@ async def on_broker_change(term: Term) -> None:
         term.channels.remove_broker(b)
     welcome = compatible(term, (current[b] for b in (*new, *bounced)))
     if new:
-        for b in new:
-            if b in welcome:
-                cluster.add_broker(current[b])
+        cluster.brokers_registered(current[b] for b in new if b in welcome)
         await on_startup(term, new)
     if bounced:
-        for b in bounced:
-            cluster.remove_broker(b)
+        cluster.brokers_unregistered(bounced)
         await on_failure(term, bounced)
-        for b in bounced:
-            if b in welcome:
-                cluster.add_broker(current[b])
+        cluster.brokers_registered(current[b] for b in bounced if b in welcome)
         await on_startup(term, bounced)
     if dead:
-        for b in dead:
-            cluster.remove_broker(b)
+        cluster.brokers_unregistered(dead)
         await on_failure(term, dead)
 
 
@@ -106,7 +100,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     """Brokers appeared: they learn of everything, and what waited for them goes on (controller 4.2)."""
     cluster = term.cluster
     for b in broker_ids:
-        cluster.forget_offline_dirs(b)
+        cluster.offline_replicas_changed(b, ())
     started = set(broker_ids)
     term.send_metadata(sorted(cluster.brokers.keys() - started))
     with term.sender.batch() as batch:
@@ -125,9 +119,9 @@ async def on_failure(term: Term, broker_ids: list[int]) -> None:
     """Brokers disappeared (controller 4.3)."""
     cluster = term.cluster
     for b in broker_ids:
-        cluster.forget_offline_dirs(b)
+        cluster.offline_replicas_changed(b, ())
         if b in cluster.shutting_down:
-            cluster.set_shutting_down(b, False)
+            cluster.shutdown_ended(b)
     await on_replicas_offline(term, {b: cluster.partitions_on(b) for b in broker_ids})
 
 
@@ -165,5 +159,5 @@ async def on_broker_modifications(term: Term, broker_id: int) -> None:
     if (broker.endpoints, broker.features) == (known.endpoints, known.features):
         return
     log.info("broker %d changed its endpoints to %s", broker_id, [f"{e.listener}://{e.host}:{e.port}" for e in broker.endpoints])
-    cluster.add_broker(broker._replace(epoch=known.epoch))
+    cluster.brokers_registered((broker._replace(epoch=known.epoch),))
     term.send_metadata()

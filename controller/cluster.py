@@ -1,14 +1,18 @@
 """What the active controller knows: brokers, topics, partitions, and the state each of them is in (controller 1).
 
-Only the methods here change it, and what stands in ZooKeeper enters only by `replay_state` and its neighbours, after the
-store has said that a write took hold. Partitions are objects with slots, their states and assignments shared tuples, so that
-100,000 of them stay small. Encoded request bytes of a partition (`wire`) are kept beside it and dropped when it changes.
+Only the methods here change it (a test looks for assignments elsewhere). Their names say what happened: they are called after the
+store has said that a write took hold, or that something was read. One subscriber may see every change as a value (`changes.py`).
+Partitions are objects with slots, their states and assignments shared tuples, so that 100,000 of them stay small. Encoded request
+bytes of a partition (`wire`) are kept beside it and dropped when it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
+from klamm.controller import changes
+from klamm.controller.changes import Subscriber
 from klamm.controller.states import (
     NO_REPLICAS,
     REPLICA_MOVES,
@@ -70,61 +74,99 @@ class Topic:
 class Cluster:
     """The controller's context. One task owns it."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, subscriber: Subscriber | None = None) -> None:
         self.epoch = epoch
-        self.brokers: dict[int, Broker] = {}
-        self.shutting_down: set[int] = set()
+        self._brokers: dict[int, Broker] = {}
+        self.brokers: Mapping[int, Broker] = self._brokers
+        self._shutting_down: set[int] = set()
+        self.shutting_down: AbstractSet[int] = self._shutting_down
         self.alive: frozenset[int] = frozenset()
         self._registered: frozenset[int] = frozenset()
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[bytes, Topic] = {}
-        self.reassigning: set[Partition] = set()
-        self.offline_dirs: dict[int, set[Partition]] = {}
-        self.to_delete: dict[str, None] = {}
-        self.deletion_started: set[str] = set()
-        self.ineligible: set[str] = set()
+        self._topics: dict[str, Topic] = {}
+        self.topics: Mapping[str, Topic] = self._topics
+        self._topics_by_id: dict[bytes, Topic] = {}
+        self.topics_by_id: Mapping[bytes, Topic] = self._topics_by_id
+        self._reassigning: set[Partition] = set()
+        self.reassigning: AbstractSet[Partition] = self._reassigning
+        self._offline_dirs: dict[int, set[Partition]] = {}
+        self.offline_dirs: Mapping[int, AbstractSet[Partition]] = self._offline_dirs
+        self._to_delete: dict[str, None] = {}
+        self.to_delete: Mapping[str, None] = self._to_delete
+        self._deletion_started: set[str] = set()
+        self.deletion_started: AbstractSet[str] = self._deletion_started
+        self._ineligible: set[str] = set()
+        self.ineligible: AbstractSet[str] = self._ineligible
         self._not_online: dict[Partition, None] = {}
         self._offline_of: dict[Ints, Ints] = {}
         self._replica_state_maps = ReplicaStateMaps()
+        self._see = subscriber
+        if subscriber is not None:
+            subscriber(changes.TermBegan(epoch))
 
-    def dissolve(self) -> None:
+    def subscribe(self, subscriber: Subscriber | None) -> Subscriber | None:
+        """From now on this one sees the changes; the one that saw them before."""
+        before, self._see = self._see, subscriber
+        return before
+
+    def term_ended(self) -> None:
         """The term is over: part topics from their partitions, so that they go at once and not when cycles are looked for."""
-        for topic in self.topics.values():
+        for topic in self._topics.values():
             topic.partitions.clear()
-        self.topics.clear()
-        self.topics_by_id.clear()
-        self.reassigning.clear()
-        self.offline_dirs.clear()
+        self._topics.clear()
+        self._topics_by_id.clear()
+        self._reassigning.clear()
+        self._offline_dirs.clear()
         self._not_online.clear()
+        if self._see is not None:
+            self._see(changes.TermEnded(self.epoch))
 
     # --- brokers ---
 
-    def set_brokers(self, brokers: Iterable[Broker]) -> None:
-        self.brokers = {b.id: b for b in brokers}
-        self.liveness_changed()
+    def brokers_registered(self, brokers: Iterable[Broker]) -> None:
+        """Brokers are there, or have new endpoints."""
+        registered = tuple(brokers)
+        self._brokers.update((b.id, b) for b in registered)
+        self._liveness_changed()
+        if self._see is not None:
+            self._see(changes.BrokersRegistered(registered))
 
-    def add_broker(self, broker: Broker) -> None:
-        self.brokers[broker.id] = broker
-        self.liveness_changed()
+    def brokers_unregistered(self, broker_ids: Iterable[int]) -> None:
+        """Brokers are gone."""
+        gone = tuple(broker_ids)
+        for b in gone:
+            self._brokers.pop(b, None)
+        self._liveness_changed()
+        if self._see is not None:
+            self._see(changes.BrokersUnregistered(gone))
 
-    def remove_broker(self, broker_id: int) -> None:
-        self.brokers.pop(broker_id, None)
-        self.liveness_changed()
+    def shutdown_began(self, broker_id: int) -> None:
+        """A broker asked for a controlled shutdown: it leads nothing from now on."""
+        self._shutting_down.add(broker_id)
+        self._liveness_changed()
+        if self._see is not None:
+            self._see(changes.ShutdownBegan(broker_id))
 
-    def set_shutting_down(self, broker_id: int, leaving: bool) -> None:
-        if leaving:
-            self.shutting_down.add(broker_id)
-        else:
-            self.shutting_down.discard(broker_id)
-        self.liveness_changed()
+    def shutdown_ended(self, broker_id: int) -> None:
+        """A broker that asked for a controlled shutdown is gone."""
+        self._shutting_down.discard(broker_id)
+        self._liveness_changed()
+        if self._see is not None:
+            self._see(changes.ShutdownEnded(broker_id))
 
-    def liveness_changed(self) -> None:
-        self._registered = frozenset(self.brokers)
-        self.alive = self._registered - self.shutting_down
+    def _liveness_changed(self) -> None:
+        self._registered = frozenset(self._brokers)
+        self.alive = self._registered - self._shutting_down
         self._offline_of.clear()
 
-    def forget_offline_dirs(self, broker_id: int) -> None:
-        self.offline_dirs.pop(broker_id, None)
+    def offline_replicas_changed(self, broker_id: int, partitions: Iterable[Partition]) -> None:
+        """The replicas of a broker that are in offline log directories are those of these partitions."""
+        offline = set(partitions)
+        if offline:
+            self._offline_dirs[broker_id] = offline
+        elif self._offline_dirs.pop(broker_id, None) is None:
+            return
+        if self._see is not None:
+            self._see(changes.OfflineReplicasChanged(broker_id, frozenset(p.key for p in offline)))
 
     def online(self, partition: Partition) -> frozenset[int]:
         """Brokers whose replica of this partition may lead or stay in sync."""
@@ -136,9 +178,9 @@ class Cluster:
 
     def _healthy(self, brokers: frozenset[int], partition: Partition) -> frozenset[int]:
         """Those of these brokers whose log directory with the partition is not offline."""
-        if not self.offline_dirs:
+        if not self._offline_dirs:
             return brokers
-        return brokers - {b for b, held in self.offline_dirs.items() if partition in held}
+        return brokers - {b for b, held in self._offline_dirs.items() if partition in held}
 
     def offline_replicas(self, partition: Partition) -> Ints:
         """Assigned replicas that are not online, in assignment order."""
@@ -154,43 +196,58 @@ class Cluster:
 
     # --- topics and partitions ---
 
-    def add_topic(self, name: str, topic_id: bytes | None) -> Topic:
-        topic = self.topics.get(name)
+    def topic_added(self, name: str, topic_id: bytes | None) -> Topic:
+        """A topic is there; one that is known has this id from now on, if there is one."""
+        topic = self._topics.get(name)
         if topic is None:
-            topic = self.topics[name] = Topic(name, topic_id)
+            topic = self._topics[name] = Topic(name, topic_id)
         if topic_id is not None:
             topic.id = topic_id
             topic.wire_head = None
-            self.topics_by_id[topic_id] = topic
+            self._topics_by_id[topic_id] = topic
+        if self._see is not None:
+            self._see(changes.TopicAdded(name, topic_id))
         return topic
 
-    def add_partition(self, topic: Topic, index: int, assignment: Assignment) -> Partition:
+    def partition_added(self, topic: Topic, index: int, assignment: Assignment) -> Partition:
+        """A partition is there; one that is known has these replicas from now on."""
         partition = topic.partitions.get(index)
         if partition is None:
             partition = topic.partitions[index] = Partition(topic, index, assignment)
         else:
-            self.set_assignment(partition, assignment)
+            partition.assignment = assignment
+            partition.wire = None
         if assignment.adding or assignment.removing:
-            self.reassigning.add(partition)
+            self._reassigning.add(partition)
+        if self._see is not None:
+            self._see(changes.PartitionAdded(partition.key, assignment))
         return partition
 
-    def set_assignment(self, partition: Partition, assignment: Assignment) -> None:
+    def assignment_changed(self, partition: Partition, assignment: Assignment) -> None:
+        """A partition has other replicas."""
         partition.assignment = assignment
         partition.wire = None
+        if self._see is not None:
+            self._see(changes.AssignmentChanged(partition.key, assignment))
 
-    def remove_topic(self, name: str) -> None:
-        topic = self.topics.pop(name, None)
-        self.to_delete.pop(name, None)
-        self.deletion_started.discard(name)
-        self.ineligible.discard(name)
-        if topic is None:
-            return
-        if topic.id is not None and self.topics_by_id.get(topic.id) is topic:
-            del self.topics_by_id[topic.id]
+    def topic_removed(self, name: str) -> None:
+        """A topic is gone, and with it all that was remembered of its deletion."""
+        topic = self._topics.pop(name, None)
+        self._to_delete.pop(name, None)
+        self._deletion_started.discard(name)
+        self._ineligible.discard(name)
+        if topic is not None:
+            self._forget_partitions(topic)
+        if self._see is not None:
+            self._see(changes.TopicRemoved(name))
+
+    def _forget_partitions(self, topic: Topic) -> None:
+        if topic.id is not None and self._topics_by_id.get(topic.id) is topic:
+            del self._topics_by_id[topic.id]
         for partition in topic.partitions.values():
-            self.reassigning.discard(partition)
+            self._reassigning.discard(partition)
             self._not_online.pop(partition, None)
-            for held in self.offline_dirs.values():
+            for held in self._offline_dirs.values():
                 held.discard(partition)
         topic.partitions.clear()  # the two name each other; parted, they go at once and not when cycles are looked for
 
@@ -212,12 +269,19 @@ class Cluster:
 
     # --- states ---
 
-    def set_partition_state(self, partition: Partition, state: PartitionState) -> None:
-        partition.state = state
+    def partition_states_changed(self, partitions: Sequence[Partition], state: PartitionState) -> None:
+        """These partitions are in this state now."""
+        waiting = self._not_online
         if state is _ONLINE or state is _NON_EXISTENT:
-            self._not_online.pop(partition, None)
+            for p in partitions:
+                p.state = state
+                waiting.pop(p, None)
         else:
-            self._not_online[partition] = None
+            for p in partitions:
+                p.state = state
+                waiting[p] = None
+        if self._see is not None:
+            self._see(changes.PartitionStatesChanged(_keys(partitions), state))
 
     def replica_state(self, partition: Partition, broker_id: int) -> ReplicaState:
         return partition.replica_states.get(broker_id, ReplicaState.NON_EXISTENT)
@@ -236,7 +300,7 @@ class Cluster:
             (legal if may else illegal).append(p)
         return legal, illegal
 
-    def set_replica_states(self, broker_id: int, partitions: Iterable[Partition], state: ReplicaState) -> None:
+    def replica_states_changed(self, broker_id: int, partitions: Sequence[Partition], state: ReplicaState) -> None:
         """The replicas of these partitions on one broker are in this state now."""
         known: dict[int, ReplicaStates] = {}
         for p in partitions:
@@ -245,8 +309,12 @@ class Cluster:
             if after is None:
                 after = known[id(states)] = self._replica_state_maps.moved(states, broker_id, state)
             p.replica_states = after
+        if self._see is not None:
+            self._see(changes.ReplicaStatesChanged(broker_id, _keys(partitions), state))
 
-    def bring_online(self, broker_id: int, partitions: Iterable[Partition]) -> tuple[list[Partition], list[Partition], list[Partition]]:
+    def replicas_came_online(
+        self, broker_id: int, partitions: Iterable[Partition]
+    ) -> tuple[list[Partition], list[Partition], list[Partition]]:
         """Replicas on a broker go online in one pass: (those to tell, new ones that are not even assigned, those that may not)."""
         online, new = ReplicaState.ONLINE, ReplicaState.NEW
         allowed = REPLICA_MOVES[online]
@@ -254,6 +322,7 @@ class Cluster:
         told: list[Partition] = []
         unassigned: list[Partition] = []
         illegal: list[Partition] = []
+        changed: list[Partition] | None = None if self._see is None else []
         for p in partitions:
             states = p.replica_states
             found = known.get(id(states))
@@ -274,14 +343,18 @@ class Cluster:
             elif broker_id not in p.assignment.replicas:
                 unassigned.append(p)
             p.replica_states = after
+            if changed is not None:
+                changed.append(p)
+        if self._see is not None and changed:
+            self._see(changes.ReplicaStatesChanged(broker_id, _keys(changed), online))
         return told, unassigned, illegal
 
-    def start_replica_states(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
+    def replicas_loaded(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
         """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""
         online: dict[int, list[Partition]] = {}
         offline: dict[int, list[Partition]] = {}
         known: dict[tuple[Ints, frozenset[int]], tuple[ReplicaStates, list[Callable[[Partition], None]]]] = {}
-        alive, bad_dirs = self.alive, bool(self.offline_dirs)
+        alive, bad_dirs = self.alive, bool(self._offline_dirs)
         for p in self.partitions():
             replicas = p.assignment.replicas
             if bad_dirs:
@@ -297,17 +370,49 @@ class Cluster:
             p.replica_states, sides = found
             for put in sides:
                 put(p)
+        if self._see is not None:
+            for first, replicas_by_broker in ((ReplicaState.ONLINE, online), (ReplicaState.DELETION_INELIGIBLE, offline)):
+                for b, held in replicas_by_broker.items():
+                    self._see(changes.ReplicaStatesChanged(b, _keys(held), first))
         return online, offline
 
-    def replay_state(self, partition: Partition, info: LeaderAndIsr | None) -> None:
-        """A partition's state as it stands in ZooKeeper from now on."""
-        partition.info = info
-        partition.wire = None
+    def states_changed(self, partitions: Sequence[Partition], states: Sequence[LeaderAndIsr | None]) -> None:
+        """States of partitions as they stand in ZooKeeper from now on; as many as there are partitions."""
+        for p, state in zip(partitions, states, strict=True):
+            p.info = state
+            p.wire = None
+        if self._see is not None:
+            self._see(changes.StatesChanged(tuple(zip(_keys(partitions), states, strict=True))))
 
     # --- deletion ---
 
-    def queue_deletion(self, name: str) -> None:
-        self.to_delete[name] = None
-        topic = self.topics.get(name)
-        if topic is not None and not topic.queued:
+    def deletion_queued(self, name: str) -> None:
+        """Somebody asked for the deletion of a topic."""
+        self._to_delete[name] = None
+        topic = self._topics.get(name)
+        if topic is not None:
             topic.queued = True
+        if self._see is not None:
+            self._see(changes.DeletionQueued(name))
+
+    def deletions_started(self, names: Iterable[str]) -> None:
+        """The partitions of these topics have no leaders any more: not to be done a second time."""
+        self._deletion_started.update(started := tuple(names))
+        if self._see is not None:
+            self._see(changes.DeletionsStarted(started))
+
+    def deletions_postponed(self, names: Iterable[str]) -> None:
+        """These topics wait for a broker."""
+        self._ineligible.update(waiting := tuple(names))
+        if self._see is not None:
+            self._see(changes.DeletionsPostponed(waiting))
+
+    def deletions_resumed(self, names: Iterable[str]) -> None:
+        """These topics wait no longer."""
+        self._ineligible.difference_update(resumed := tuple(names))
+        if self._see is not None:
+            self._see(changes.DeletionsResumed(resumed))
+
+
+def _keys(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
+    return tuple([p.key for p in partitions])

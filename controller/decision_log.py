@@ -1,7 +1,7 @@
 """What the controller made of one event, as one line at level DEBUG: the states it decided, the requests it sent, how long it took.
 
-Nothing of it runs at other levels. At DEBUG the states of an event are seen where they enter the cluster: `replay_state` is put in front
-of the cluster's own while the event is handled.
+Nothing of it runs at other levels. At DEBUG the log subscribes to the cluster while an event is handled, and passes every change on to
+whoever has subscribed before.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from klamm.controller.causes import (
     TimerFired,
     WatchFired,
 )
-from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.changes import Change, StatesChanged, Subscriber
+from klamm.controller.cluster import Cluster
 from klamm.controller.events import Event
 from klamm.controller.term import Term
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
+from klamm.protocol.nouns import TopicPartition
 
 SHOWN = 5
 """So many of a list are written; of a longer one the rest is counted."""
@@ -37,25 +39,26 @@ class DecidedStates:
     """Partitions and the states they got while this watches a cluster."""
 
     def __init__(self) -> None:
-        self._states: dict[Partition, LeaderAndIsr | None] = {}
+        self._states: dict[TopicPartition, LeaderAndIsr | None] = {}
         self._cluster: Cluster | None = None
+        self._next: Subscriber | None = None
 
     def watch(self, cluster: Cluster) -> None:
         """See the states that this cluster takes from now on."""
         self._cluster = cluster
-        replay = cluster.replay_state
+        self._next = cluster.subscribe(self._see)
 
-        def replay_state(partition: Partition, info: LeaderAndIsr | None) -> None:
-            self._states[partition] = info
-            replay(partition, info)
-
-        vars(cluster)["replay_state"] = replay_state
+    def _see(self, change: Change) -> None:
+        if isinstance(change, StatesChanged):
+            self._states.update(change.states)
+        if self._next is not None:
+            self._next(change)
 
     def end(self) -> None:
         """Look no more."""
         if self._cluster is not None:
-            vars(self._cluster).pop("replay_state", None)
-            self._cluster = None
+            self._cluster.subscribe(self._next)
+            self._cluster = self._next = None
 
     def __str__(self) -> str:
         return _few(f"{p} {_state(info)}" for p, info in self._states.items()) if self._states else "no state changed"

@@ -35,7 +35,7 @@ async def on_topic_deletion(term: Term) -> None:
     known = [t for t in asked if t in cluster.topics]
     if known:
         for t in known:
-            cluster.queue_deletion(t)
+            cluster.deletion_queued(t)
         await resume(term)
 
 
@@ -48,15 +48,15 @@ async def initialise(term: Term) -> None:
             await term.store.remove_deletions(asked)
         return
     for t in asked:
-        cluster.queue_deletion(t)
+        cluster.deletion_queued(t)
         topic = cluster.topics.get(t)
         if topic is not None and any(p in cluster.reassigning or cluster.offline_replicas(p) for p in topic.partitions.values()):
-            cluster.ineligible.add(t)
+            cluster.deletions_postponed((t,))
 
 
 async def resume_for(term: Term, names: Iterable[str]) -> None:
     """These topics may be tried again."""
-    term.cluster.ineligible.difference_update(names)
+    term.cluster.deletions_resumed(names)
     await resume(term)
 
 
@@ -88,7 +88,7 @@ def _mark_ineligible(term: Term, names: Iterable[str], why: str) -> None:
     for t in names:
         if t in term.cluster.to_delete and t not in term.cluster.ineligible:
             log.info("deletion of topic %s waits: %s", t, why)
-            term.cluster.ineligible.add(t)
+            term.cluster.deletions_postponed((t,))
 
 
 async def resume(term: Term) -> None:
@@ -116,7 +116,7 @@ async def resume(term: Term) -> None:
     if leftovers:  # an earlier controller got no further than the tree; the request must not outlive it and hit a later topic
         await term.store.delete_topics([(name, ()) for name in leftovers])
         for name in leftovers:
-            cluster.remove_topic(name)
+            cluster.topic_removed(name)
     if complete:
         await _complete(term, complete)
     if retry:
@@ -143,7 +143,7 @@ async def _start(term: Term, topics: list[Topic]) -> None:
         known = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
         partition_machine.to_state(term, known, PartitionState.OFFLINE)
         partition_machine.to_state(term, known, PartitionState.NON_EXISTENT)
-    cluster.deletion_started.update(t.name for t in first)
+    cluster.deletions_started(t.name for t in first)
     with term.sender.batch() as batch:
         batch.tell_all(p for t in topics for p in t.partitions.values())
     await term.phase("deletion-told")
@@ -178,4 +178,4 @@ async def _complete(term: Term, topics: list[Topic]) -> None:
     await term.store.delete_topics(known)
     for topic in topics:
         log.info("topic %s is deleted", topic.name)
-        cluster.remove_topic(topic.name)
+        cluster.topic_removed(topic.name)

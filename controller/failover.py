@@ -25,7 +25,7 @@ async def fail_over(term: Term) -> None:
 
     found, topic_names = await asyncio.gather(store.brokers(), store.topics())
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
-    cluster.set_brokers(registered.values())
+    cluster.brokers_registered(registered.values())
     await asyncio.gather(
         store.watch_brokers(sorted(registered)),
         *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),
@@ -48,6 +48,5 @@ async def fail_over(term: Term) -> None:
 async def load(term: Term, names: list[str]) -> None:
     """Some topics with the leadership of their partitions. While ZooKeeper reads for one group, another one is decoded."""
     partitions = await topics.take_in(term, names)
-    for p, state in zip(partitions, await term.store.read_states([(p.topic.name, p.index) for p in partitions]), strict=True):
-        p.info = state
+    term.cluster.states_changed(partitions, await term.store.read_states([(p.topic.name, p.index) for p in partitions]))
     term.written.update(partitions)

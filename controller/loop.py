@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from klamm.controller import decision_log, event_table, events, notifications
 from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
+from klamm.controller.changes import Subscriber
 from klamm.controller.cluster import Cluster
 from klamm.controller.controller_election import ControllerElection
 from klamm.controller.event_queue import EventQueue
@@ -55,6 +56,7 @@ class Controller:
         new_topic_id: Callable[[], bytes] = random_topic_id,
         finalized_features: Callable[[], Mapping[str, int]] = dict,
         phase: Phase = no_phase,
+        subscriber: Subscriber | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.current: QueuedEvent | None = None
@@ -70,6 +72,7 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._finalized_features = finalized_features
         self._phase = phase
+        self._subscriber = subscriber
         self._task: asyncio.Task[None] | None = None
         self._decided: decision_log.DecidedStates | None = None
 
@@ -251,7 +254,7 @@ class Controller:
     # --- the parts of a term that the loop provides ---
 
     def _new_term(self, epoch: int) -> Term:
-        cluster, options = Cluster(epoch), self.options
+        cluster, options = Cluster(epoch, self._subscriber), self.options
         if self._decided is not None:
             self._decided.watch(cluster)
         encoder = Encoder(

@@ -27,7 +27,7 @@ async def on_isr_change(term: Term) -> None:
             partitions = [p for k in dict.fromkeys(keys) if (p := term.cluster.partition(k)) is not None]
             for p, state in zip(partitions, await term.store.read_states([p.key for p in partitions]), strict=True):
                 if state is not None:
-                    term.cluster.replay_state(p, state)
+                    term.cluster.states_changed((p,), (state,))
             with term.sender.batch() as batch:
                 batch.tell_all(partitions)
     finally:
@@ -95,11 +95,7 @@ async def on_leader_and_isr_answered(term: Term, broker_id: int, response: Any) 
     rows = leader_and_isr_rows(cluster, response)
     online = {p for p, error in rows if error == ErrorCode.NONE}
     offline = {p for p, error in rows if error == _STORAGE_ERROR}
-    after = (known - online) | offline
-    if after:
-        cluster.offline_dirs[broker_id] = after
-    else:
-        cluster.forget_offline_dirs(broker_id)
+    cluster.offline_replicas_changed(broker_id, (known - online) | offline)
     new = sorted(offline - known, key=lambda p: p.key)
     if new:
         log.warning("broker %d has offline log directories with %d replicas", broker_id, len(new))

@@ -37,11 +37,14 @@ Results = dict[Partition, LeaderAndIsr | StateChangeFailed]
 def to_state(term: Term, partitions: Iterable[Partition], target: PartitionState) -> None:
     """Bookkeeping moves: to NEW, OFFLINE or NON_EXISTENT."""
     allowed = PARTITION_MOVES[target]
+    moved: list[Partition] = []
     for p in partitions:
         if p.state in allowed:
-            term.cluster.set_partition_state(p, target)
+            moved.append(p)
         else:
             log.error("controller epoch %d: %s cannot go from %s to %s", term.cluster.epoch, p, p.state.name, target.name)
+    if moved:
+        term.cluster.partition_states_changed(moved, target)
 
 
 async def to_online(term: Term, partitions: Iterable[Partition], strategy: Strategy) -> Results:
@@ -79,14 +82,20 @@ async def start(term: Term) -> None:
     cluster = term.cluster
     alive = cluster.alive
     slow = bool(cluster.offline_dirs)
+    new: list[Partition] = []
+    led: list[Partition] = []
+    leaderless: list[Partition] = []
     for p in cluster.partitions():
         info = p.info
         if info is None:
-            cluster.set_partition_state(p, PartitionState.NEW)
+            new.append(p)
         elif info.leader in (cluster.online(p) if slow else alive):
-            p.state = PartitionState.ONLINE
+            led.append(p)
         else:
-            cluster.set_partition_state(p, PartitionState.OFFLINE)
+            leaderless.append(p)
+    cluster.partition_states_changed(led, PartitionState.ONLINE)
+    cluster.partition_states_changed(new, PartitionState.NEW)
+    cluster.partition_states_changed(leaderless, PartitionState.OFFLINE)
     await trigger(term)
 
 
@@ -106,8 +115,8 @@ async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Part
         return
     for p, write, outcome in zip(chosen, writes, await term.store.create_states(writes), strict=True):
         if outcome is Outcome.OK:
-            cluster.replay_state(p, write.state)
-            cluster.set_partition_state(p, PartitionState.ONLINE)
+            cluster.states_changed((p,), (write.state,))
+            cluster.partition_states_changed((p,), PartitionState.ONLINE)
             term.written.add(p)
             batch.lead(write.state.isr, p, is_new=True)
         else:
@@ -149,9 +158,9 @@ async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition
         for (p, recipients), write, outcome in zip(chosen, writes, outcomes, strict=True):
             if outcome is Outcome.OK:
                 results[p] = write.state
-                cluster.replay_state(p, write.state)
+                cluster.states_changed((p,), (write.state,))
                 if p.state is not PartitionState.ONLINE:
-                    cluster.set_partition_state(p, PartitionState.ONLINE)
+                    cluster.partition_states_changed((p,), PartitionState.ONLINE)
                 moved.append(p)
                 for tell in told[recipients]:
                     tell(p)

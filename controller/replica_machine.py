@@ -27,7 +27,7 @@ Replicas = Mapping[int, Sequence[Partition]]
 
 async def start(term: Term) -> None:
     """First states after a fail-over: online replicas are told what they are, the others leave the ISRs (controller 7.3)."""
-    online, offline = term.cluster.start_replica_states()
+    online, offline = term.cluster.replicas_loaded()
     await move(term, online, ReplicaState.ONLINE)
     await move(term, offline, ReplicaState.OFFLINE)
 
@@ -44,11 +44,11 @@ async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
 async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
     cluster = term.cluster
     if target is ReplicaState.ONLINE:
-        told, unassigned, illegal = cluster.bring_online(broker_id, partitions)
+        told, unassigned, illegal = cluster.replicas_came_online(broker_id, partitions)
         _refused(cluster, broker_id, illegal, target)
         for p in unassigned:
             log.error("replica %d of %s was not assigned; it is now", broker_id, p)
-            cluster.set_assignment(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
+            cluster.assignment_changed(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
         batch.lead_many({broker_id: told}, told)
         return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
@@ -61,20 +61,20 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
                     continue
                 if p.info is not None:
                     batch.lead((broker_id,), p, is_new=True)
-                cluster.set_replica_states(broker_id, (p,), target)
+                cluster.replica_states_changed(broker_id, (p,), target)
         case ReplicaState.OFFLINE:
             await _offline(term, batch, broker_id, legal)
         case ReplicaState.DELETION_STARTED:
             for p in legal:
                 batch.stop(broker_id, p, delete=True)
-            cluster.set_replica_states(broker_id, legal, target)
+            cluster.replica_states_changed(broker_id, legal, target)
         case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
-            cluster.set_replica_states(broker_id, legal, target)
+            cluster.replica_states_changed(broker_id, legal, target)
         case ReplicaState.NON_EXISTENT:
             for p in legal:
                 a = p.assignment
-                cluster.set_assignment(p, Assignment(*(tuple(r for r in part if r != broker_id) for part in a)))
-            cluster.set_replica_states(broker_id, legal, target)
+                cluster.assignment_changed(p, Assignment(*(tuple(r for r in part if r != broker_id) for part in a)))
+            cluster.replica_states_changed(broker_id, legal, target)
         case _:
             assert_never(target)
 
@@ -104,8 +104,8 @@ async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: 
     batch.lead_many(told.by_broker, led)
     if unknown:
         batch.tell_all(unknown)
-    cluster.set_replica_states(broker_id, done, ReplicaState.OFFLINE)
-    cluster.set_replica_states(broker_id, unknown, ReplicaState.OFFLINE)
+    cluster.replica_states_changed(broker_id, done, ReplicaState.OFFLINE)
+    cluster.replica_states_changed(broker_id, unknown, ReplicaState.OFFLINE)
 
 
 async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) -> list[Partition]:
@@ -138,14 +138,14 @@ async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) ->
                 chosen.append(p)
             elif p in fresh:
                 if info.controller_epoch != epoch or info != p.info:
-                    cluster.replay_state(p, info._replace(controller_epoch=epoch))
+                    cluster.states_changed((p,), (info._replace(controller_epoch=epoch),))
                 done.append(p)
             else:
                 again.append(p)
         outcomes = await term.store.write_states(writes) if writes else []
         for p, write, outcome in zip(chosen, writes, outcomes, strict=True):
             if outcome is Outcome.OK:
-                cluster.replay_state(p, write.state)
+                cluster.states_changed((p,), (write.state,))
                 done.append(p)
             elif outcome is Outcome.FAILED:
                 log.error("replica %d of %s cannot go offline: the state could not be written", broker_id, p)

@@ -29,7 +29,7 @@ async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> 
     if broker is None:
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
     log.info("broker %d requests controlled shutdown", broker_id)
-    cluster.set_shutting_down(broker_id, True)
+    cluster.shutdown_began(broker_id)
     held = _held(cluster, broker_id)
     led = [p for p in held if p.info is not None and p.info.leader == broker_id]
     followed = [p for p in held if p.info is not None and p.info.leader != broker_id]

@@ -83,4 +83,4 @@ class Term:
             self._rebalance.cancel()
         for broker_id in list(self.cluster.brokers):
             self.channels.remove_broker(broker_id)
-        self.cluster.dissolve()
+        self.cluster.term_ended()

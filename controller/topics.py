@@ -23,7 +23,7 @@ async def on_topic_change(term: Term) -> None:
     current = set(names)
     for name in [t for t in cluster.topics if t not in current]:
         log.info("topic %s was removed from ZooKeeper", name)
-        cluster.remove_topic(name)
+        cluster.topic_removed(name)
     new = [t for t in names if t not in cluster.topics]
     if new:
         partitions = await take_in(term, new)
@@ -45,8 +45,8 @@ async def take_in(term: Term, names: list[str]) -> list[Partition]:
             await term.store.write_topics([TopicWrite(t, stored[t].topic_id, stored[t].assignments) for t in missing])
     added = []
     for name, node in stored.items():
-        topic = cluster.add_topic(name, node.topic_id)
-        added += [cluster.add_partition(topic, i, node.assignments[i]) for i in sorted(node.assignments)]
+        topic = cluster.topic_added(name, node.topic_id)
+        added += [cluster.partition_added(topic, i, node.assignments[i]) for i in sorted(node.assignments)]
     return added
 
 
@@ -87,7 +87,7 @@ async def on_partition_modifications(term: Term, names: list[str]) -> None:
             continue
         if added:
             log.info("new partitions of topic %s: %s", name, sorted(added))
-            new += [cluster.add_partition(topic, i, added[i]) for i in sorted(added)]
+            new += [cluster.partition_added(topic, i, added[i]) for i in sorted(added)]
     await on_new_partitions(term, new)
     if mended:
         await on_topic_change(term)

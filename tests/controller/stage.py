@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from klamm.controller import events
+from klamm.controller.changes import Change
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
@@ -62,11 +63,13 @@ class Stage:
 
     def take_office(self) -> None:
         """A new process with a controller in it."""
+        self.changes: list[Change] = []
+        """What the cluster of this process went through."""
         self.store = StagedStore(self.world, self._event, Faults(), random.Random(0))
         self.channels = SimulatedBrokers(self.world, self.told)
         self.controller = Controller(
             ME, self.store, self.channels, self.options, self._register, now_ms=lambda: 0, new_topic_id=lambda: bytes([7] * 16),
-            finalized_features=lambda: self.finalized_features, phase=self._phase,
+            finalized_features=lambda: self.finalized_features, phase=self._phase, subscriber=self.changes.append,
         )  # fmt: skip
 
     def _event(self, event: Any) -> None:

@@ -41,13 +41,13 @@ class Bench:
     def __init__(self, lisr_version: int = 7, umr_version: int = 8, stop_replica_version: int = 4) -> None:
         self.cluster = Cluster(8)
         endpoint = Endpoint("PLAINTEXT", "h", 9092, 0)
-        self.cluster.set_brokers(Broker(b, 10 * b, (endpoint,)) for b in (3, 1, 2))
-        topic = self.cluster.add_topic("t", b"t" * 16)
+        self.cluster.brokers_registered(Broker(b, 10 * b, (endpoint,)) for b in (3, 1, 2))
+        topic = self.cluster.topic_added("t", b"t" * 16)
         self.partitions: list[Partition] = []
         for i in range(3):
-            p = self.cluster.add_partition(topic, i, Assignment((1, 2)))
+            p = self.cluster.partition_added(topic, i, Assignment((1, 2)))
             if i < 2:
-                self.cluster.replay_state(p, LeaderAndIsr(1, 5, (1, 2), 0, 7, 8))
+                self.cluster.states_changed([p], [LeaderAndIsr(1, 5, (1, 2), 0, 7, 8)])
             self.partitions.append(p)
         self.wires = Wires()
         self.answers: list[tuple[int, int, int, Any]] = []
@@ -151,11 +151,11 @@ def test_what_cannot_be_encoded_is_left_out_and_others_are_told(versions: tuple[
     bench = Bench(*versions)
     cluster, batch = bench.cluster, bench.batch
     p, q, r = bench.partitions
-    cluster.add_broker(Broker(4, 40, (Endpoint("PLAINTEXT", "h", 2**31, 0),)))
-    cluster.replay_state(q, LeaderAndIsr(1, 2**31, (1, 2), 0, 7, 8))
-    cluster.replay_state(r, LeaderAndIsr(4, 5, (1, 2), 0, 7, 8))
-    odd = cluster.add_partition(p.topic, 2**31, Assignment((1, 2)))
-    cluster.replay_state(odd, LeaderAndIsr(1, 5, (1, 2), 0, 7, 8))
+    cluster.brokers_registered([Broker(4, 40, (Endpoint("PLAINTEXT", "h", 2**31, 0),))])
+    cluster.states_changed([q], [LeaderAndIsr(1, 2**31, (1, 2), 0, 7, 8)])
+    cluster.states_changed([r], [LeaderAndIsr(4, 5, (1, 2), 0, 7, 8)])
+    odd = cluster.partition_added(p.topic, 2**31, Assignment((1, 2)))
+    cluster.states_changed([odd], [LeaderAndIsr(1, 5, (1, 2), 0, 7, 8)])
     for each in (p, q, r, odd):
         batch.lead([1], each, is_new=each is p)
         batch.stop(2, each, delete=False)
@@ -190,7 +190,7 @@ def test_the_epoch_of_a_stop_is_that_of_its_moment(bench: Bench) -> None:
     """The request leaves after the shrink, but carries the leader epoch from before it."""
     p = bench.partitions[0]
     bench.batch.stop(1, p, delete=False)
-    bench.cluster.replay_state(p, LeaderAndIsr(2, 6, (2,), 0, 8, 8))
+    bench.cluster.states_changed([p], [LeaderAndIsr(2, 6, (2,), 0, 8, 8)])
     bench.batch.lead([2], p, is_new=False)
     lines = bench.send()
     assert lines[0] == "LISR 2: t-0 2 e6 [2] v8"
@@ -201,7 +201,7 @@ def test_the_epochs_of_stops(bench: Bench) -> None:
     for p in bench.partitions:
         bench.batch.stop(2, p, delete=False)
     assert bench.send() == ["SR 2: t-0 e5 t-1 e5 t-2 e-1"]
-    bench.cluster.queue_deletion("t")
+    bench.cluster.deletion_queued("t")
     for p in bench.partitions:
         bench.batch.stop(2, p, delete=False)
     assert bench.send() == ["SR 2: t-0 e-2 t-1 e-2 t-2 e-2"]
@@ -214,7 +214,7 @@ def test_partitions_without_leadership_are_left_out(bench: Bench) -> None:
 
 
 def test_partitions_in_deletion(bench: Bench) -> None:
-    bench.cluster.queue_deletion("t")
+    bench.cluster.deletion_queued("t")
     bench.batch.lead([1], bench.partitions[0], is_new=False)
     assert bench.send()[:2] == ["LISR 1: t-0 1 e5 [1, 2] v7", "UMR 1: t-0 -2 e0 [1, 2] v0"], "the isr is kept"
 
@@ -228,7 +228,7 @@ def test_who_is_not_registered_is_sent_nothing(bench: Bench) -> None:
 
 
 def test_shutting_down_is_still_told(bench: Bench) -> None:
-    bench.cluster.set_shutting_down(1, True)
+    bench.cluster.shutdown_began(1)
     bench.batch.lead([1], bench.partitions[0], is_new=False)
     bench.batch.stop(1, bench.partitions[1], delete=False)
     assert [line.split(" t-")[0] for line in bench.send()] == ["LISR 1:", "UMR 1:", "UMR 2:", "UMR 3:", "SR 1:"]
@@ -293,9 +293,9 @@ def test_answers_that_tell_nothing(bench: Bench) -> None:
         assert [ignorable(answer(*codes), 4) for codes in ((0,), (0, 0, 0), (0, 0, 56), (0, 56, 0), (11,), (0, -1))] == [
             True, True, False, False, False, False
         ]  # fmt: skip
-        bench.cluster.offline_dirs[2] = {p}
+        bench.cluster.offline_replicas_changed(2, {p})
         assert ignorable(answer(0, 0), 4)
-        bench.cluster.offline_dirs[1] = {p}
+        bench.cluster.offline_replicas_changed(1, {p})
         assert not ignorable(answer(0, 0), 4)
 
 

@@ -235,22 +235,22 @@ async def random_stage(rng: random.Random, stage: Stage) -> None:
         p = topic.partitions[0]
         adding = tuple(rng.sample(replicas, rng.randint(1, len(replicas)))) if rng.random() < 0.3 else ()
         removing = tuple(r for r in replicas if r not in adding and rng.random() < 0.5) if adding else ()
-        stage.cluster.set_assignment(p, Assignment(replicas, adding, removing))
+        stage.cluster.assignment_changed(p, Assignment(replicas, adding, removing))
         isr = tuple(rng.sample(replicas, rng.randint(1, len(replicas))))
         recovery = int(len(isr) == 1 and rng.random() < 0.3)
         info = LeaderAndIsr(rng.choice([-1, isr[0]]), rng.randint(0, 9), isr, recovery, rng.randint(0, 9), 1)
         stage.world.states[p.key] = info
-        stage.cluster.replay_state(p, info)
-        stage.cluster.set_partition_state(p, rng.choice([PartitionState.ONLINE, PartitionState.OFFLINE]))
+        stage.cluster.states_changed([p], [info])
+        stage.cluster.partition_states_changed([p], rng.choice([PartitionState.ONLINE, PartitionState.OFFLINE]))
         choice = rng.random()
         if choice < 0.4:
             stage.world.configs[topic.name] = {"unclean.leader.election.enable": rng.choice(["true", "false"])}
         elif choice < 0.5:
             stage.world.unreadable_configs.add(topic.name)
     for b in rng.sample(range(6), rng.randint(0, 2)):
-        stage.cluster.set_shutting_down(b, True)
+        stage.cluster.shutdown_began(b)
     for b in rng.sample(range(6), rng.randint(0, 2)):
-        stage.cluster.offline_dirs[b] = {p for p in stage.cluster.partitions() if rng.random() < 0.5}
+        stage.cluster.offline_replicas_changed(b, {p for p in stage.cluster.partitions() if rng.random() < 0.5})
     stage.change_options(unclean_leader_election_enable=rng.random() < 0.5)
     await stage.settle()
 

@@ -32,20 +32,20 @@ UMR_SINCE = {"topic_name": (0, 4), "offline_replicas": (4, 8)}
 def make_cluster(rng: random.Random, *, wide: bool) -> Cluster:
     cluster = Cluster(rng.randint(1, 2**31 - 1))
     ids = rng.sample(range(400 if wide else 12), rng.randint(1, 300 if wide else 8))
-    cluster.set_brokers(make_broker(rng, b) for b in ids)
+    cluster.brokers_registered(make_broker(rng, b) for b in ids)
     for b in rng.sample(ids, rng.randint(0, len(ids) // 2)):
-        cluster.set_shutting_down(b, True)
+        cluster.shutdown_began(b)
     for t in range(rng.randint(1, 6)):
         name = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz._-", k=rng.choice([1, 3, 126, 127, 249])))
-        topic = cluster.add_topic(f"{t}{name}"[:249], None if rng.random() < 0.2 else rng.randbytes(16))
+        topic = cluster.topic_added(f"{t}{name}"[:249], None if rng.random() < 0.2 else rng.randbytes(16))
         for i in range(rng.choice([1, 2, 5, 130])):
             make_partition(rng, cluster, topic, i, wide)
         if rng.random() < 0.25:
-            cluster.queue_deletion(topic.name)
+            cluster.deletion_queued(topic.name)
     if rng.random() < 0.5:
         partitions = list(cluster.partitions())
         for b in rng.sample(ids, min(2, len(ids))):
-            cluster.offline_dirs[b] = set(rng.sample(partitions, rng.randint(1, len(partitions))))
+            cluster.offline_replicas_changed(b, set(rng.sample(partitions, rng.randint(1, len(partitions)))))
     return cluster
 
 
@@ -60,7 +60,7 @@ def make_partition(rng: random.Random, cluster: Cluster, topic: Topic, index: in
     replicas = tuple(rng.sample(range(400 if wide else 14), rng.choice([1, 3, 126, 127, 128, 300] if wide else [1, 2, 3, 5])))
     adding = tuple(rng.sample(replicas, rng.randint(1, len(replicas)))) if rng.random() < 0.2 else ()
     removing = tuple(r for r in replicas if r not in adding and rng.random() < 0.5) if rng.random() < 0.2 else ()
-    p = cluster.add_partition(topic, index, Assignment(replicas, adding, removing))
+    p = cluster.partition_added(topic, index, Assignment(replicas, adding, removing))
     if rng.random() < 0.15:
         return
     isr = tuple(rng.sample(replicas, rng.randint(1, len(replicas))))
@@ -68,7 +68,8 @@ def make_partition(rng: random.Random, cluster: Cluster, topic: Topic, index: in
     recovery = 1 if rng.random() < 0.2 else 0
     if recovery:
         isr = isr[:1]
-    cluster.replay_state(p, LeaderAndIsr(leader, rng.randint(0, 2**31 - 1), isr, recovery, rng.randint(0, 2**31 - 1), rng.randint(1, 99)))
+    state = LeaderAndIsr(leader, rng.randint(0, 2**31 - 1), isr, recovery, rng.randint(0, 2**31 - 1), rng.randint(1, 99))
+    cluster.states_changed([p], [state])
 
 
 def within(version: int, since: dict[str, tuple[int, int]], fields: dict[str, Any]) -> dict[str, Any]:
@@ -232,23 +233,24 @@ def shake(rng: random.Random, cluster: Cluster) -> None:
         if p.info is not None and rng.random() < 0.3:
             isr = tuple(rng.sample(p.assignment.replicas, rng.randint(1, len(p.assignment.replicas))))
             recovery = int(len(isr) == 1 and rng.random() < 0.5)
-            cluster.replay_state(p, p.info._replace(leader=rng.choice((-1, isr[0])), isr=isr, partition_epoch=5, recovery=recovery))
+            cluster.states_changed([p], [p.info._replace(leader=rng.choice((-1, isr[0])), isr=isr, partition_epoch=5, recovery=recovery)])
         if rng.random() < 0.2:
             r = p.assignment.replicas
-            cluster.set_assignment(p, rng.choice([Assignment(r), Assignment(r, r[:1], r[1:]), Assignment((*r, 1000), (1000,))]))
+            cluster.assignment_changed(p, rng.choice([Assignment(r), Assignment(r, r[:1], r[1:]), Assignment((*r, 1000), (1000,))]))
     victim = rng.choice(list(cluster.brokers))
     if rng.random() < 0.3:
-        cluster.set_shutting_down(victim, victim not in cluster.shutting_down)
+        (cluster.shutdown_ended if victim in cluster.shutting_down else cluster.shutdown_began)(victim)
     elif rng.random() < 0.3 and len(cluster.brokers) > 1:
-        cluster.remove_broker(victim)
-        cluster.forget_offline_dirs(victim)
+        cluster.brokers_unregistered([victim])
+        cluster.offline_replicas_changed(victim, ())
     elif rng.random() < 0.3:
-        cluster.offline_dirs = {} if cluster.offline_dirs else {victim: set(cluster.partitions())}
+        for b in list(cluster.offline_dirs) or [victim]:
+            cluster.offline_replicas_changed(b, [] if b in cluster.offline_dirs else cluster.partitions())
     topic = rng.choice(list(cluster.topics.values()))
     if rng.random() < 0.2 and topic.id is None:
-        cluster.add_topic(topic.name, rng.randbytes(16))
+        cluster.topic_added(topic.name, rng.randbytes(16))
     if rng.random() < 0.2:
-        cluster.queue_deletion(topic.name)
+        cluster.deletion_queued(topic.name)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -291,11 +293,11 @@ def test_fields_of_the_newest_versions() -> None:
     """One example in full, to be read beside the table."""
     cluster = Cluster(7)
     plain, tls = Endpoint(LISTENER, "a", 1, 0), Endpoint("EXTERNAL", "b", 2, 1)
-    cluster.set_brokers([Broker(1, 11, (plain, tls), "r1"), Broker(2, 22, (plain,)), Broker(0, 33, (plain,))])
-    cluster.set_shutting_down(2, True)
-    topic = cluster.add_topic("t", b"\x05" * 16)
-    p = cluster.add_partition(topic, 3, Assignment((2, 1, 8), (8,), (2,)))
-    cluster.replay_state(p, LeaderAndIsr(2, 4, (2,), 1, 6, 5))
+    cluster.brokers_registered([Broker(1, 11, (plain, tls), "r1"), Broker(2, 22, (plain,)), Broker(0, 33, (plain,))])
+    cluster.shutdown_began(2)
+    topic = cluster.topic_added("t", b"\x05" * 16)
+    p = cluster.partition_added(topic, 3, Assignment((2, 1, 8), (8,), (2,)))
+    cluster.states_changed([p], [LeaderAndIsr(2, 4, (2,), 1, 6, 5)])
     one = Encoder(ME, 7, 8, 4)
 
     lisr, _ = messages.decode("LeaderAndIsrRequest", 7, one.leader_and_isr(cluster, cluster.brokers[1], {p: True}, LISTENER))
@@ -322,10 +324,10 @@ def test_fields_of_the_newest_versions() -> None:
 
 def test_a_leader_that_is_gone_is_no_live_leader() -> None:
     cluster = Cluster(1)
-    cluster.set_brokers([Broker(1, 11, (Endpoint(LISTENER, "a", 1, 0),))])
-    topic = cluster.add_topic("t", b"\x05" * 16)
+    cluster.brokers_registered([Broker(1, 11, (Endpoint(LISTENER, "a", 1, 0),))])
+    topic = cluster.topic_added("t", b"\x05" * 16)
     for i, leader in enumerate((-1, 5)):
-        p = cluster.add_partition(topic, i, Assignment((5, 1)))
-        cluster.replay_state(p, LeaderAndIsr(leader, 0, (5,)))
+        p = cluster.partition_added(topic, i, Assignment((5, 1)))
+        cluster.states_changed([p], [LeaderAndIsr(leader, 0, (5,))])
     body = Encoder(ME, 7, 8, 4).leader_and_isr(cluster, cluster.brokers[1], dict.fromkeys(cluster.partitions(), False), LISTENER)
     assert messages.decode("LeaderAndIsrRequest", 7, body)[0].live_leaders == []

@@ -9,19 +9,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import pytest
 
 from klamm.controller import events
+from klamm.controller.changes import Change, TermBegan
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
+from klamm.controller.replay import replay
 from klamm.controller.values import Election, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Faults, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+from klamm.tests.controller.snapshots import snapshot
 from klamm.zk.session import SessionChange
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -35,6 +39,7 @@ class Process:
         self.id = broker_id
         self.options = ControllerOptions(auto_leader_rebalance_enable=False)
         self.crashed = False
+        self.changes: list[Change] = []
         self.callers: set[asyncio.Future[Any]] = set()
         self.store = SimulatedStore(story.world, self._event, story.faults, story.rng)
         self.store.crash = self._crash
@@ -42,9 +47,15 @@ class Process:
         self.channels = SimulatedBrokers(story.world, story.told)
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, now_ms=lambda: 0,
-            new_topic_id=lambda: story.rng.randbytes(16),
+            new_topic_id=lambda: story.rng.randbytes(16), subscriber=self._changed,
         )  # fmt: skip
         self.controller.start()
+
+    def _changed(self, change: Change) -> None:
+        """The changes of the current term."""
+        if isinstance(change, TermBegan):
+            self.changes.clear()
+        self.changes.append(change)
 
     def _event(self, event: Any) -> None:
         self.controller.put(event)
@@ -301,10 +312,11 @@ class Story:
 
     def check(self) -> None:
         assert not any(p.callers for p in self.processes), "somebody still waits for an answer"
-        active = [p.controller for p in self.processes if p.controller.is_active and p.controller.term is not None]
+        active = [p for p in self.processes if p.controller.is_active and p.controller.term is not None]
         assert len(active) == 1, "exactly one controller"
-        term = active[0].term
+        term = active[0].controller.term
         assert term is not None
+        assert snapshot(replay(active[0].changes)) == snapshot(term.cluster), "a subscriber saw everything"
         self._check_history()
         self._check_frames()
         w, cluster = self.world, term.cluster
@@ -337,7 +349,9 @@ class Story:
         for b in w.brokers:
             assert {k.topic for k in self.told[b].metadata} <= set(w.topics), f"broker {b} knows what is gone"
 
-    def _check_partition(self, key: TopicPartition, replicas: tuple[int, ...], state: LeaderAndIsr | None, leaving: set[int]) -> None:
+    def _check_partition(
+        self, key: TopicPartition, replicas: tuple[int, ...], state: LeaderAndIsr | None, leaving: AbstractSet[int]
+    ) -> None:
         w = self.world
         present = [r for r in replicas if r in w.brokers and (r, key) not in w.offline_dirs]
         online = [r for r in present if r not in leaving]

@@ -57,9 +57,9 @@ def test_every_state_has_a_row() -> None:
 @pytest.mark.parametrize("target", ReplicaState)
 def test_the_cluster_separates_legal_from_illegal_moves(before: ReplicaState, target: ReplicaState) -> None:
     cluster = Cluster(1)
-    topic = cluster.add_topic("t", None)
-    p = cluster.add_partition(topic, 0, Assignment((0,)))
-    cluster.set_replica_states(0, [p], before)
+    topic = cluster.topic_added("t", None)
+    p = cluster.partition_added(topic, 0, Assignment((0,)))
+    cluster.replica_states_changed(0, [p], before)
     assert cluster.replica_state(p, 0) is before
     legal, illegal = cluster.legal_moves(0, [p], target)
     allowed = before.name in parse(REPLICAS)[target.name]
@@ -68,7 +68,7 @@ def test_the_cluster_separates_legal_from_illegal_moves(before: ReplicaState, ta
 
 def test_an_unknown_partition_and_an_unknown_replica_do_not_exist() -> None:
     cluster = Cluster(1)
-    p = cluster.add_partition(cluster.add_topic("t", None), 0, Assignment((0,)))
+    p = cluster.partition_added(cluster.topic_added("t", None), 0, Assignment((0,)))
     assert p.state is PartitionState.NON_EXISTENT
     assert cluster.replica_state(p, 0) is ReplicaState.NON_EXISTENT
 
