@@ -6,17 +6,27 @@ judged partition by partition: a higher leader epoch makes the broker leader or 
 follower does not move to a leader that the metadata cache does not know as alive. StopReplica without deletion only ends the
 fetching; role, leader epoch and data stay. UpdateMetadata goes into the metadata cache.
 
-The decoded partition state is kept as it came. Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what the
-logs will report through once there are any.
+The decoded partition state is kept as it came. What changed is returned with the response, as values (`broker/replica_effects.py`).
+Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what the logs will report through once there are any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_effects import (
+    BecameFollower,
+    BecameLeader,
+    Deleted,
+    Effect,
+    LeaderUnavailable,
+    Stopped,
+    TopicIdAssigned,
+    WentOffline,
+)
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
@@ -75,6 +85,13 @@ class HostedPartition:
         return -1 if self.state is None else self.state.controller_epoch
 
 
+class Handled(NamedTuple):
+    """The response to a controller's request, and what the request changed here."""
+
+    response: Any
+    effects: list[Effect]
+
+
 class ReplicaManager:
     """All replicas of one broker. `broker_epoch` of the handling methods is the broker's own, the czxid of its registration."""
 
@@ -103,11 +120,16 @@ class ReplicaManager:
     def leader_count(self) -> int:
         return sum(replica.role is Role.LEADER for _, _, replica in self)
 
-    def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> None:
+    def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
         """A log directory failed: the partitions in it are offline until the process ends, and no old log is made anew elsewhere."""
         self.log_dir_failed = True
+        offline: dict[str, list[int]] = {}
         for topic, partition in partitions:
-            self._topics.setdefault(topic, {}).setdefault(partition, HostedPartition(ZERO_UUID)).offline = True
+            replica = self._topics.setdefault(topic, {}).setdefault(partition, HostedPartition(ZERO_UUID))
+            if not replica.offline:
+                replica.offline = True
+                offline.setdefault(topic, []).append(partition)
+        return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
     def _refusal(self, request: Any, broker_epoch: int) -> ErrorCode:
         """Why a controller's request is not for this broker, or NONE: then its controller epoch is remembered."""
@@ -128,34 +150,36 @@ class ReplicaManager:
 
     # LeaderAndIsr
 
-    def handle_leader_and_isr(self, request: Any, version: int, broker_epoch: int) -> Any:
-        """The answer. Versions 0-1 list partitions flat, 2 and later by topic. Of a partition named twice the last entry counts.
+    def handle_leader_and_isr(self, request: Any, version: int, broker_epoch: int) -> Handled:
+        """The response and the effects. Versions 0-1 list partitions flat, 2 and later by topic. The last entry of a partition counts.
 
         A topic in two elements, or a follower with a recovery state that does not exist, makes it an unknown server error as a whole,
         before anything has changed.
         """
         refusal = self._refusal(request, broker_epoch)
         if refusal:
-            return refuse_leader_and_isr(request, version, refusal)
+            return Handled(refuse_leader_and_isr(request, version, refusal), [])
         topics = _each_once(request)
         if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
-            return refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return Handled(refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR), [])
+        effects: list[Effect] = []
         if version >= 5:
             topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
             by_id: dict[bytes, list[Any]] = {}
             for (name, topic_id), states in topics:
-                errors = self._apply(name, topic_id, states)
+                errors = self._apply(name, topic_id, states, effects)
                 if topic_id in by_id:
                     by_id[topic_id] += errors
                 else:
                     by_id[topic_id] = errors
-            return messages.LeaderAndIsrResponse(topics=[topic_error(topic_id, errors) for topic_id, errors in by_id.items()])
+            response = messages.LeaderAndIsrResponse(topics=[topic_error(topic_id, errors) for topic_id, errors in by_id.items()])
+            return Handled(response, effects)
         partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
         flat = []
         for (name, _), states in topics:
-            errors = self._apply(name, ZERO_UUID, states)
+            errors = self._apply(name, ZERO_UUID, states, effects)
             flat += [partition_error(topic_name=name, partition_index=e.partition_index, error_code=e.error_code) for e in errors]
-        return messages.LeaderAndIsrResponse(partition_errors=flat)
+        return Handled(messages.LeaderAndIsrResponse(partition_errors=flat), effects)
 
     def _has_unknown_recovery(self, topic: str, states: Sequence[Any]) -> bool:
         """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in Apache Kafka."""
@@ -174,8 +198,13 @@ class ReplicaManager:
                     return True
         return False
 
-    def _apply(self, topic: str, topic_id: bytes, states: Sequence[Any]) -> list[Any]:
+    def _apply(self, topic: str, topic_id: bytes, states: Sequence[Any], effects: list[Effect]) -> list[Any]:
         """Results of one topic's partition states, each made effective where it is good. Equal results are one object."""
+        leads: list[Any] = []
+        follows: list[Any] = []
+        waits: list[Any] = []
+        identified: list[int] = []
+        into = leads, follows, waits
         me = self.broker_id
         known = self._errors
         hosted = self._topics.get(topic)
@@ -186,14 +215,14 @@ class ReplicaManager:
             index = state.partition_index
             replica = hosted.get(index)
             if replica is None:
-                code = self._host(hosted, topic, state, topic_id)
+                code = self._host(hosted, topic, state, topic_id, into)
             elif replica.offline:
                 code = _KAFKA_STORAGE_ERROR
             elif topic_id != replica.topic_id and topic_id != ZERO_UUID and replica.topic_id != ZERO_UUID:
                 code = _INCONSISTENT_TOPIC_ID
             elif state.leader_epoch > replica.leader_epoch:
                 if me in state.replicas:
-                    self._become(replica, state, topic_id)
+                    self._become(replica, state, topic_id, into)
                     code = _NONE
                 else:
                     code = _UNKNOWN_TOPIC_OR_PARTITION
@@ -202,6 +231,7 @@ class ReplicaManager:
             elif topic_id != ZERO_UUID:
                 # the log has no id yet
                 replica.topic_id = topic_id
+                identified.append(index)
                 code = _NONE
             else:
                 # the log has an id, the controller knows none: a follower goes on fetching without one
@@ -213,9 +243,19 @@ class ReplicaManager:
             errors.append(error)
         if not hosted:
             del self._topics[topic]
+        if leads:
+            effects.append(BecameLeader(topic, topic_id, leads))
+        if follows:
+            effects.append(BecameFollower(topic, topic_id, follows))
+        if waits:
+            effects.append(LeaderUnavailable(topic, topic_id, waits))
+        if identified:
+            effects.append(TopicIdAssigned(topic, topic_id, identified))
         return errors
 
-    def _host(self, hosted: dict[int, HostedPartition], topic: str, state: Any, topic_id: bytes) -> int:
+    def _host(
+        self, hosted: dict[int, HostedPartition], topic: str, state: Any, topic_id: bytes, into: tuple[list[Any], list[Any], list[Any]]
+    ) -> int:
         """A partition this broker does not have yet; its local leader epoch counts as -1."""
         if state.leader_epoch <= NO_EPOCH:
             return _STALE_CONTROLLER_EPOCH
@@ -226,12 +266,14 @@ class ReplicaManager:
         if self.log_dir_failed and not state.is_new and (topic, state.partition_index) not in self.logs_found:
             replica.offline = True
             return _KAFKA_STORAGE_ERROR
-        self._become(replica, state, topic_id)
+        self._become(replica, state, topic_id, into)
         return _NONE
 
-    def _become(self, replica: HostedPartition, state: Any, topic_id: bytes) -> None:
+    def _become(
+        self, replica: HostedPartition, state: Any, topic_id: bytes, into: tuple[list[Any], list[Any], list[Any]]
+    ) -> None:
         """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
-        epoch nothing is."""
+        epoch nothing is. `into` gets the states that took effect: as leader, as follower, with a leader that is not alive."""
         leads = state.leader == self.broker_id
         follows = not leads and state.leader in self.metadata.brokers
         if (leads or follows) and state.partition_epoch < replica.partition_epoch:
@@ -239,7 +281,9 @@ class ReplicaManager:
         if topic_id != ZERO_UUID:
             replica.topic_id = topic_id
         if not leads and not follows:
+            into[2].append(state)
             return
+        into[not leads].append(state)
         replica.role = Role.LEADER if leads else Role.FOLLOWER
         replica.fetching = follows
         replica.leader_epoch = state.leader_epoch
@@ -248,22 +292,30 @@ class ReplicaManager:
 
     # StopReplica
 
-    def handle_stop_replica(self, request: Any, version: int, broker_epoch: int) -> Any:
-        """The answer; a refused request lists no partitions. Of a partition named twice the last entry counts."""
+    def handle_stop_replica(self, request: Any, version: int, broker_epoch: int) -> Handled:
+        """The response and the effects; a refused request lists no partitions. Of a partition named twice the last entry counts."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
-            return messages.StopReplicaResponse(error_code=int(refusal))
+            return Handled(messages.StopReplicaResponse(error_code=int(refusal)), [])
         error = messages.StopReplicaResponse.StopReplicaPartitionError
         last = {
             (topic, partition): (leader_epoch, delete) for topic, partition, leader_epoch, delete in stopped_partitions(request, version)
         }
+        stopped: dict[str, list[int]] = {}
+        deleted: dict[str, list[int]] = {}
         results = [
-            error(topic_name=topic, partition_index=partition, error_code=self._stop(topic, partition, leader_epoch, delete))
+            error(
+                topic_name=topic,
+                partition_index=partition,
+                error_code=self._stop(topic, partition, leader_epoch, delete, deleted if delete else stopped),
+            )
             for (topic, partition), (leader_epoch, delete) in last.items()
         ]
-        return messages.StopReplicaResponse(partition_errors=results)
+        effects: list[Effect] = [Stopped(topic, indexes) for topic, indexes in stopped.items()]
+        effects += [Deleted(topic, indexes) for topic, indexes in deleted.items()]
+        return Handled(messages.StopReplicaResponse(partition_errors=results), effects)
 
-    def _stop(self, topic: str, partition: int, leader_epoch: int, delete: bool) -> int:
+    def _stop(self, topic: str, partition: int, leader_epoch: int, delete: bool, into: dict[str, list[int]]) -> int:
         replica = self.get(topic, partition)
         if replica is None:
             return _NONE
@@ -272,6 +324,7 @@ class ReplicaManager:
         if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < replica.leader_epoch:
             return _FENCED_LEADER_EPOCH
         replica.fetching = False
+        into.setdefault(topic, []).append(partition)
         if delete:
             hosted = self._topics[topic]
             del hosted[partition]

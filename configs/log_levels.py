@@ -28,6 +28,7 @@ LEVELS = {
     "FATAL": logging.CRITICAL,
 }
 COUNTERPARTS = {
+    "klamm.broker.state_change": "state.change.logger",
     "klamm.controller": "kafka.controller.KafkaController",
     "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",
     "klamm.controller.state_change": "state.change.logger",

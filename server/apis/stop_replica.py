@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from klamm.broker.replica_effects import log_effects
 from klamm.broker.replica_manager import refuse_stop_replica
 from klamm.protocol.errors import ErrorCode
 from klamm.server.context import Context, Operation, ResourceType
@@ -16,4 +17,6 @@ def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse_stop_replica(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     node = ctx.node
-    return node.hosted.handle_stop_replica(request, ctx.api_version, node.broker_epoch)
+    response, effects = node.hosted.handle_stop_replica(request, ctx.api_version, node.broker_epoch)
+    log_effects(node.hosted.broker_id, effects)
+    return response

@@ -43,7 +43,7 @@ def lisr(*states: Any, topic: str = "t", topic_id: bytes = A, **more: Any) -> An
 
 def tell(hosted: ReplicaManager, *states: Any, **more: Any) -> list[int]:
     """Partition codes of a LeaderAndIsr that is accepted as a whole."""
-    response = hosted.handle_leader_and_isr(lisr(*states, **more), 7, EPOCH)
+    response, _ = hosted.handle_leader_and_isr(lisr(*states, **more), 7, EPOCH)
     assert response.error_code == OK
     return [row.error_code for topic in response.topics for row in topic.partition_errors]
 
@@ -61,7 +61,7 @@ def stop(*partitions: tuple[int, int, bool], topic: str = "t", **more: Any) -> A
 
 
 def stopped(hosted: ReplicaManager, *partitions: tuple[int, int, bool]) -> list[int]:
-    response = hosted.handle_stop_replica(stop(*partitions), 4, EPOCH)
+    response, _ = hosted.handle_stop_replica(stop(*partitions), 4, EPOCH)
     assert response.error_code == OK
     return [row.error_code for row in response.partition_errors]
 
@@ -86,12 +86,12 @@ def test_stale_senders(broker_epoch: int, controller_epoch: int, code: ErrorCode
     epochs: dict[str, Any] = {"broker_epoch": broker_epoch, "controller_epoch": controller_epoch}
 
     hosted = hosting()
-    answer = hosted.handle_leader_and_isr(lisr(state(3), state(3, index=1), **epochs), 7, EPOCH)
+    answer, _ = hosted.handle_leader_and_isr(lisr(state(3), state(3, index=1), **epochs), 7, EPOCH)
     assert answer.error_code == code
     assert [[row.error_code for row in topic.partition_errors] for topic in answer.topics] == [[code, code]]
     assert len(hosted) == (2 if code is OK else 0)
 
-    answer = hosting().handle_stop_replica(stop((0, -1, False), **epochs), 4, EPOCH)
+    answer, _ = hosting().handle_stop_replica(stop((0, -1, False), **epochs), 4, EPOCH)
     assert (answer.error_code, len(answer.partition_errors)) == (code, 1 if code is OK else 0)
 
     hosted = hosting()
@@ -108,8 +108,8 @@ def test_the_highest_controller_epoch_of_all_three_counts(first: str, second: st
         if kind == "update":
             return hosted.handle_update_metadata(update(controller_epoch=epoch), EPOCH)[0].error_code
         if kind == "lisr":
-            return hosted.handle_leader_and_isr(lisr(state(epoch), controller_epoch=epoch), 7, EPOCH).error_code
-        return hosted.handle_stop_replica(stop((0, -1, False), controller_epoch=epoch), 4, EPOCH).error_code
+            return hosted.handle_leader_and_isr(lisr(state(epoch), controller_epoch=epoch), 7, EPOCH).response.error_code
+        return hosted.handle_stop_replica(stop((0, -1, False), controller_epoch=epoch), 4, EPOCH).response.error_code
 
     assert send(first, 5) == OK
     assert send(second, 4) == STALE
@@ -218,7 +218,7 @@ def test_each_partition_for_itself() -> None:
 def test_topics_without_ids_share_one_row() -> None:
     request = lisr(state(1), topic_id=ZERO_UUID)
     other = LISR.LeaderAndIsrTopicState(topic_name="u", partition_states=[state(1, index=4)])
-    answer = hosting().handle_leader_and_isr(request._replace(topic_states=[*request.topic_states, other]), 7, EPOCH)
+    answer, _ = hosting().handle_leader_and_isr(request._replace(topic_states=[*request.topic_states, other]), 7, EPOCH)
     assert [(topic.topic_id, [row.partition_index for row in topic.partition_errors]) for topic in answer.topics] == [(ZERO_UUID, [0, 4])]
 
 

@@ -1,0 +1,105 @@
+"""What a controller's request changed among the replicas of a broker, as values.
+
+The replica manager returns them; whoever keeps logs, fetches from leaders or coordinates groups acts on them. They come in the order in
+which they took effect, one for each topic and kind of change. Partitions whose request was refused are in none. States are the decoded
+`LeaderAndIsrPartitionState`; `topic_id` is zero where the controller knows no id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, assert_never
+
+log = logging.getLogger("klamm.broker.state_change")
+
+
+class BecameLeader(NamedTuple):
+    """This broker leads these partitions now, or leads them in a new epoch. Where there is no log, one is made."""
+
+    topic: str
+    topic_id: bytes
+    states: Sequence[Any]
+
+
+class BecameFollower(NamedTuple):
+    """This broker follows the leader of each state, and fetches from it. Where there is no log, one is made."""
+
+    topic: str
+    topic_id: bytes
+    states: Sequence[Any]
+
+
+class LeaderUnavailable(NamedTuple):
+    """This broker has replicas of these partitions whose leader is not alive: logs are made and get their id, nothing is fetched.
+
+    What the broker was to the partition before, it stays.
+    """
+
+    topic: str
+    topic_id: bytes
+    states: Sequence[Any]
+
+
+class TopicIdAssigned(NamedTuple):
+    """The logs of these partitions had no topic id and get this one; nothing else changes."""
+
+    topic: str
+    topic_id: bytes
+    partitions: Sequence[int]
+
+
+class Stopped(NamedTuple):
+    """These replicas are not fetched any more; their logs stay."""
+
+    topic: str
+    partitions: Sequence[int]
+
+
+class Deleted(NamedTuple):
+    """These replicas are not hosted any more, and their logs are deleted."""
+
+    topic: str
+    partitions: Sequence[int]
+
+
+class WentOffline(NamedTuple):
+    """The log directory of these replicas failed; they answer nothing until the process ends."""
+
+    topic: str
+    partitions: Sequence[int]
+
+
+Effect = BecameLeader | BecameFollower | LeaderUnavailable | TopicIdAssigned | Stopped | Deleted | WentOffline
+
+
+def log_effects(broker_id: int, effects: Iterable[Effect]) -> None:
+    """A line for each, at level DEBUG."""
+    if log.isEnabledFor(logging.DEBUG):
+        for effect in effects:
+            log.debug("broker %d: %s", broker_id, describe(effect))
+
+
+def describe(effect: Effect) -> str:
+    """An effect as a line of the state change log."""
+    match effect:
+        case BecameLeader(topic, _, states):
+            return "leads " + ", ".join(f"{topic}-{s.partition_index} (leader epoch {s.leader_epoch})" for s in states)
+        case BecameFollower(topic, _, states):
+            return "follows " + ", ".join(f"{topic}-{s.partition_index} (leader {s.leader}, leader epoch {s.leader_epoch})" for s in states)
+        case LeaderUnavailable(topic, _, states):
+            return "has no live leader of " + ", ".join(f"{topic}-{s.partition_index} (leader {s.leader})" for s in states)
+        case TopicIdAssigned(topic, _, partitions):
+            return f"knows the topic id of {_names(topic, partitions)}"
+        case Stopped(topic, partitions):
+            return f"stops fetching {_names(topic, partitions)}"
+        case Deleted(topic, partitions):
+            return f"deletes {_names(topic, partitions)}"
+        case WentOffline(topic, partitions):
+            return f"has offline replicas {_names(topic, partitions)}"
+        case _:
+            assert_never(effect)
+
+
+def _names(topic: str, partitions: Sequence[int]) -> str:
+    return ", ".join(f"{topic}-{partition}" for partition in partitions)
