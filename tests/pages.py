@@ -142,6 +142,18 @@ def states_page() -> str:
     return "\n".join(lines)
 
 
+def walks_page() -> str:
+    """Two walks through the code as sequence diagrams, from docs/walks.txt."""
+    from klamm.tests.walks import walks
+
+    lines = [NOTE, "# Two walks through the code\n"]
+    lines.append("Drawn from [walks.txt](walks.txt). A full arrow is a call; a dashed one goes by way of a queue, a future, a table or the")
+    lines.append("network.\n")
+    for walk in walks():
+        lines += [f"## {walk.title}\n", f"{walk.about}\n", "```mermaid", walk.mermaid(), "```", ""]
+    return "\n".join(lines)
+
+
 def compatibility_page() -> str:
     """What was compared with a real Kafka, and the known differences."""
     from klamm.tests.compatibility import page
@@ -149,7 +161,13 @@ def compatibility_page() -> str:
     return f"{NOTE}\n{page()}"
 
 
-PAGES = {"coverage.md": coverage_page, "apis.md": apis_page, "states.md": states_page, "compatibility.md": compatibility_page}
+PAGES = {
+    "coverage.md": coverage_page,
+    "apis.md": apis_page,
+    "states.md": states_page,
+    "walks.md": walks_page,
+    "compatibility.md": compatibility_page,
+}
 
 
 def main() -> None:
