@@ -8,16 +8,87 @@ of version 0 has header 0, which lacks the client id. Drafts are APIs of our own
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
-API_VERSIONS = 18
-CONTROLLED_SHUTDOWN = 7
+
+class ApiKey(IntEnum):
+    """Numbers of the APIs, as the header of a request has them."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    REGISTER_BROKER = 100
+    METADATA_FETCH = 101
+    REASSIGN_PARTITIONS = 1790
+    ALTER_INTERBROKER_THROTTLED_RATES = 1791
+    ALTER_INTERBROKER_THROTTLED_REPLICAS = 1792
+
 
 
 class Api(NamedTuple):
     """One API: its range of versions, inclusive, and what its frames look like."""
 
-    key: int
+    key: ApiKey
     name: str
     min_version: int
     max_version: int
@@ -31,83 +102,83 @@ class Api(NamedTuple):
 
     def request_header_version(self, version: int) -> int:
         """0: no client id; 1: with client id; 2: and tagged fields."""
-        if self.key == CONTROLLED_SHUTDOWN and version == 0:
+        if self.key is ApiKey.CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
         """0: the correlation id alone; 1: and tagged fields."""
-        return 1 if self.is_flexible(version) and self.key != API_VERSIONS else 0
+        return 1 if self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS else 0
 
 
 _ALL = (
-    Api(0, "Produce", 0, 11, 9),
-    Api(1, "Fetch", 0, 17, 12),
-    Api(2, "ListOffsets", 0, 9, 6),
-    Api(3, "Metadata", 0, 12, 9),
-    Api(4, "LeaderAndIsr", 0, 7, 4, cluster_action=True),
-    Api(5, "StopReplica", 0, 4, 2, cluster_action=True),
-    Api(6, "UpdateMetadata", 0, 8, 6, cluster_action=True),
-    Api(7, "ControlledShutdown", 0, 3, 3, cluster_action=True),
-    Api(8, "OffsetCommit", 0, 9, 8),
-    Api(9, "OffsetFetch", 0, 9, 6),
-    Api(10, "FindCoordinator", 0, 6, 3),
-    Api(11, "JoinGroup", 0, 9, 6),
-    Api(12, "Heartbeat", 0, 4, 4),
-    Api(13, "LeaveGroup", 0, 5, 4),
-    Api(14, "SyncGroup", 0, 5, 4),
-    Api(15, "DescribeGroups", 0, 5, 5),
-    Api(16, "ListGroups", 0, 5, 3),
-    Api(17, "SaslHandshake", 0, 1, None),
-    Api(18, "ApiVersions", 0, 4, 3),
-    Api(19, "CreateTopics", 0, 7, 5),
-    Api(20, "DeleteTopics", 0, 6, 4),
-    Api(21, "DeleteRecords", 0, 2, 2),
-    Api(22, "InitProducerId", 0, 5, 2),
-    Api(23, "OffsetForLeaderEpoch", 0, 4, 4),
-    Api(24, "AddPartitionsToTxn", 0, 5, 3),
-    Api(25, "AddOffsetsToTxn", 0, 4, 3),
-    Api(26, "EndTxn", 0, 4, 3),
-    Api(27, "WriteTxnMarkers", 0, 1, 1, cluster_action=True),
-    Api(28, "TxnOffsetCommit", 0, 4, 3),
-    Api(29, "DescribeAcls", 0, 3, 2),
-    Api(30, "CreateAcls", 0, 3, 2),
-    Api(31, "DeleteAcls", 0, 3, 2),
-    Api(32, "DescribeConfigs", 0, 4, 4),
-    Api(33, "AlterConfigs", 0, 2, 2),
-    Api(34, "AlterReplicaLogDirs", 0, 2, 2),
-    Api(35, "DescribeLogDirs", 0, 4, 2),
-    Api(36, "SaslAuthenticate", 0, 2, 2),
-    Api(37, "CreatePartitions", 0, 3, 2),
-    Api(38, "CreateDelegationToken", 0, 3, 2),
-    Api(39, "RenewDelegationToken", 0, 2, 2),
-    Api(40, "ExpireDelegationToken", 0, 2, 2),
-    Api(41, "DescribeDelegationToken", 0, 3, 2),
-    Api(42, "DeleteGroups", 0, 2, 2),
-    Api(43, "ElectLeaders", 0, 2, 2),
-    Api(44, "IncrementalAlterConfigs", 0, 1, 1),
-    Api(45, "AlterPartitionReassignments", 0, 0, 0),
-    Api(46, "ListPartitionReassignments", 0, 0, 0),
-    Api(47, "OffsetDelete", 0, 0, None),
-    Api(48, "DescribeClientQuotas", 0, 1, 1),
-    Api(49, "AlterClientQuotas", 0, 1, 1),
-    Api(50, "DescribeUserScramCredentials", 0, 0, 0),
-    Api(51, "AlterUserScramCredentials", 0, 0, 0),
-    Api(56, "AlterPartition", 0, 3, 0, cluster_action=True),
-    Api(57, "UpdateFeatures", 0, 1, 0, cluster_action=True),
-    Api(58, "Envelope", 0, 0, 0, cluster_action=True),
-    Api(60, "DescribeCluster", 0, 1, 0),
-    Api(61, "DescribeProducers", 0, 0, 0),
-    Api(65, "DescribeTransactions", 0, 0, 0),
-    Api(66, "ListTransactions", 0, 1, 0),
-    Api(67, "AllocateProducerIds", 0, 0, 0, cluster_action=True),
-    Api(68, "ConsumerGroupHeartbeat", 0, 0, 0),
-    Api(69, "ConsumerGroupDescribe", 0, 0, 0),
-    Api(100, "RegisterBroker", 0, 0, 0, cluster_action=True, draft=True),
-    Api(101, "MetadataFetch", 0, 0, 0, cluster_action=True, draft=True),
-    Api(1790, "ReassignPartitions", 0, 0, None, draft=True),
-    Api(1791, "AlterInterbrokerThrottledRates", 0, 0, None, draft=True),
-    Api(1792, "AlterInterbrokerThrottledReplicas", 0, 1, None, draft=True),
+    Api(ApiKey.PRODUCE, "Produce", 0, 11, 9),
+    Api(ApiKey.FETCH, "Fetch", 0, 17, 12),
+    Api(ApiKey.LIST_OFFSETS, "ListOffsets", 0, 9, 6),
+    Api(ApiKey.METADATA, "Metadata", 0, 12, 9),
+    Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", 0, 7, 4, cluster_action=True),
+    Api(ApiKey.STOP_REPLICA, "StopReplica", 0, 4, 2, cluster_action=True),
+    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", 0, 8, 6, cluster_action=True),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", 0, 3, 3, cluster_action=True),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 0, 9, 8),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 0, 9, 6),
+    Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
+    Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, 6),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, 4),
+    Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, 4),
+    Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, 4),
+    Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 5, 5),
+    Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, 3),
+    Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, None),
+    Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 3),
+    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 0, 7, 5),
+    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 0, 6, 4),
+    Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
+    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 0, 4, 4),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
+    Api(ApiKey.END_TXN, "EndTxn", 0, 4, 3),
+    Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 0, 1, 1, cluster_action=True),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, 3),
+    Api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", 0, 3, 2),
+    Api(ApiKey.CREATE_ACLS, "CreateAcls", 0, 3, 2),
+    Api(ApiKey.DELETE_ACLS, "DeleteAcls", 0, 3, 2),
+    Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 0, 4, 4),
+    Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 0, 2, 2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 0, 4, 2),
+    Api(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 2),
+    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
+    Api(ApiKey.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 0, 3, 2),
+    Api(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 0, 2, 2),
+    Api(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 0, 2, 2),
+    Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 0, 3, 2),
+    Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
+    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 0, 0),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
+    Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, None),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, 1),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, 1),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
+    Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
+    Api(ApiKey.ALTER_PARTITION, "AlterPartition", 0, 3, 0, cluster_action=True),
+    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 1, 0, cluster_action=True),
+    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, 0, cluster_action=True),
+    Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 1, 0),
+    Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
+    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0, cluster_action=True),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 0, 0),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 0, 0),
+    Api(ApiKey.REGISTER_BROKER, "RegisterBroker", 0, 0, 0, cluster_action=True, draft=True),
+    Api(ApiKey.METADATA_FETCH, "MetadataFetch", 0, 0, 0, cluster_action=True, draft=True),
+    Api(ApiKey.REASSIGN_PARTITIONS, "ReassignPartitions", 0, 0, None, draft=True),
+    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, "AlterInterbrokerThrottledRates", 0, 0, None, draft=True),
+    Api(ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, "AlterInterbrokerThrottledReplicas", 0, 1, None, draft=True),
 )
 
 APIS: dict[int, Api] = {api.key: api for api in _ALL}

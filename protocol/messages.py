@@ -19,13 +19,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from klamm.protocol import schema
-from klamm.protocol.apis import API_VERSIONS, APIS, Api
+from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.compiler import Message, MessageType
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.protocol.primitives import skip_tags
 
 __all__ = [
-    "APIS", "API_VERSIONS", "Api", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
+    "APIS", "Api", "ApiKey", "Message", "RequestHeader", "decode", "decode_request_header", "decode_response_header", "encode",
     "encode_request", "encode_response", "message_type", "struct_encoder",
 ]
 

@@ -1,49 +1,54 @@
-"""One broker: its ZooKeeper session, its listeners, its controller, what it knows and hosts, from start to stop.
+"""One broker: makes its parts, starts them and stops them.
 
 Start: connect to ZooKeeper, learn cluster and broker id, bind the sockets, register (from then on the controller knows this broker,
-and its epoch is the czxid of its node), serve, take part in the controller election. Whatever a person can mend (a taken port, an
+and its epoch is the czxid of its znode), serve, take part in the controller election. Whatever a person can mend (a taken port, an
 id in use, no ZooKeeper) is a StartFailed with one line; then nothing is left running.
 
 A ZooKeeper that goes away later changes nothing for clients that only read: metadata is served from memory, and all recovers with
-the session. When the session expires, the controller is stopped first (`Controller.expire`); in the new session it registers the
-broker again, under a new epoch, before it takes part in an election. A broker whose id was taken meanwhile stays unregistered.
+the session (`server/session_handler.py`).
 
-Stop: ask the controller to move leaderships away (controlled shutdown), then close everything; registration and, if it was here, the
-controller's office go with the session.
+Stop: a controlled shutdown, then close everything; the registration and, if this broker was the controller, `/controller` go with
+the session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Coroutine, Mapping
-from typing import Any
+import random
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
-from klamm.controller.causes import ConfigChanged
-from klamm.controller.events import OptionsChanged, WatchEvent
+from klamm.controller.events import WatchEvent
+from klamm.controller.ids import random_topic_id
 from klamm.controller.loop import Controller
-from klamm.controller.options import ControllerOptions
 from klamm.controller.term import Phase, no_phase
-from klamm.controller.values import Broker, ControllerMoved, StoreLost
+from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.nouns import Endpoint
 from klamm.server import policies
-from klamm.server.context import AllowAll, Authorizer, MutationQuota, no_quota
+from klamm.server.authorizer import AllowAll, Authorizer
+from klamm.server.background import BackgroundTasks
+from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.config_application import ConfigApplication, controller_options
 from klamm.server.controlled_shutdown import leave
 from klamm.server.dispatch import Dispatcher
-from klamm.server.dynamic_configs import DynamicConfigs, controller_events
-from klamm.server.features import SUPPORTED_FEATURES, Features, FeatureWatch
+from klamm.server.dynamic_configs import DynamicConfigs
+from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.first_connection import connect
+from klamm.server.handlers import HANDLERS, offered
+from klamm.server.identity import BrokerIdentity
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id
 from klamm.server.net.channels import Channels
-from klamm.server.net.listeners import LISTENER_CONFIGS, CannotListen, Listeners
+from klamm.server.net.listeners import CannotListen, Listeners
+from klamm.server.not_offered import NotOfferedLog
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
+from klamm.server.quotas import MutationQuota, no_quota
+from klamm.server.services import Services
+from klamm.server.session_handler import SessionHandler
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout import Unreadable
 from klamm.zk.registration import RegistrationRefused
@@ -59,14 +64,11 @@ class StartFailed(Exception):
 
 
 class BrokerServer:
-    """One broker. What only `start` can know (id, cluster id, epoch…) is there when it returns."""
+    """One broker. `services`, `controller` and `store` are there when `start` has returned."""
 
-    cluster_id: str
-    metadata: MetadataCache
-    hosted: ReplicaManager
+    services: Services
     controller: Controller
     store: ZkStore
-    advertised: tuple[Endpoint, ...]
 
     def __init__(
         self,
@@ -85,33 +87,54 @@ class BrokerServer:
         `phase` may hold this broker's controller at named places.
         """
         self.config = config
-        self.id = config.broker_id
-        self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
+        self.identity = BrokerIdentity(config.broker_id, "")
+        self.patient = patient
         self.topic_policy = policies.topic_policy(config) if topic_policy is None else topic_policy
         self.alter_config_policy = policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy
-        self.mutation_quota = mutation_quota
-        self.patient = patient
-        self._phase = phase
-        self.broker_epoch = -1
-        self.features = Features()
         self.purgatory = Purgatory()
-        self.dispatcher = Dispatcher(self)
-        self.listeners = Listeners(config, self.dispatcher)
+        self.listeners = Listeners(config)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk)
         self.inter_broker_listener = config.inter_broker_listener_name
-        self.legacy_elect_leaders_v0: bool = config.get("kip183.legacy.v0")
+        self.started = False
+        self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
+        self._mutation_quota = mutation_quota
+        self._phase = phase
+        self._background = BackgroundTasks()
+        self._feature_cache = FeatureCache()
+        self._feature_watch: FeatureWatch | None = None
+        if config.inter_broker_protocol_version.has_feature_versioning:
+            self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._background.start)
+        self._registration = BrokerRegistration(config, self.identity, self.admin_zk, self.listeners)
+        self._session: SessionHandler | None = None
         self._channels: Channels | None = None
-        self._relistening = asyncio.Lock()
-        self._expiring: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._spawn)
-        self._registered = False
         self._unfit: list[str] = []
         self._failed = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
-        self.started = False
-        self.config_changed()
+
+    @property
+    def id(self) -> int:
+        return self.identity.broker_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self.identity.cluster_id
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.identity.broker_epoch
+
+    @property
+    def advertised(self) -> tuple[Endpoint, ...]:
+        return self._registration.advertised
+
+    @property
+    def metadata(self) -> MetadataCache:
+        return self.services.metadata
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        return self.services.replicas
 
     # --- life
 
@@ -132,54 +155,23 @@ class BrokerServer:
             await self.close()
             return
         # without ZooKeeper nothing can be moved; only a patient broker waits for it to come back
-        if self._registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
+        is_registered = self._registration.is_current
+        if is_registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
             await leave(self, self.patient)
         await self.close()
 
     async def failure(self) -> None:
-        """Wait until this broker must not go on, as features were finalised that it does not support; then raise StartFailed."""
+        """Wait until this broker must not go on, as features were finalized that it does not support; then raise StartFailed."""
         await self._failed.wait()
         raise StartFailed(self._unfit[0])
 
     async def kill(self) -> None:
-        """End as a killed process does: connections are cut, nobody is told, and ZooKeeper keeps the session until it expires."""
+        """End as a killed process does: connections are cut, nothing is sent, and ZooKeeper keeps the session until it expires."""
         self.zk.sever()
         await self.close()
 
-    async def _start(self) -> None:
-        config, step = self.config, self.config.inter_broker_protocol_version
-        if self.patient:
-            log_properties(config, f"broker {self.id}: ")
-        await self._connect()
-        await self.admin_zk.ensure_paths()
-        self.cluster_id = await self.admin_zk.cluster_id()
-        self.id = await self._broker_id()
-        self.metadata = MetadataCache(self.id)
-        self.hosted = ReplicaManager(self.id, self.metadata)
-        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
-        feature_version = step.feature_node_version if step.has_feature_versioning else None
-        self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
-        self.controller = Controller(
-            self.id, self.store, self._channels, self.options, self._register,
-            finalized_features=lambda: self.features.finalized, phase=self._phase,
-        )  # fmt: skip
-        self._dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._spawn)
-        self._dynamic_configs.listen(self._configs_changed)
-        self.started = True
-        await self._dynamic_configs.start()
-        self.listeners.bind()
-        self.advertised = self.listeners.advertised()
-        await self._register()
-        if step.has_feature_versioning:
-            await self._feature_watch.look()
-            if self._unfit:
-                raise StartFailed(self._unfit[0])
-        await self.listeners.serve()
-        self.controller.start()
-        log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
-
     async def close(self) -> None:
-        """End at once what is left, without asking anybody; also when `stop` was cancelled. A second call waits for the first."""
+        """End at once what is left, without a controlled shutdown; also when `stop` was cancelled. A second call waits for the first."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close_all())
         await asyncio.shield(self._closing)
@@ -187,9 +179,7 @@ class BrokerServer:
     async def _close_all(self) -> None:
         self.purgatory.close()
         await self.listeners.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.close()
         if self.started:
             await self.controller.close()
         if self._channels is not None:
@@ -198,17 +188,66 @@ class BrokerServer:
 
     # --- steps of the start
 
+    async def _start(self) -> None:
+        config, step = self.config, self.config.inter_broker_protocol_version
+        if self.patient:
+            log_properties(config, f"broker {self.id}: ")
+        await self._connect()
+        await self.admin_zk.ensure_paths()
+        self.identity.cluster_id = await self.admin_zk.cluster_id()
+        self.identity.broker_id = await self._broker_id()
+        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
+        feature_version = step.feature_node_version if step.has_feature_versioning else None
+        self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
+        self.controller = Controller(
+            self.id, self.store, self._channels, controller_options(config), self._registration.register,
+            finalized_features=lambda: self._feature_cache.current.finalized, phase=self._phase,
+        )  # fmt: skip
+        self.services = self._make_services()
+        dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start)
+        dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
+        self._session = SessionHandler(
+            self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
+        )  # fmt: skip
+        self.started = True
+        await dynamic_configs.start()
+        self.listeners.bind(Dispatcher(self.services, HANDLERS))
+        self._registration.advertised = self.listeners.advertised()
+        await self._registration.register()
+        if self._feature_watch is not None:
+            await self._feature_watch.look()
+            if self._unfit:
+                raise StartFailed(self._unfit[0])
+        await self.listeners.serve()
+        self.controller.start()
+        log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
+
+    def _make_services(self) -> Services:
+        metadata = MetadataCache(self.id)
+        return Services(
+            identity=self.identity,
+            config=self.config,
+            metadata=metadata,
+            replicas=ReplicaManager(self.id, metadata),
+            controller=self.controller,
+            admin_store=self.admin_zk,
+            purgatory=self.purgatory,
+            features=self._feature_cache,
+            offered=offered(HANDLERS),
+            not_offered=NotOfferedLog(),
+            authorizer=self._authorizer,
+            topic_policy=self.topic_policy,
+            alter_config_policy=self.alter_config_policy,
+            mutation_quota=self._mutation_quota,
+            new_topic_id=random_topic_id,
+            randrange=random.randrange,
+        )
+
     async def _connect(self) -> None:
         try:
             await connect(self.zk, self.config)
         except ZkUnavailable as error:
             raise StartFailed(str(error)) from error
-
-    @property
-    def _connection_timeout_ms(self) -> int:
-        timeout_ms: int | None = self.config.get("zookeeper.connection.timeout.ms")
-        session_timeout_ms: int = self.config.get("zookeeper.session.timeout.ms")
-        return session_timeout_ms if timeout_ms is None else timeout_ms
 
     async def _broker_id(self) -> int:
         """The configured id, else the one of the log directories, else a new one. Raises ForeignDirectory."""
@@ -220,80 +259,18 @@ class BrokerServer:
             return broker_id
         return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
 
-    async def _register(self) -> None:
-        """Put this broker's node into ZooKeeper; its czxid is the broker epoch. Raises RegistrationRefused."""
-        now_ms = int(time.time() * 1000)
-        try:
-            self.broker_epoch = await self.admin_zk.register_broker(self._registration(), now_ms, json_version=self._json_version)
-        except RegistrationRefused as refusal:
-            if self.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
-                log.error("broker %d is not registered: %s", self.id, refusal)
-            raise
-        self._registered = True
-        log.info("broker %d is registered with epoch %d", self.id, self.broker_epoch)
+    # --- what ZooKeeper reports
 
-    def _registration(self) -> Broker:
-        return Broker(self.id, -1, self.advertised, self.config.get("broker.rack"))
+    def _on_session(self, change: SessionChange) -> None:
+        if self._session is not None:
+            self._session.on_change(change)
 
-    @property
-    def _json_version(self) -> int:
-        return self.config.inter_broker_protocol_version.broker_node_version
-
-    # --- what may change while it runs
-
-    @property
-    def authorizer(self) -> Authorizer:
-        return self._authorizer
-
-    @authorizer.setter
-    def authorizer(self, authorizer: Authorizer) -> None:
-        self._authorizer = authorizer
-        self.listeners.forget_answers()
-
-    def config_changed(self) -> None:
-        """Take what the configuration says now into the connection limits and the controller's options."""
-        get = self.config.get
-        self.listeners.limit()
-        step = self.config.inter_broker_protocol_version
-        self.options = ControllerOptions(
-            unclean_leader_election_enable=get("unclean.leader.election.enable"),
-            delete_topic_enable=get("delete.topic.enable"),
-            auto_leader_rebalance_enable=get("auto.leader.rebalance.enable"),
-            leader_imbalance_per_broker_percentage=get("leader.imbalance.per.broker.percentage"),
-            leader_imbalance_check_interval_seconds=get("leader.imbalance.check.interval.seconds"),
-            inter_broker_listener=self.config.inter_broker_listener_name,
-            control_plane_listener=self.config.control_plane_listener_name,
-            leader_and_isr_version=step.leader_and_isr_version,
-            update_metadata_version=step.update_metadata_version,
-            stop_replica_version=step.stop_replica_version,
-            leader_recovery_supported=step.has_leader_recovery,
-            topic_ids_supported=step.has_topic_ids,
-        )
-        if self.started:
-            self.controller.put(OptionsChanged(self.options), ConfigChanged())
-        self.listeners.forget_answers()
-
-    def _configs_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
-        if kind == "brokers":
-            self.config_changed()
-            if self._registered and changed & LISTENER_CONFIGS:
-                self._spawn(self._listeners_changed())
-        for event in controller_events(self.config, kind, name, properties, changed):
-            self.controller.put(event, ConfigChanged())
-
-    async def _listeners_changed(self) -> None:
-        """The registration follows the listeners; its epoch stays."""
-        async with self._relistening:
-            await self.listeners.follow()
-            self.advertised = self.listeners.advertised()
-        try:
-            await self.admin_zk.update_broker(self._registration(), int(time.time() * 1000), json_version=self._json_version)
-        except (StoreLost, ZkError) as error:
-            log.warning("broker %d: new listeners are registered only with the next ZooKeeper session: %s", self.id, error)
+    def _on_event(self, event: WatchEvent) -> None:
+        self.controller.put(event)
 
     def _features_changed(self, features: Features) -> None:
-        self.features = features
-        self.listeners.forget_answers()
+        self._feature_cache.current = features
+        self.listeners.clear_response_caches()
         unsupported = unsupported_features(SUPPORTED_FEATURES, features.finalized)
         if unsupported and not self._unfit:
             self._unfit.append(f"/feature has finalised features that this broker does not support: {', '.join(unsupported)}")
@@ -301,40 +278,10 @@ class BrokerServer:
             self._failed.set()
 
     async def _feature_seen(self, version: int) -> None:
-        await self._feature_watch.wait_for(version, self._connection_timeout_ms / 1000)
-
-    # --- the session
-
-    def _on_event(self, event: WatchEvent) -> None:
-        self.controller.put(event)
-
-    def _on_session(self, change: SessionChange) -> None:
-        if not self.started:
+        """Wait until this broker has read this version of `/feature`, or a later one. Raises StoreLost."""
+        if self._feature_watch is None:
             return
-        match change:
-            case SessionChange.SUSPENDED:
-                log.warning("broker %d: the connection to ZooKeeper is lost", self.id)
-            case SessionChange.RECONNECTED:
-                log.info("broker %d: connected to ZooKeeper again", self.id)
-            case SessionChange.EXPIRED:
-                log.warning("broker %d: the ZooKeeper session is over", self.id)
-                self._registered = False
-                self._expiring = self._spawn(self.controller.expire())
-            case SessionChange.NEW_SESSION:
-                log.info("broker %d: a new ZooKeeper session begins", self.id)
-                self._spawn(self._new_session(self._expiring))
-
-    async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
-        """The controller has forgotten the old session before it hears of the new one."""
-        if expiring is not None:
-            await expiring
-        self.controller.new_session()
-        await self._dynamic_configs.look()
-        if self.config.inter_broker_protocol_version.has_feature_versioning:
-            await self._feature_watch.look()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        timeout_ms: int | None = self.config.get("zookeeper.connection.timeout.ms")
+        if timeout_ms is None:
+            timeout_ms = self.config.get("zookeeper.session.timeout.ms")
+        await self._feature_watch.wait_for(version, timeout_ms / 1000)

@@ -23,9 +23,10 @@ from klamm.controller.pace import Pace
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 from klamm.zk.layout import Unreadable
-from klamm.zk.paths import DEFAULT_ENTITY, may_be_in_path, topic_path
+from klamm.zk.paths import DEFAULT_ENTITY, may_be_in_path
 from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: 
     if not may_be_in_path(topic):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid topic name {topic!r}")
     # the change is judged before the topic is looked for; what is stored for a topic that does not exist changes no verdict
-    stored = await ctx.node.admin_zk.read_config("topics", topic) if ctx.node.metadata.contains(topic) else None
+    stored = await ctx.services.admin_store.read_config("topics", topic) if ctx.services.metadata.contains(topic) else None
     try:
         configs = propose(stored or {})
     except ValueError:
@@ -127,15 +128,15 @@ async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: 
 
 
 async def _store_topic(ctx: Context, topic: str, requested: Requested, configs: Configs, validate_only: bool) -> None:
-    if not ctx.node.metadata.contains(topic):
+    if not ctx.services.metadata.contains(topic):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
-    if await ctx.node.zk.exists(topic_path(topic)) is None:
+    if not await ctx.services.admin_store.topic_exists(topic):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic} any more")
-    validate_topic_configs(configs, ctx.node.config)
+    validate_topic_configs(configs, ctx.services.config)
     _check_policy(ctx, TOPIC, topic, requested)
     if not validate_only:
         log.info("configs of topic %s become %s", topic, ", ".join(configs) or "none")
-        await ctx.node.admin_zk.write_config("topics", topic, configs)
+        await ctx.services.admin_store.write_config("topics", topic, configs)
 
 
 async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
@@ -143,14 +144,14 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
     per_broker = bool(name)
     if per_broker:
         check_is_own_id(ctx, name)
-    entity = str(ctx.node.id) if per_broker else DEFAULT_ENTITY
-    passwords = ctx.node.config.passwords
-    stored, problems = usable(await ctx.node.admin_zk.read_config("brokers", entity) or {}, per_broker, passwords)
+    entity = str(ctx.services.identity.broker_id) if per_broker else DEFAULT_ENTITY
+    passwords = ctx.services.config.passwords
+    stored, problems = usable(await ctx.services.admin_store.read_config("brokers", entity) or {}, per_broker, passwords)
     for problem in problems:
         log.warning("configs of broker %s: %s", entity, problem)
     try:
         configs = propose(stored)
-        ctx.node.config.validate_dynamic(configs, per_broker)
+        ctx.services.config.validate_dynamic(configs, per_broker)
     except (ConfigError, ValueError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     check_may_alter_cluster(ctx)
@@ -162,13 +163,13 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
             raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password; without password.encoder.secret it cannot be stored")
         configs[key] = passwords.encode(configs[key])
     log.info("configs of broker %s become %s", entity, ", ".join(configs) or "none")
-    await ctx.node.admin_zk.write_config("brokers", entity, configs)
+    await ctx.services.admin_store.write_config("brokers", entity, configs)
 
 
 def _check_policy(ctx: Context, resource_type: int, name: str, requested: Requested) -> None:
     """Raises ApiError when the policy for configs refuses what was requested."""
     try:
-        violation = ctx.node.alter_config_policy(resource_type, name, requested)
+        violation = ctx.services.alter_config_policy(resource_type, name, requested)
     except Exception as error:  # somebody else's code: its fault is loud, and only this resource's
         log.exception("the policy for configs raised an exception")
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
@@ -188,5 +189,6 @@ def check_is_own_id(ctx: Context, name: str) -> None:
         broker_id = parse_integer(name)
     except ValueError:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"A broker id is a number, not {name!r}") from None
-    if broker_id != ctx.node.id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"This is broker {ctx.node.id}, not {broker_id}; send the request to that broker")
+    own_id = ctx.services.identity.broker_id
+    if broker_id != own_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"This is broker {own_id}, not {broker_id}; send the request to that broker")

@@ -31,6 +31,15 @@ class Features(NamedTuple):
     finalized: Mapping[str, int] = MappingProxyType({})
 
 
+class FeatureCache:
+    """The features as they were last read."""
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current = Features()
+
+
 class FeatureWatch:
     """Keeps looking at `/feature`; `on_change` gets what is there, each time it was read and differs. `spawn` runs a coroutine."""
 

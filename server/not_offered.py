@@ -70,21 +70,21 @@ NOT_OFFERED: Mapping[str, str] = {
 
 
 class NotOffered(RemoteProtocolError):
-    """A request for what this broker does not offer, of which the log tells already."""
+    """A request for what this broker does not offer, of which the log says so already."""
 
 
 class NotOfferedLog:
-    """Tells each client once what it cannot have here."""
+    """Writes once for each client what it cannot have here."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[int, str | None]] = set()
+        self._written: set[tuple[int, str | None]] = set()
 
-    def tell(self, api_key: int, client_id: str | None, host: str) -> None:
+    def write(self, api_key: int, client_id: str | None, host: str) -> None:
         """One line, unless there was one for this API and client."""
-        client = client_id if len(self._told) < MAX_CLIENTS else None
-        if (api_key, client) in self._told or (api_key, client_id) in self._told:
+        client = client_id if len(self._written) < MAX_CLIENTS else None
+        if (api_key, client) in self._written or (api_key, client_id) in self._written:
             return
-        self._told.add((api_key, client))
+        self._written.add((api_key, client))
         name = messages.APIS[api_key].name
         purpose = f" ({NOT_OFFERED[name]})" if name in NOT_OFFERED else ""
         log.warning("client %s at %s sent %s%s, which Klamm does not support yet", shown(client_id), host, name, purpose)

@@ -1,7 +1,7 @@
-"""One line per request at level DEBUG: who asked for what, the errors in the answer, how long it took.
+"""One line per request at level DEBUG: who requested what, the errors in the response, how long it took.
 
-Answers are decoded again for it, whatever made them. While it is on, no answer is kept to be given from bytes, so that every request
-comes by; at other levels it costs one look at the level for each request that is not answered from bytes.
+Responses are decoded again for it, whatever made them. While it is on, no response is cached, so that every request is seen; at other
+levels it costs one look at the level for each request that has no cached response.
 """
 
 from __future__ import annotations
@@ -10,37 +10,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Protocol
-from weakref import WeakSet
+from typing import Any
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
 MAX_CLIENT_ID_LENGTH = 100
 SHOWN_CODES = 3
-
-
-class KeptAnswers(Protocol):
-    """Answers that are given again without a look at this log."""
-
-    def clear(self) -> None:
-        """Forget them."""
-
-
-_kept: WeakSet[Any] = WeakSet()
-
-
-def may_keep(answers: KeptAnswers) -> None:
-    """These are to be forgotten when levels change. Brokers of one process share their loggers."""
-    _kept.add(answers)
-
-
-def levels_changed() -> None:
-    """Let every request come by once more: this log may be on now."""
-    for answers in _kept:
-        answers.clear()
 
 
 class RequestLine:
@@ -58,29 +37,29 @@ class RequestLine:
         name = messages.APIS[header.api_key].name
         self._what = f"{name} v{header.api_version} from client {shown(header.client_id)} at {host} on {listener}"
 
-    def answered(self, frame: bytes | None) -> None:
-        """Its answer is made."""
+    def responded(self, frame: bytes | None) -> None:
+        """Its response is made."""
         self._write("no answer" if frame is None else self._codes(frame))
 
     def closed(self, reason: Exception) -> None:
-        """It is answered by closing the connection."""
+        """Its connection is closed instead of a response."""
         self._write(f"connection closed, {reason}")
 
     def _write(self, outcome: str) -> None:
         log.debug("%s: %s, %.3f ms", self._what, outcome, (time.perf_counter() - self._began) * 1000)
 
     def _codes(self, frame: bytes) -> str:
-        """The errors in an answer, each with its number where there are several."""
+        """The errors in a response, each with its number where there are several."""
         payload = frame[4:]
         version = self._version
-        if self._api_key == messages.API_VERSIONS and not version <= messages.APIS[self._api_key].max_version:
-            version = 0  # the answer to a version that does not exist
+        if self._api_key == ApiKey.API_VERSIONS and not version <= messages.APIS[self._api_key].max_version:
+            version = 0  # the response to a version that does not exist
         try:
             _, offset = messages.decode_response_header(self._api_key, version, payload)
-            answer, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
+            response, _ = messages.decode(f"{messages.APIS[self._api_key].name}Response", version, payload, offset)
         except RemoteProtocolError as problem:
             return f"a response that cannot be decoded ({problem})"
-        counted = Counter(_errors(answer))
+        counted = Counter(_errors(response))
         if not counted:
             return "NONE"
         texts = [_name(code) + (f" ×{count}" if count > 1 else "") for code, count in counted.most_common(SHOWN_CODES)]

@@ -8,23 +8,19 @@ metadata cache shows a leader for every partition: that is what "created" means 
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klamm.configs.topic import validate_topic_configs
-from klamm.controller.ids import random_topic_id
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
-
-if TYPE_CHECKING:
-    from klamm.server.broker_server import BrokerServer
-    from klamm.server.context import Context
+from klamm.server.context import Context
+from klamm.server.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -50,27 +46,28 @@ async def create_topics(
 
     A quota that is not strict throttles the caller but refuses nothing.
     """
-    node = ctx.node
-    outcomes = await _plan(node, topics, written=not validate_only)
+    services = ctx.services
+    outcomes = await _plan(services, topics, written=not validate_only)
+    has_topic_ids = services.config.inter_broker_protocol_version.has_topic_ids
     throttle_ms = 0
     if validate_only:
         return outcomes, throttle_ms
     writes: list[Creation] = []
     for outcome in outcomes.values():
         if outcome.plan is not None:
-            wait_ms = node.mutation_quota(ctx.principal, len(outcome.plan.assignments))
+            wait_ms = services.mutation_quota(ctx.peer.principal, len(outcome.plan.assignments))
             throttle_ms = max(throttle_ms, wait_ms)
             if wait_ms and strict_quota:
                 outcome.code, outcome.message, outcome.plan = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later", None
             else:
-                outcome.topic_id = random_topic_id() if node.options.topic_ids_supported else ZERO_UUID
+                outcome.topic_id = services.new_topic_id() if has_topic_ids else ZERO_UUID
                 writes.append(outcome)
     creations = [
         (o.plan.name, None if o.topic_id == ZERO_UUID else o.topic_id, o.plan.assignments, o.plan.configs)
         for o in writes
         if o.plan is not None
     ]
-    codes = await node.admin_zk.create_topics(creations) if creations else []
+    codes = await services.admin_store.create_topics(creations) if creations else []
     for outcome, code in zip(writes, codes, strict=True):
         if code is not ErrorCode.NONE:
             outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, None, None, ZERO_UUID
@@ -82,7 +79,7 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
 
     LEADER_NOT_AVAILABLE stands for "created, look again".
     """
-    topics = [_default_topic(ctx.node, name) for name in names if is_valid_name(name)]
+    topics = [_default_topic(ctx.services, name) for name in names if is_valid_name(name)]
     try:
         outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
     except StoreLost as problem:
@@ -100,7 +97,7 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
     return codes
 
 
-async def wait_for_leaders(node: BrokerServer, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
+async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
     """Wait until all partitions have a leader in the metadata cache at the same time; the topics that miss one when the time is over.
 
     A time-out of zero or less does not even look: all of them count as missing.
@@ -111,7 +108,7 @@ async def wait_for_leaders(node: BrokerServer, partitions: Mapping[str, Iterable
     waiting = list(partitions)
 
     def leaderless(topic: str) -> bool:
-        return any(node.metadata.leader(topic, index) in (None, NO_LEADER) for index in partitions[topic])
+        return any(services.metadata.leader(topic, index) in (None, NO_LEADER) for index in partitions[topic])
 
     def ready() -> bool:
         while waiting and not leaderless(waiting[-1]):
@@ -120,13 +117,13 @@ async def wait_for_leaders(node: BrokerServer, partitions: Mapping[str, Iterable
             waiting.extend(filter(leaderless, partitions))
         return not waiting
 
-    await node.purgatory.wait(partitions, ready, timeout_ms)
+    await services.purgatory.wait(partitions, ready, timeout_ms)
     return {topic for topic in partitions if leaderless(topic)}
 
 
-async def _plan(node: BrokerServer, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
+async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
     """Plan each topic; the names of all topics are read only when one of them asks for it."""
-    facts = _facts(node)
+    facts = _facts(services)
     outcomes: dict[str, Creation] = {}
     unsettled: list[Any] = []
     pace = Pace()
@@ -138,7 +135,7 @@ async def _plan(node: BrokerServer, topics: Sequence[Any], written: bool) -> dic
             outcomes[topic.name] = Creation(ErrorCode.NONE)
             unsettled.append(topic)
     if unsettled:
-        facts.existing = TopicNames(await node.admin_zk.topics())
+        facts.existing = TopicNames(await services.admin_store.topics())
         for topic in unsettled:
             await pace(TOPIC_ENTRIES)
             outcomes[topic.name] = _outcome(topic, facts, written)
@@ -152,31 +149,31 @@ def _outcome(topic: Any, facts: CreationFacts, written: bool) -> Creation:
         return Creation(refusal.code, refusal.message)
 
 
-def _facts(node: BrokerServer) -> CreationFacts:
+def _facts(services: Services) -> CreationFacts:
     def check_policy(
         name: str, partitions: int | None, factor: int | None, assignments: Assignments | None, configs: dict[str, str]
     ) -> None:
-        violation = node.topic_policy(name, partitions, factor, assignments, configs)
+        violation = services.topic_policy(name, partitions, factor, assignments, configs)
         if violation is not None:
             raise ApiError(ErrorCode.POLICY_VIOLATION, violation)
 
-    config = node.config
+    config = services.config
     return CreationFacts(
-        racks=node.metadata.racks(),
-        cached=node.metadata.topics,
+        racks=services.metadata.racks(),
+        cached=services.metadata.topics,
         existing=None,
-        queued_for_deletion=node.controller.queued_for_deletion,
+        queued_for_deletion=services.controller.queued_for_deletion,
         default_partitions=config.get("num.partitions"),
         default_replication_factor=config.get("default.replication.factor"),
         check_configs=lambda configs: validate_topic_configs(configs, config),
         check_policy=check_policy,
-        dice=random.randrange,
+        dice=services.randrange,
     )
 
 
-def _default_topic(node: BrokerServer, name: str) -> Any:
+def _default_topic(services: Services, name: str) -> Any:
     """A topic as auto-creation makes it. The two internal ones have counts and configs of their own."""
-    config = node.config
+    config = services.config
     request = messages.CreateTopicsRequest
     if name == "__consumer_offsets":
         counts = config.get("offsets.topic.num.partitions"), config.get("offsets.topic.replication.factor")

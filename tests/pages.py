@@ -105,7 +105,7 @@ def coverage_page() -> str:
 def apis_page() -> str:
     """Every API of a ZooKeeper-mode broker: its versions, and whether a handler is in the dispatch table."""
     from klamm.protocol import messages  # the pages above need nothing but text
-    from klamm.server.dispatch import HANDLERS
+    from klamm.server.handlers import HANDLERS
 
     apis = sorted(messages.APIS.values(), key=lambda api: api.key)
     lines = [

@@ -87,6 +87,9 @@ class AdminZk:
         """Names of all topics."""
         return await self._session.children(paths.TOPICS)
 
+    async def topic_exists(self, topic: str) -> bool:
+        return await self._session.exists(paths.topic_path(topic)) is not None
+
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         """Topic nodes in the order asked, None where there is none that can be read."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))

@@ -9,14 +9,19 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 
 async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return messages.AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        start, length = await ctx.node.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        start, length = await ctx.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
     except ApiError as error:
-        return messages.AllocateProducerIdsResponse(error_code=error.code)
+        return refuse(request, ctx.api_version, error.code)
     return messages.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=length)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.AllocateProducerIdsResponse(error_code=code)

@@ -25,3 +25,12 @@ async def handle(ctx: Context, request: Any) -> Any:
 
     outcomes = await alter_each(request.resources, alter)
     return messages.AlterConfigsResponse(responses=await result_rows(ctx, "AlterConfigsResponse", request.resources, outcomes))
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    row_type = messages.AlterConfigsResponse.AlterConfigsResourceResponse
+    rows = [
+        row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
+    ]
+    return messages.AlterConfigsResponse(responses=rows)

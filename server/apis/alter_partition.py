@@ -10,13 +10,18 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 
 async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return messages.AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        return await ctx.node.controller.alter_partition(request, ctx.api_version)
+        return await ctx.services.controller.alter_partition(request, ctx.api_version)
     except ApiError as error:
-        return messages.AlterPartitionResponse(error_code=error.code)
+        return refuse(request, ctx.api_version, error.code)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.AlterPartitionResponse(error_code=code)

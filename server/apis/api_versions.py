@@ -1,6 +1,6 @@
 """ApiVersions (18), versions 0-4: which APIs and versions this broker serves.
 
-The list is the dispatcher's table. From version 3 on the client names its software; a name or version outside Kafka's pattern is
+The list is the table of handlers. From version 3 on the client names its software; a name or version outside Kafka's pattern is
 INVALID_REQUEST with an empty list. The epoch of the finalised features (the version of `/feature`) rides along as a tagged field
 once it is known. A version this broker does not know is answered by the dispatcher with `UNSUPPORTED_BODY`: version 0's shape,
 error 35 and the range of this API alone.
@@ -28,12 +28,16 @@ def handle(ctx: Context, request: Any) -> Any:
     ):
         return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     row = messages.ApiVersionsResponse.ApiVersion
-    features = ctx.node.features
+    features = ctx.services.features.current
     finalized = messages.ApiVersionsResponse.FinalizedFeatureKey
     return messages.ApiVersionsResponse(
-        api_keys=[row(api_key=a.key, min_version=a.min_version, max_version=a.max_version) for a in ctx.node.dispatcher.offered],
+        api_keys=[row(api_key=a.key, min_version=a.min_version, max_version=a.max_version) for a in ctx.services.offered],
         finalized_features_epoch=features.epoch,
         finalized_features=[
             finalized(name=name, max_version_level=level, min_version_level=level) for name, level in sorted(features.finalized.items())
         ],
     )
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.ApiVersionsResponse(error_code=code)

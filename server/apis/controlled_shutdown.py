@@ -9,17 +9,22 @@ from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 
 async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return messages.ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        remaining = await ctx.node.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        remaining = await ctx.services.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     except ApiError as error:
-        return messages.ControlledShutdownResponse(error_code=error.code)
+        return refuse(request, ctx.api_version, error.code)
     partition_type = messages.ControlledShutdownResponse.RemainingPartition
     return messages.ControlledShutdownResponse(
         remaining_partitions=[partition_type(topic_name=topic, partition_index=partition) for topic, partition in remaining]
     )
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.ControlledShutdownResponse(error_code=code)

@@ -20,8 +20,8 @@ from klamm.controller.topic_requests import GrowthPlan, plan_growth, refuse_grow
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server import faults
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 from klamm.server.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.zk.paths import may_be_in_path
 
@@ -34,29 +34,35 @@ _DONE: Result = (ErrorCode.NONE, None)
 
 
 def handle(ctx: Context, request: Any) -> Any:
-    if not ctx.node.controller.is_active:
+    if not ctx.services.controller.is_active:
         return _response(ctx, {topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
     return _create(ctx, request)
 
 
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    result_type = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
+    results = [result_type(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
+    return messages.CreatePartitionsResponse(results=results)
+
+
 async def _create(ctx: Context, request: Any) -> Any:
-    node = ctx.node
+    services = ctx.services
     refusals = refuse_growths(
         [topic.name for topic in request.topics],
         lambda name: ctx.authorize(Operation.ALTER, ResourceType.TOPIC, name),
-        node.controller.queued_for_deletion,
+        services.controller.queued_for_deletion,
     )
-    racks = await node.admin_zk.broker_racks()
+    racks = await services.admin_store.broker_racks()
     try:
         check_racks(racks)
     except ApiError as refusal:
-        return faults.response(ctx.api_key, ctx.api_version, request, refusal.code)
+        return refuse(request, ctx.api_version, refusal.code)
     results: dict[str, Result] = {name: _DONE if refusal is None else (refusal.code, refusal.message) for name, refusal in refusals.items()}
     wanted = [topic for topic in request.topics if refusals[topic.name] is None]
     reached = list(takewhile(lambda topic: may_be_in_path(topic.name), wanted))
     plans = []
     pace = Pace()
-    for topic, stored in zip(reached, await node.admin_zk.read_topics([topic.name for topic in reached]), strict=True):
+    for topic, stored in zip(reached, await services.admin_store.read_topics([topic.name for topic in reached]), strict=True):
         await pace(TOPIC_ENTRIES)
         try:
             plans.append(plan_growth(topic, stored, racks))
@@ -66,14 +72,14 @@ async def _create(ctx: Context, request: Any) -> Any:
     complete = len(reached) == len(wanted)
     if not request.validate_only:
         plans, throttle_ms = _within_quota(ctx, plans, results)
-        codes = await node.admin_zk.write_topics([(plan.name, _grown(plan)) for plan in plans])
+        codes = await services.admin_store.write_topics([(plan.name, _grown(plan)) for plan in plans])
         results.update((plan.name, (code, None)) for plan, code in zip(plans, codes, strict=True))
         started = [plan for plan, code in zip(plans, codes, strict=True) if code is ErrorCode.NONE]
         partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in started}
-        for name in await wait_for_leaders(node, partitions, request.timeout_ms) if complete else ():
+        for name in await wait_for_leaders(services, partitions, request.timeout_ms) if complete else ():
             results[name] = ErrorCode.REQUEST_TIMED_OUT, None
     if not complete:
-        return faults.response(ctx.api_key, ctx.api_version, request)
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     return await _response(ctx, results, throttle_ms)
 
 
@@ -82,7 +88,7 @@ def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, 
     throttle_ms = 0
     fitting = []
     for plan in plans:
-        wait_ms = ctx.node.mutation_quota(ctx.principal, len(plan.added))
+        wait_ms = ctx.services.mutation_quota(ctx.peer.principal, len(plan.added))
         throttle_ms = max(throttle_ms, wait_ms)
         if wait_ms and ctx.api_version >= STRICT_QUOTA_SINCE:
             results[plan.name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later"

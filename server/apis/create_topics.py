@@ -21,7 +21,8 @@ from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creat
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 from klamm.server.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
 
 CONFIGS_SINCE = 5
@@ -31,11 +32,17 @@ _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCod
 
 
 def handle(ctx: Context, request: Any) -> Any:
-    if not ctx.node.controller.is_active:
+    if not ctx.services.controller.is_active:
         result = messages.CreateTopicsResponse.CreatableTopicResult
         refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]
         return messages.CreateTopicsResponse(topics=refused)
     return _create(ctx, request)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    topic_type = messages.CreateTopicsResponse.CreatableTopicResult
+    topics = [topic_type(name=topic.name, error_code=code, error_message=message, configs=[]) for topic in request.topics]
+    return messages.CreateTopicsResponse(topics=topics)
 
 
 async def _create(ctx: Context, request: Any) -> Any:
@@ -50,7 +57,7 @@ async def _create(ctx: Context, request: Any) -> Any:
     )
     if not request.validate_only:
         started = {name: outcome.plan.assignments for name, outcome in outcomes.items() if outcome.plan is not None}
-        for name in await wait_for_leaders(ctx.node, started, request.timeout_ms):
+        for name in await wait_for_leaders(ctx.services, started, request.timeout_ms):
             outcomes[name].code = ErrorCode.REQUEST_TIMED_OUT
     configs = _Configs(ctx)
     results = []
@@ -90,7 +97,7 @@ class _Configs:
             row = messages.CreateTopicsResponse.CreatableTopicConfigs
             rows = self._rows[key] = [
                 encode(row(name=r.name, value=r.value, read_only=r.read_only, config_source=r.source, is_sensitive=r.sensitive))
-                for r in describe_topic(configs, self._ctx.node.config)
+                for r in describe_topic(configs, self._ctx.services.config)
             ]
         return rows
 

@@ -17,7 +17,8 @@ from klamm.controller.topic_requests import Deletion, judge_deletions, settle_de
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 DISABLED_SINCE = 3
 STRICT_QUOTA_SINCE = 5
@@ -26,12 +27,21 @@ IDS_SINCE = 6
 
 async def handle(ctx: Context, request: Any) -> Any:
     deletions = await _deletions(ctx, request)
-    if not ctx.node.controller.is_active:
+    if not ctx.services.controller.is_active:
         return await _all(ctx, deletions, ErrorCode.NOT_CONTROLLER)
-    if not ctx.node.config.get("delete.topic.enable"):
+    if not ctx.services.config.get("delete.topic.enable"):
         disabled = ErrorCode.TOPIC_DELETION_DISABLED if ctx.api_version >= DISABLED_SINCE else ErrorCode.INVALID_REQUEST
         return await _all(ctx, deletions, disabled)
     return await _delete(ctx, deletions, request.timeout_ms)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    result_type = messages.DeleteTopicsResponse.DeletableTopicResult
+    if version < 6:
+        results = [result_type(name=name, error_code=code) for name in request.topic_names]
+    else:
+        results = [result_type(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in request.topics]
+    return messages.DeleteTopicsResponse(responses=results)
 
 
 async def _deletions(ctx: Context, request: Any) -> list[Deletion]:
@@ -49,11 +59,11 @@ async def _deletions(ctx: Context, request: Any) -> list[Deletion]:
 
 
 async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) -> Any:
-    node = ctx.node
-    topics = node.metadata.topics
+    services = ctx.services
+    topics = services.metadata.topics
     wanted = await judge_deletions(
         deletions,
-        node.controller.topic_name,
+        services.controller.topic_name,
         lambda name: ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name),
         lambda name: ctx.authorize(Operation.DELETE, ResourceType.TOPIC, name),
         topics,
@@ -62,14 +72,14 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
     throttle_ms = 0
     accepted = []
     for name in wanted:
-        wait_ms = node.mutation_quota(ctx.principal, len(topics[name].partitions))
+        wait_ms = services.mutation_quota(ctx.peer.principal, len(topics[name].partitions))
         throttle_ms = max(throttle_ms, wait_ms)
         if wait_ms and ctx.api_version >= STRICT_QUOTA_SINCE:
             codes[name] = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         else:
             accepted.append(name)
     if accepted:
-        codes.update(zip(accepted, await node.admin_zk.request_deletions(accepted), strict=True))
+        codes.update(zip(accepted, await services.admin_store.request_deletions(accepted), strict=True))
         await _wait(ctx, codes, timeout_ms)
     settle_deletions(deletions, codes)
     return await _response(ctx, deletions, throttle_ms)
@@ -77,7 +87,7 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
 
 async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> None:
     """Wait until the topics being deleted are out of the metadata cache; those that are late get their code."""
-    topics = ctx.node.metadata.topics
+    topics = ctx.services.metadata.topics
     started = [name for name, code in codes.items() if code is ErrorCode.NONE]
     waiting = list(started)
 
@@ -89,7 +99,7 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
         return not waiting
 
     if timeout_ms > 0 and started:
-        await ctx.node.purgatory.wait(started, ready, timeout_ms)
+        await ctx.services.purgatory.wait(started, ready, timeout_ms)
     for name in started:
         if timeout_ms <= 0 or name in topics:
             codes[name] = ErrorCode.REQUEST_TIMED_OUT

@@ -11,23 +11,24 @@ from typing import Any
 from klamm.broker import metadata_responses as metadata_answers
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(ctx: Context, request: Any) -> Any:
     if request.endpoint_type == CONTROLLERS:
-        return _refusal(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
+        return refuse(request, ctx.api_version, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
     if request.endpoint_type != BROKERS:
-        return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+        return refuse(request, ctx.api_version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
     operations = metadata_answers.OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
-    node = ctx.node
-    return metadata_answers.describe_cluster(node.metadata, ctx.listener, node.cluster_id, operations)
+    services = ctx.services
+    return metadata_answers.describe_cluster(services.metadata, ctx.peer.listener, services.identity.cluster_id, operations)
 
 
-def _refusal(code: ErrorCode, message: str) -> Any:
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
     return messages.DescribeClusterResponse(error_code=code, error_message=message)

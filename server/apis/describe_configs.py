@@ -26,9 +26,9 @@ from klamm.controller.topic_requests import is_valid_name
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server import faults
+from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
-from klamm.server.context import CloseConnection, Context, Operation, ResourceType
+from klamm.server.context import CloseConnection, Context
 from klamm.zk.layout import Unreadable
 from klamm.zk.requests import ZkError
 
@@ -48,7 +48,7 @@ def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
     if len(request.resources) > AT_ONCE or any(resource.resource_type == TOPIC for resource in request.resources):
         return _describe(ctx, request)
     if any(resource.resource_type not in KINDS for resource in request.resources):
-        return faults.response(ctx.api_key, ctx.api_version, request, *_NO_SUCH_KIND)
+        return refuse(request, ctx.api_version, *_NO_SUCH_KIND)
     seen: list[Any] = []
     hidden: list[Any] = []
     for resource in request.resources:
@@ -56,12 +56,21 @@ def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
     return messages.DescribeConfigsResponse(results=[_own(ctx, request, resource) for resource in seen] + [_hidden(r) for r in hidden])
 
 
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    row_type = messages.DescribeConfigsResponse.DescribeConfigsResult
+    rows = [
+        row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
+    ]
+    return messages.DescribeConfigsResponse(results=rows)
+
+
 async def _describe(ctx: Context, request: Any) -> Any:
     pace = Pace()
     for resource in request.resources:
         await pace()
         if resource.resource_type not in KINDS:
-            return await asyncio.to_thread(faults.response, ctx.api_key, ctx.api_version, request, *_NO_SUCH_KIND)
+            return await asyncio.to_thread(refuse, request, ctx.api_version, *_NO_SUCH_KIND)
     encode = messages.struct_encoder("DescribeConfigsResponse", "DescribeConfigsResult", ctx.api_version)
     answers: dict[tuple[Any, ...], bytes] = {}
     results = []
@@ -107,11 +116,11 @@ async def _topic(ctx: Context, request: Any, resource: Any) -> Any:
     name = resource.resource_name
     if not is_valid_name(name):
         return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
-    if not ctx.node.metadata.contains(name):
+    if not ctx.services.metadata.contains(name):
         return _failed(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     try:
-        stored = await ctx.node.admin_zk.read_config("topics", name) or {}
-        return _described(request, resource, describe_topic(stored, ctx.node.config))
+        stored = await ctx.services.admin_store.read_config("topics", name) or {}
+        return _described(request, resource, describe_topic(stored, ctx.services.config))
     except (ConfigError, Unreadable, StoreLost, ZkError) as error:
         log.warning("configs of topic %s cannot be described: %s", name, error)
         return _failed(resource, ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -123,12 +132,12 @@ def _own(ctx: Context, request: Any, resource: Any) -> Any:
         if resource.resource_type == CLIENT_METRICS:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics have no configs with ZooKeeper")
         if resource.resource_type == BROKER and not resource.resource_name:
-            return _described(request, resource, describe_default_broker(ctx.node.config))
+            return _described(request, resource, describe_default_broker(ctx.services.config))
         check_is_own_id(ctx, resource.resource_name)
     except ApiError as error:
         return _failed(resource, error.code, error.message)
     if resource.resource_type == BROKER:
-        return _described(request, resource, describe_broker(ctx.node.config))
+        return _described(request, resource, describe_broker(ctx.services.config))
     levels = (
         DescribedConfig(name, level, False, ConfigSource.DYNAMIC_BROKER_LOGGER, False, (), ConfigType.UNKNOWN, "")
         for name, level in log_levels().items()

@@ -5,7 +5,7 @@ list means every partition this broker's metadata cache knows. Partitions named 
 
 The controller elects; what it elected then waits here until this broker's own metadata cache shows the new leader, at most
 TimeoutMs after reception. Partitions that failed or needed nothing are never waited for. Of a null list, partitions that needed
-nothing are left out; in version 0 they count as elected instead, as KIP-183 had it (node.legacy_elect_leaders_v0).
+nothing are left out; in version 0 they count as elected instead, as KIP-183 had it (config `kip183.legacy.v0`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server import faults
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 _WITHOUT_TEXT = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -29,19 +29,32 @@ Result = tuple[ErrorCode, str | None]
 async def handle(ctx: Context, request: Any) -> Any:
     received = asyncio.get_running_loop().time()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
-        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     election = _election(ctx.api_version, request)
     if election is None:
-        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     partitions = await _partitions(ctx, request)
     if not partitions:
         return await _response(ctx, {})
-    as_before = ctx.api_version == 0 and ctx.node.legacy_elect_leaders_v0
+    as_before = ctx.api_version == 0 and ctx.services.config.get("kip183.legacy.v0")
     left_out = request.topic_partitions is None and not as_before
     results = await _elect(ctx, partitions, election, request.timeout_ms, received, left_out)
     if as_before:
         results = {tp: (ErrorCode.NONE, None) if r[0] is ErrorCode.ELECTION_NOT_NEEDED else r for tp, r in results.items()}
     return await _response(ctx, results)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    partition_type = messages.ElectLeadersResponse.PartitionResult
+    topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
+    results = [
+        topic_type(
+            topic=topic.topic,
+            partition_result=[partition_type(partition_id=p, error_code=code, error_message=message) for p in topic.partitions],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return messages.ElectLeadersResponse(error_code=code if version > 0 else 0, replica_election_results=results)
 
 
 def _election(version: int, request: Any) -> Election | None:
@@ -57,7 +70,7 @@ def _election(version: int, request: Any) -> Election | None:
 async def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
     """What to elect, each partition once, topics together."""
     if request.topic_partitions is None:
-        return [TopicPartition(topic.name, index) for topic in ctx.node.metadata.topics.values() for index in topic.partitions]
+        return [TopicPartition(topic.name, index) for topic in ctx.services.metadata.topics.values() for index in topic.partitions]
     pace = Pace()
     by_topic: dict[str, dict[TopicPartition, None]] = {}
     for entry in request.topic_partitions:
@@ -74,7 +87,7 @@ async def _elect(
 ) -> dict[TopicPartition, Result]:
     """Elect and wait for the metadata cache; the results in the order asked. `left_out`: those that need no election are."""
     try:
-        elected = await ctx.node.controller.elect_leaders(partitions, election)
+        elected = await ctx.services.controller.elect_leaders(partitions, election)
     except ApiError as error:
         return dict.fromkeys(partitions, (error.code, error.message))
     results: dict[TopicPartition, Result] = {}
@@ -91,12 +104,12 @@ async def _elect(
 
     def ready() -> bool:
         # a leader that was seen once counts, whatever follows
-        for tp in [tp for tp, leader in waiting.items() if ctx.node.metadata.leader(tp.topic, tp.partition) == leader]:
+        for tp in [tp for tp, leader in waiting.items() if ctx.services.metadata.leader(tp.topic, tp.partition) == leader]:
             del waiting[tp]
         return not waiting
 
     remaining_ms = timeout_ms - int((asyncio.get_running_loop().time() - received) * 1000)
-    if waiting and not await ctx.node.purgatory.wait([tp.topic for tp in waiting], ready, remaining_ms):
+    if waiting and not await ctx.services.purgatory.wait([tp.topic for tp in waiting], ready, remaining_ms):
         results.update(dict.fromkeys(waiting, (ErrorCode.REQUEST_TIMED_OUT, None)))
     return results
 

@@ -28,7 +28,7 @@ from klamm.server.config_changes import (
     result_rows,
 )
 from klamm.server.context import Context
-from klamm.server.request_log import levels_changed
+from klamm.server.response_cache import clear_all
 
 
 async def handle(ctx: Context, request: Any) -> Any:
@@ -37,6 +37,15 @@ async def handle(ctx: Context, request: Any) -> Any:
 
     outcomes = await alter_each(request.resources, alter)
     rows = await result_rows(ctx, "IncrementalAlterConfigsResponse", request.resources, outcomes)
+    return messages.IncrementalAlterConfigsResponse(responses=rows)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    row_type = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    rows = [
+        row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
+    ]
     return messages.IncrementalAlterConfigsResponse(responses=rows)
 
 
@@ -49,7 +58,7 @@ async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
         check_may_alter_cluster(ctx)
         check_is_own_id(ctx, resource.resource_name)
         set_log_levels(changes, validate_only)
-        levels_changed()
+        clear_all()
         return
     table = TOPIC_CONFIGS if resource.resource_type == TOPIC else BROKER_CONFIGS
 

@@ -10,13 +10,18 @@ from typing import Any
 from klamm.broker.replica_effects import log_effects
 from klamm.broker.replica_manager import refuse_leader_and_isr
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 
 def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return refuse_leader_and_isr(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    node = ctx.node
-    response, effects = node.hosted.handle_leader_and_isr(request, ctx.api_version, node.broker_epoch)
-    log_effects(node.hosted.broker_id, effects)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    services = ctx.services
+    response, effects = services.replicas.handle_leader_and_isr(request, ctx.api_version, services.identity.broker_epoch)
+    log_effects(services.identity.broker_id, effects)
     return response
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return refuse_leader_and_isr(request, version, code)

@@ -13,17 +13,17 @@ from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server import faults
-from klamm.server.context import Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
 
 
 async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
-        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        found = await ctx.node.controller.list_reassignments(None if request.topics is None else await _named(request.topics))
+        found = await ctx.services.controller.list_reassignments(None if request.topics is None else await _named(request.topics))
     except ApiError as error:
-        return faults.response(ctx.api_key, ctx.api_version, request, error.code, error.message or "This is not the active controller.")
+        return refuse(request, ctx.api_version, error.code, error.message or "This is not the active controller.")
     response = messages.ListPartitionReassignmentsResponse
     topics = []
     for name, held in groupby(found.items(), key=lambda item: item[0].topic):
@@ -35,6 +35,10 @@ async def handle(ctx: Context, request: Any) -> Any:
         ]
         topics.append(response.OngoingTopicReassignment(name=name, partitions=rows))
     return response(topics=topics)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.ListPartitionReassignmentsResponse(error_code=code, error_message=message)
 
 
 async def _named(topics: Sequence[Any]) -> list[TopicPartition]:

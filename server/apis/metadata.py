@@ -22,10 +22,11 @@ from klamm.broker import metadata_responses as metadata_answers
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
+from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server import faults
-from klamm.server.context import AllowAll, Context, Operation, ResourceType
+from klamm.server.authorizer import AllowAll, Operation, ResourceType
+from klamm.server.context import Context
 from klamm.server.topic_creation import auto_create
 
 IDS_SINCE = 12
@@ -41,7 +42,7 @@ def handle(ctx: Context, request: Any) -> Any:
         return _many_topics(ctx, request)
     if ctx.api_version < IDS_SINCE:
         if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
-            return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.INVALID_REQUEST)
+            return refuse(request, ctx.api_version, ErrorCode.INVALID_REQUEST)
         ids: dict[bytes, None] = {}
     else:
         ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
@@ -49,8 +50,14 @@ def handle(ctx: Context, request: Any) -> Any:
         encoded, names = _by_id(ctx, ids)
         return _named(ctx, request, encoded, _rows(ctx, request, names, by_id=True))
     if any(topic.name is None for topic in topics):
-        return faults.response(ctx.api_key, ctx.api_version, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     return _named(ctx, request, [], _rows(ctx, request, list(dict.fromkeys(topic.name for topic in topics)), by_id=False))
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    topic_type = messages.MetadataResponse.MetadataResponseTopic
+    topics = [topic_type(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()]
+    return messages.MetadataResponse(topics=topics)
 
 
 async def _many_topics(ctx: Context, request: Any) -> Any:
@@ -70,7 +77,7 @@ async def _many_topics(ctx: Context, request: Any) -> Any:
         else:
             names[topic.name] = None
     if invalid is ErrorCode.INVALID_REQUEST or (invalid is not None and not ids):
-        return await asyncio.to_thread(faults.response, ctx.api_key, ctx.api_version, request, invalid)
+        return await asyncio.to_thread(refuse, request, ctx.api_version, invalid)
     encoded: list[bytes] = []
     rows = _Rows([], [], [], [])
     asked = list(ids) if ids else list(names)
@@ -90,11 +97,11 @@ async def _many_topics(ctx: Context, request: Any) -> Any:
 
 
 def _all_topics(ctx: Context, request: Any) -> bytes:
-    node, version, listener = ctx.node, ctx.api_version, ctx.listener
-    metadata = node.metadata
-    if type(node.authorizer) is AllowAll and not request.include_topic_authorized_operations:
+    services, version, listener = ctx.services, ctx.api_version, ctx.peer.listener
+    metadata = services.metadata
+    if type(services.authorizer) is AllowAll and not request.include_topic_authorized_operations:
         if not request.include_cluster_authorized_operations:
-            return metadata_answers.all_topics_body(metadata, version, listener, node.cluster_id)
+            return metadata_answers.all_topics_body(metadata, version, listener, services.identity.cluster_id)
         described: Iterable[str] = metadata.topics
     else:
         described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
@@ -106,7 +113,7 @@ def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
     unknown: list[bytes] = []
     names: list[str] = []
     for topic_id in ids:
-        name = ctx.node.metadata.topic_name(topic_id)
+        name = ctx.services.metadata.topic_name(topic_id)
         if name is None:
             unknown.append(missing_topic_bytes(ctx.api_version, ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
         else:
@@ -124,12 +131,12 @@ class _Rows(NamedTuple):
 
 
 def _rows(ctx: Context, request: Any, names: list[str], by_id: bool) -> _Rows:
-    node, version = ctx.node, ctx.api_version
-    metadata = node.metadata
+    services, version = ctx.services, ctx.api_version
+    metadata = services.metadata
     described = [name for name in names if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
     refused: list[bytes] = []
     missing = [name for name in described if name not in metadata.topics]
-    create = bool(missing) and request.allow_auto_topic_creation and node.config.get("auto.create.topics.enable")
+    create = bool(missing) and request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
     if create and not ctx.authorize(Operation.CREATE, ResourceType.CLUSTER):
         creatable = [name for name in missing if ctx.authorize(Operation.CREATE, ResourceType.TOPIC, name)]
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -165,7 +172,7 @@ async def _created(ctx: Context, request: Any, encoded: list[bytes], missing: li
 
 def _known(ctx: Context, request: Any, names: Iterable[str]) -> list[bytes]:
     """The encoded topics among these that exist."""
-    metadata, version, listener = ctx.node.metadata, ctx.api_version, ctx.listener
+    metadata, version, listener = ctx.services.metadata, ctx.api_version, ctx.peer.listener
     topics = metadata.topics
     return [
         metadata_answers.topic_bytes(metadata, topics[name], version, listener, _operations(ctx, request, name))
@@ -178,7 +185,7 @@ def _undescribed(ctx: Context, names: Iterable[str], by_id: bool) -> list[bytes]
     """Topics the caller may not see: an id is no secret, whether a name exists is."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if by_id:
-        return [missing_topic_bytes(ctx.api_version, code, None, ctx.node.metadata.topic_id(name)) for name in names]
+        return [missing_topic_bytes(ctx.api_version, code, None, ctx.services.metadata.topic_id(name)) for name in names]
     return [missing_topic_bytes(ctx.api_version, code, name, undisclosed=True) for name in names]
 
 
@@ -191,4 +198,5 @@ def _body(ctx: Context, request: Any, topics: Sequence[bytes]) -> bytes:
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
-    return metadata_answers.metadata_body(ctx.node.metadata, ctx.api_version, ctx.listener, ctx.node.cluster_id, topics, operations)
+    cluster_id = ctx.services.identity.cluster_id
+    return metadata_answers.metadata_body(ctx.services.metadata, ctx.api_version, ctx.peer.listener, cluster_id, topics, operations)

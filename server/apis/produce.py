@@ -17,7 +17,8 @@ from klamm.broker.replica_manager import Role
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import CloseConnection, Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import CloseConnection, Context
 
 NO_RECORDS = "this broker stores no records"
 TEXT_SINCE, LEADER_SINCE = 8, 10
@@ -26,7 +27,7 @@ UNKNOWN = -1
 
 def handle(ctx: Context, request: Any) -> Any:
     if request.topic_data:
-        ctx.node.dispatcher.not_offered.tell(ctx.api_key, ctx.client_id, ctx.client_host)
+        ctx.services.not_offered.write(ctx.api_key, ctx.client_id, ctx.peer.host)
     if request.acks == 0:
         if request.topic_data:
             raise CloseConnection("records with acks=0 cannot be stored")
@@ -39,6 +40,18 @@ def handle(ctx: Context, request: Any) -> Any:
         rows = [_refused(ctx, topic.name, part.index, request.acks, allowed) for part in topic.partition_data]
         topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
     return _response(ctx, topics)
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    partition_type = messages.ProduceResponse.PartitionProduceResponse
+    topics = [
+        messages.ProduceResponse.TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[partition_type(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    return None if request.acks == 0 else messages.ProduceResponse(responses=topics)
 
 
 async def _refuse_many(ctx: Context, request: Any) -> Any:
@@ -62,7 +75,7 @@ def _response(ctx: Context, topics: list[Any]) -> Any:
 
 
 def _refused(ctx: Context, topic: str, partition: int, acks: int, allowed: bool) -> Any:
-    known = ctx.node.metadata.partition(topic, partition)
+    known = ctx.services.metadata.partition(topic, partition)
     code = _code(ctx, topic, partition, known, acks, allowed)
     leader = messages.ProduceResponse.LeaderIdAndEpoch()
     if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE and known is not None:
@@ -81,7 +94,7 @@ def _code(ctx: Context, topic: str, partition: int, known: Any, acks: int, allow
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if acks not in (-1, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    replica = ctx.node.hosted.get(topic, partition)
+    replica = ctx.services.replicas.get(topic, partition)
     if replica is not None and replica.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if replica is None or replica.role is not Role.LEADER:
@@ -94,6 +107,6 @@ def _endpoints(ctx: Context, leaders: set[int]) -> list[Any]:
     row = messages.ProduceResponse.NodeEndpoint
     return [
         row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
-        for broker_id, endpoint, rack in brokers_at(ctx.node.metadata, ctx.listener)
+        for broker_id, endpoint, rack in brokers_at(ctx.services.metadata, ctx.peer.listener)
         if broker_id in leaders
     ]

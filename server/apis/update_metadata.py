@@ -12,7 +12,8 @@ from typing import Any
 from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import CloseConnection, Context, Operation, ResourceType
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import CloseConnection, Context
 
 
 def handle(ctx: Context, request: Any) -> Any:
@@ -21,8 +22,12 @@ def handle(ctx: Context, request: Any) -> Any:
     except ValueError as error:
         raise CloseConnection(str(error)) from error
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return messages.UpdateMetadataResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    node = ctx.node
-    response, topics = node.hosted.handle_update_metadata(request, node.broker_epoch)
-    node.purgatory.check(topics)
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    services = ctx.services
+    response, topics = services.replicas.handle_update_metadata(request, services.identity.broker_epoch)
+    services.purgatory.check(topics)
     return response
+
+
+def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+    return messages.UpdateMetadataResponse(error_code=code)

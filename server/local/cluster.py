@@ -23,6 +23,7 @@ from klamm.broker.metadata_cache import CachedPartition
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.term import ELECTION
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.first_connection import connect
@@ -37,7 +38,7 @@ from klamm.zk.session import ZkSession, ZkUnavailable
 
 log = logging.getLogger(__name__)
 
-CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+CREATE_TOPICS_VERSION = 7
 LOOK_S = 0.002
 START_TIMEOUT_S = 60.0
 IN_ORDER_S = 1.0
@@ -154,7 +155,7 @@ class LocalCluster:
             node = self._node(broker_id)
             await node.start()
             self.nodes = sorted([*self.nodes, node], key=lambda node: node.id)
-            await self._until(lambda: self._joined(node), f"broker {broker_id} is shown by all")
+            await self._until(lambda: self._shown_by_all(node), f"broker {broker_id} is shown by all")
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it.
@@ -248,7 +249,7 @@ class LocalCluster:
             and not any(p.leader == broker_id for node in self.nodes for p in _partitions(node))
         )
 
-    def _joined(self, joined: BrokerServer) -> bool:
+    def _shown_by_all(self, joined: BrokerServer) -> bool:
         """Whether all show this broker, it shows what the controller knows, and what only waited for it has a leader."""
         return (
             self._agree()
@@ -324,7 +325,7 @@ class LocalCluster:
         while topics:
             try:
                 _, host, port = next(address for address in self.addresses if address[0] == self.controller_id)
-                answer = await ask(host, port, CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
+                answer = await ask(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
             except (StopIteration, OSError, RemoteProtocolError):
                 answer = None
             if answer is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in answer.topics):

@@ -6,7 +6,7 @@ are kept, the socket is not read any more, and the rest goes on when that answer
 not read its answers: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
 holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
 
-Requests that were seen before, with answers that are still good, are answered from bytes (`Answers`) while nothing else is under
+Requests that were seen before, with answers that are still good, are answered from bytes (`ResponseCache`) while nothing else is under
 way: the correlation id is put between two pieces of the kept frame.
 
 Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.context import CloseConnection
-from klamm.server.dispatch import Peer
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
 from klamm.server.net.tap import ConnectionKind, ConnectionTap
 from klamm.server.not_offered import NotOffered
+from klamm.server.peer import Peer
 
 if TYPE_CHECKING:
     from klamm.server.net.listener import Listener
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 WRITE_BYTES = 256 << 10
 """Answers are handed to the transport at the latest when they are this long together."""
 
-JOINED_REQUESTS = 64
-"""So many requests that may be joined are under way at a time."""
+PIPELINED_REQUESTS = 64
+"""At most so many pipelined requests are under way at a time."""
 
 BUFFERED_BYTES = 1 << 20
 """A client that lets more than this wait for it is not served until it reads."""
@@ -43,11 +43,11 @@ class ClientConnection(asyncio.Protocol):
     """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
 
     __slots__ = (
-        "_answers",
         "_flow",
         "_listener",
         "_loop",
         "_metadata",
+        "_responses",
         "_send",
         "_tap",
         "_time",
@@ -61,8 +61,8 @@ class ClientConnection(asyncio.Protocol):
         self._listener = listener
         self._loop = loop
         self._time = loop.time
-        self._answers = listener.answers
-        self._metadata = listener.dispatcher.node.metadata
+        self._responses = listener.responses
+        self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionTap | None = None
         self.last_used = loop.time()
@@ -79,7 +79,7 @@ class ClientConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername") or ("?", 0)
         host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
         self.name = f"{host}:{address[1]}"
-        self.peer = Peer(self._listener.name, host, self._answers)
+        self.peer = Peer(self._listener.name, host, self._responses)
         if self._listener.tap is not None:
             self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name)
             self._send = self._tap.writer(self._transport.write)
@@ -148,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _answer_known(self, data: bytes) -> int:
         """Answer the requests at the start of `data` that were seen before, without looking into them; how many bytes they are."""
-        answers = self._answers
+        answers = self._responses
         if answers.generation != self._metadata.generation:
             return 0
         by_frame = answers.by_frame
@@ -186,7 +186,7 @@ class ClientConnection(asyncio.Protocol):
                     size += len(answer)
                 elif answer is not None:
                     flow.stop(HANDLING)
-                    run = [answer, *self._joined(payload)]
+                    run = [answer, *self._pipelined(payload)]
                     self._listener.begun(self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run))))
                 if size >= WRITE_BYTES:
                     self._write(out)
@@ -201,17 +201,17 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._write(out)
 
-    def _joined(self, first: bytes) -> list[Coroutine[Any, Any, bytes | None]]:
+    def _pipelined(self, first: bytes) -> list[Coroutine[Any, Any, bytes | None]]:
         """Begin the requests that may be under way together with the first one."""
         dispatcher = self._listener.dispatcher
         run: list[Coroutine[Any, Any, bytes | None]] = []
-        while len(run) < JOINED_REQUESTS and (payload := self._flow.peek()) is not None and dispatcher.may_join(first, payload):
+        while len(run) < PIPELINED_REQUESTS and (payload := self._flow.peek()) is not None and dispatcher.may_pipeline(first, payload):
             try:
                 following = dispatcher.begin(self.peer, payload)
             except (RemoteProtocolError, CloseConnection):
                 break  # it is met again when those before it are answered
             if not asyncio.iscoroutine(following):
-                raise AssertionError("a request that may be joined is one that waits")
+                raise AssertionError("a request that may be pipelined is one that waits")
             self._flow.drop()
             run.append(following)
         return run

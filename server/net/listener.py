@@ -14,11 +14,11 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from klamm.server.dispatch import Answers
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.tap import BrokerTap
+from klamm.server.response_cache import ResponseCache
 
 if TYPE_CHECKING:
     from klamm.server.dispatch import Dispatcher
@@ -41,7 +41,7 @@ def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
 
 
 class Listener:
-    """A bound socket and the connections it serves. `answers` are the kept answers that hold for every client of this listener."""
+    """A bound socket and the connections it serves. `responses` are cached for all clients of this listener."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Listener:
         self.dispatcher = dispatcher
         self.max_request_bytes = max_request_bytes
         self.tap = tap
-        self.answers = Answers()
+        self.responses = ResponseCache()
         self.connections: set[ClientConnection] = set()
         self.requests: set[asyncio.Task[None]] = set()
         self._socket = listening

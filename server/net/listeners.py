@@ -34,7 +34,7 @@ class CannotListen(Exception):
 class Listeners:
     """The listeners of one broker. Iterating gives the open ones."""
 
-    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, tap: BrokerTap | None = None) -> None:
+    def __init__(self, config: BrokerConfig, tap: BrokerTap | None = None) -> None:
         """Raises ConfigError."""
         for one in config.listeners:
             reason = _not_served(one)
@@ -42,7 +42,7 @@ class Listeners:
                 raise ConfigError("listeners", config.get("listeners"), reason)
         self.limits = ConnectionLimits()
         self._config = config
-        self._dispatcher = dispatcher
+        self._dispatcher: Dispatcher
         self._tap = tap
         self._open: dict[Configured, Listener] = {}
         self.limit()
@@ -50,8 +50,9 @@ class Listeners:
     def __iter__(self) -> Iterator[Listener]:
         return iter(list(self._open.values()))
 
-    def bind(self) -> None:
-        """Bind what is configured. Raises CannotListen; what was bound before stays so."""
+    def bind(self, dispatcher: Dispatcher) -> None:
+        """Bind what is configured, for requests to this dispatcher. Raises CannotListen; what was bound before stays so."""
+        self._dispatcher = dispatcher
         for one in self._config.listeners:
             self._bind(one)
 
@@ -113,10 +114,10 @@ class Listeners:
         get = self._config.get
         rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
 
-    def forget_answers(self) -> None:
-        """Kept answers may be wrong from now on for a reason that the metadata cache does not know of."""
+    def clear_response_caches(self) -> None:
+        """Cached responses may be wrong from now on for a reason that the metadata cache does not know of."""
         for listener in self:
-            listener.answers.clear()
+            listener.responses.clear()
 
     def _bind(self, one: Configured) -> Listener:
         get = self._config.get

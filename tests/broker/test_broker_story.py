@@ -7,18 +7,15 @@ metadata cache, hosted partitions and handlers. Order within a list is free, and
 import gzip
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.json_form import to_json
 from klamm.server.apis import describe_cluster, leader_and_isr, metadata, stop_replica, update_metadata
-from klamm.server.context import AllowAll, Context
-from klamm.server.purgatory import Purgatory
+from klamm.server.services import Services
+from klamm.tests.services import broker_config, make_context, make_services
 
 RECORDING = Path(__file__).parent.parent / "golden" / "broker_story.jsonl.gz"
 HANDLERS = {3: metadata, 4: leader_and_isr, 5: stop_replica, 6: update_metadata, 60: describe_cluster}
@@ -39,33 +36,30 @@ def sorted_lists(value: Any) -> Any:
     return value
 
 
-def new_node(about: dict[str, Any]) -> Any:
-    cache = MetadataCache(about["broker_id"])
-    return SimpleNamespace(
-        metadata=cache,
-        hosted=ReplicaManager(about["broker_id"], cache),
+def new_broker(about: dict[str, Any]) -> Services:
+    """The broker that the recording is of, before its first request."""
+    return make_services(
+        broker_id=about["broker_id"],
         broker_epoch=about["broker_epoch"],
         cluster_id=about["cluster_id"],
-        authorizer=AllowAll(),
-        purgatory=Purgatory(),
-        config={"auto.create.topics.enable": False},
+        config=broker_config(about["broker_id"], auto_create_topics_enable=False),
     )
 
 
-def answer(node: Any, payload: bytes) -> tuple[messages.Api, messages.RequestHeader, bytes]:
+def answer(services: Services, payload: bytes) -> tuple[messages.Api, messages.RequestHeader, bytes]:
     header, offset = messages.decode_request_header(payload)
     api = messages.APIS[header.api_key]
     request, _ = messages.decode(f"{api.name}Request", header.api_version, payload, offset)
-    response = HANDLERS[api.key].handle(Context(node, api.key, header.api_version), request)
+    response = HANDLERS[api.key].handle(make_context(services, api.key, header.api_version), request)
     return api, header, response if isinstance(response, bytes) else messages.encode(response, header.api_version)
 
 
 def test_every_answer_is_the_real_brokers() -> None:
     about, *story = lines()
-    node = new_node(about)
+    services = new_broker(about)
     assert len(story) > 250
     for number, line in enumerate(story):
-        api, header, body = answer(node, bytes.fromhex(line["request"]))
+        api, header, body = answer(services, bytes.fromhex(line["request"]))
         recorded = bytes.fromhex(line["response"])
         _, offset = messages.decode_response_header(api.key, header.api_version, recorded)
         expected, got = (
@@ -78,24 +72,24 @@ def test_every_answer_is_the_real_brokers() -> None:
 def test_kept_bytes_change_nothing() -> None:
     """Every Metadata and DescribeCluster request is answered twice with the same bytes: made anew, then kept."""
     about, *story = lines()
-    node, fresh = new_node(about), new_node(about)
+    services, fresh = new_broker(about), new_broker(about)
     for line in story:
         payload = bytes.fromhex(line["request"])
-        api, _, first = answer(node, payload)
+        api, _, first = answer(services, payload)
         if api.key in (3, 60):
             fresh.metadata.encoded.clear()
             for topic in fresh.metadata.topics.values():
                 topic.encoded.clear()
-            assert answer(node, payload)[2] == first == answer(fresh, payload)[2], line["note"]
+            assert answer(services, payload)[2] == first == answer(fresh, payload)[2], line["note"]
         else:
             answer(fresh, payload)
 
 
 @pytest.mark.parametrize("version", range(13))
 def test_a_broker_that_nobody_told_anything_lists_nothing(version: int) -> None:
-    node = new_node({"broker_id": 1, "broker_epoch": 7, "cluster_id": "c"})
+    services = new_broker({"broker_id": 1, "broker_epoch": 7, "cluster_id": "c"})
     request = messages.MetadataRequest(topics=[] if version == 0 else None)
-    body = metadata.handle(Context(node, 3, version), request)
+    body = metadata.handle(make_context(services, 3, version), request)
     response, end = messages.decode("MetadataResponse", version, body)
     assert end == len(body)
     assert (response.brokers, response.topics, response.controller_id) == ([], [], -1)

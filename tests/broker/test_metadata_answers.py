@@ -3,8 +3,8 @@
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,38 +14,29 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.json_form import from_json, to_json
 from klamm.server.apis import describe_cluster, metadata
-from klamm.server.context import AllowAll, Context, Operation, Principal, Resource, ResourceType
+from klamm.server.authorizer import AllowAll, Authorizer, Operation, ResourceType
+from klamm.server.services import Services
 from klamm.tests.broker.test_broker_story import sorted_lists
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
+from klamm.tests.services import Denying, broker_config, make_context, make_services
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NO_LEADER_CODES = (5, 72)
 
 
-def node(*topics: Any, authorizer: Any = None, auto_create: bool = False, **more: Any) -> Any:
+def node(*topics: Any, authorizer: Authorizer | None = None, auto_create: bool = False, **more: Any) -> Services:
     cache = MetadataCache(1)
     cache.update(update(*topics, **more))
-    config = {"auto.create.topics.enable": auto_create}
-    return SimpleNamespace(metadata=cache, cluster_id="cluster", authorizer=authorizer or AllowAll(), config=config)
+    return make_services(metadata=cache, config=broker_config(auto_create_topics_enable=auto_create), authorizer=authorizer)
 
 
-class Denying:
-    """Denies what is listed: (operation, resource name), name None for any."""
-
-    def __init__(self, *denied: tuple[Operation, str | None]) -> None:
-        self.denied = denied
-
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource.name) not in self.denied and (operation, None) not in self.denied
-
-
-def ask(where: Any, version: int, names: list[str] | None = None, listener: str = "PLAINTEXT", **more: Any) -> Any:
+def ask(where: Services, version: int, names: list[str] | None = None, listener: str = "PLAINTEXT", **more: Any) -> Any:
     """A decoded Metadata answer. Names None: all topics."""
     topic_type = messages.MetadataRequest.MetadataRequestTopic
     topics = more.pop("topics", None)
     if topics is None:
         topics = ([] if version == 0 else None) if names is None else [topic_type(name=name) for name in names]
-    body = metadata.handle(Context(where, 3, version, listener=listener), messages.MetadataRequest(topics=topics, **more))
+    body = metadata.handle(make_context(where, 3, version, listener=listener), messages.MetadataRequest(topics=topics, **more))
     if not isinstance(body, bytes):
         body = messages.encode(body, version)
     answer, end = messages.decode("MetadataResponse", version, body)
@@ -95,14 +86,12 @@ def told_by(answer: dict[str, Any], version: int) -> Any:
 def test_recorded_answers() -> None:
     tried = 0
     for version, request, answer in recorded():
-        where = node()
-        where.metadata = MetadataCache(1)
+        where = make_services(cluster_id=answer.get("clusterId", "cluster"))
         where.metadata.update(told_by(answer, version))
-        where.cluster_id = answer.get("clusterId", "cluster")
         # topics that were being created when this was recorded
         if any(row["errorCode"] == 5 for row in answer["topics"]):
             continue
-        body = metadata.handle(Context(where, 3, version), request)
+        body = metadata.handle(make_context(where, 3, version), request)
         got = to_json(messages.decode("MetadataResponse", version, body)[0], version)
         assert sorted_lists(got) == sorted_lists(answer)
         tried += 1
@@ -146,7 +135,7 @@ def test_the_listener_decides_which_brokers_and_addresses() -> None:
         answer = ask(where, 12, ["t"], listener)
         assert [b.node_id for b in answer.brokers] == ids
         assert answer.topics[0].partitions[0].error_code == code
-        described = describe_cluster.handle(Context(where, 60, 1, listener=listener), messages.DescribeClusterRequest())
+        described = describe_cluster.handle(make_context(where, 60, 1, listener=listener), messages.DescribeClusterRequest())
         assert [(b.broker_id, b.host, b.port, b.rack) for b in described.brokers] == [
             (b.node_id, b.host, b.port, b.rack) for b in answer.brokers
         ]
@@ -184,7 +173,7 @@ def test_when_topics_are_created(monkeypatch: pytest.MonkeyPatch, enabled: bool,
     monkeypatch.setattr(metadata, "auto_create", lambda ctx, names: asked.extend(names))
     where = node(topic("t", 1, partition()), auto_create=enabled)
     topics = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in ("t", "new")]
-    answer = metadata.handle(Context(where, 3, 12), messages.MetadataRequest(topics=topics, allow_auto_topic_creation=allowed))
+    answer = metadata.handle(make_context(where, 3, 12), messages.MetadataRequest(topics=topics, allow_auto_topic_creation=allowed))
     assert isinstance(answer, bytes) is not created
     if created:
         with pytest.raises(TypeError):
@@ -257,8 +246,8 @@ def test_denied_operations_lack_their_bits() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_described_cluster(version: int) -> None:
-    def describe(where: Any, **more: Any) -> Any:
-        answer = describe_cluster.handle(Context(where, 60, version), messages.DescribeClusterRequest(**more))
+    def describe(where: Services, **more: Any) -> Any:
+        answer = describe_cluster.handle(make_context(where, 60, version), messages.DescribeClusterRequest(**more))
         return messages.decode("DescribeClusterResponse", version, messages.encode(answer, version))[0]
 
     answer = describe(node())
@@ -310,12 +299,12 @@ def test_kept_answers_are_not_given_to_others() -> None:
     """What one principal may not see does not come out of what was kept for another."""
     where = node(topic("t", 1, partition()), topic("secret", 2, partition()))
     assert codes(ask(where, 12)) == {"t": 0, "secret": 0}
-    ctx = Context(where, 3, 12)
+    ctx = make_context(where, 3, 12)
     metadata.handle(ctx, messages.MetadataRequest(topics=None))
     assert ctx.cacheable
-    where.authorizer = Denying((Operation.DESCRIBE, "secret"))
+    where = replace(where, authorizer=Denying((Operation.DESCRIBE, "secret")))
     assert codes(ask(where, 12)) == {"t": 0}
-    ctx = Context(where, 3, 12)
+    ctx = make_context(where, 3, 12)
     metadata.handle(ctx, messages.MetadataRequest(topics=None))
     assert not ctx.cacheable
     assert ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, "t")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
-from klamm.server.context import AllowAll, CloseConnection, Context
-from klamm.server.purgatory import Purgatory
+from klamm.server.context import CloseConnection
+from klamm.server.services import Services
 from klamm.tests.broker.update_metadata import partition, topic, update
 from klamm.tests.protocol import strategies
+from klamm.tests.services import make_context, make_services
 
 HANDLERS = {4: leader_and_isr, 5: stop_replica, 6: update_metadata}
 VERSIONS = [(key, version) for key in HANDLERS for version in range(messages.APIS[key].min_version, messages.APIS[key].max_version + 1)]
@@ -38,44 +37,40 @@ def few_values() -> Any:
     strategies.message.cache_clear()
 
 
-def everything(node: Any) -> Any:
+def everything(services: Services) -> Any:
     """What the broker knows, to be compared."""
-    cache = node.metadata
+    cache = services.metadata
     topics = {name: (topic.topic_id, dict(topic.partitions)) for name, topic in cache.topics.items()}
-    hosted = [(t, p, r.role, r.leader_epoch, r.topic_id, r.state) for t, p, r in node.hosted]
-    return cache.brokers, cache.controller_id, topics, dict(cache.topic_ids), cache.generation, node.hosted.controller_epoch, hosted
+    hosted = [(t, p, r.role, r.leader_epoch, r.topic_id, r.state) for t, p, r in services.replicas]
+    return cache.brokers, cache.controller_id, topics, dict(cache.topic_ids), cache.generation, services.replicas.controller_epoch, hosted
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_it_is_done_whole_or_not_at_all(data: st.DataObject) -> None:
     cache = MetadataCache(1)
-    node: Any = SimpleNamespace(
-        metadata=cache, hosted=ReplicaManager(1, cache), broker_epoch=1, authorizer=AllowAll(), purgatory=Purgatory()
-    )
+    services = make_services(metadata=cache)
     for key, version in data.draw(st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=4)):
         name = messages.APIS[key].name
         request = data.draw(strategies.message(f"{name}Request", version))
         request, _ = messages.decode(f"{name}Request", version, messages.encode(request, version))
-        before = everything(node)
+        before = everything(services)
         try:
-            response = HANDLERS[key].handle(Context(node, key, version), request)
+            response = HANDLERS[key].handle(make_context(services, key, version), request)
         except CloseConnection:
-            assert everything(node) == before
+            assert everything(services) == before
         else:
             assert messages.encode(response, version)
 
 
 async def test_who_waits_for_a_topic_looks_again_before_update_metadata_is_answered() -> None:
     cache = MetadataCache(1)
-    node: Any = SimpleNamespace(
-        metadata=cache, hosted=ReplicaManager(1, cache), broker_epoch=7, authorizer=AllowAll(), purgatory=Purgatory()
-    )
-    waiting = asyncio.ensure_future(node.purgatory.wait(["t"], lambda: cache.leader("t", 0) == 2, 60_000))
+    services = make_services(metadata=cache, broker_epoch=7)
+    waiting = asyncio.ensure_future(services.purgatory.wait(["t"], lambda: cache.leader("t", 0) == 2, 60_000))
     for leader in (1, 2):
         await asyncio.sleep(0)
         assert not waiting.done()
-        assert update_metadata.handle(Context(node, 6, 8), update(topic("t", 1, partition(0, leader)))).error_code == 0
+        assert update_metadata.handle(make_context(services, 6, 8), update(topic("t", 1, partition(0, leader)))).error_code == 0
     await asyncio.sleep(0)
     assert waiting.done()
     assert waiting.result()

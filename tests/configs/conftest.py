@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -12,32 +11,19 @@ import pytest
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.server.apis import alter_configs, describe_configs, incremental_alter_configs
-from klamm.server.context import AllowAll, Context, Operation, Principal, Resource
 from klamm.server.dynamic_configs import DynamicConfigs
-from klamm.server.policies import any_change
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
+from klamm.tests.services import make_services, respond, respond_encoded
 from klamm.zk import layout
 from klamm.zk.admin import AdminZk
 from klamm.zk.session import ZkSession
 
-HANDLERS = {"DescribeConfigs": describe_configs, "AlterConfigs": alter_configs, "IncrementalAlterConfigs": incremental_alter_configs}
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-class Denying:
-    """Refuses what was said to be refused: (operation, resource name)."""
-
-    def __init__(self, *denied: tuple[Operation, str]) -> None:
-        self.denied = denied
-
-    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        return (operation, resource.name) not in self.denied
-
-
 class ConfigBroker:
-    """A node as far as the config handlers know one."""
+    """A broker that serves requests for configs and follows their changes."""
 
     def __init__(self, broker_id: int, session: ZkSession, properties: Mapping[str, str]) -> None:
         self.id = broker_id
@@ -45,8 +31,7 @@ class ConfigBroker:
         self.admin_zk = AdminZk(session)
         self.config = BrokerConfig({"zookeeper.connect": "unused", "broker.id": str(broker_id)} | dict(properties))
         self.metadata = MetadataCache(broker_id)
-        self.authorizer: Any = AllowAll()
-        self.alter_config_policy: Any = any_change
+        self.services = make_services(broker_id=broker_id, config=self.config, metadata=self.metadata, admin_store=self.admin_zk)
         self.heard: list[tuple[str, str, dict[str, str], frozenset[str]]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self.dynamic = DynamicConfigs(self.config, broker_id, self.admin_zk, self._spawn)
@@ -66,23 +51,16 @@ class ConfigBroker:
         await self.admin_zk.create_topics([(name, bytes([len(name)] * 16), {0: (self.id,)}, configs or {})])
         self.metadata.update(update(topic(name, bytes([len(name)] * 16), partition(0, self.id)), brokers=[broker(self.id)]))
 
-    async def ask(self, message: Any, version: int) -> Any:
-        """The answer as a client decodes it."""
-        name = type(message).__name__.removesuffix("Request")
-        return messages.decode(f"{name}Response", version, await self.answer(message, version))[0]
+    async def request(self, message: Any, version: int) -> Any:
+        """The response as a client decodes it."""
+        return await respond(self.services, message, version)
 
-    async def answer(self, message: Any, version: int) -> bytes:
-        """The answer's bytes, without header."""
-        name = type(message).__name__.removesuffix("Request")
-        key = next(api.key for api in messages.APIS.values() if api.name == name)
-        request = messages.decode(f"{name}Request", version, messages.encode(message, version))[0]
-        answer = HANDLERS[name].handle(Context(self, key, version), request)  # type: ignore[arg-type]
-        if inspect.iscoroutine(answer):
-            answer = await answer
-        return messages.encode(answer, version)
+    async def request_encoded(self, message: Any, version: int) -> bytes:
+        """As `request`, still encoded, without the header."""
+        return await respond_encoded(self.services, message, version)
 
     async def describe(self, *resources: tuple[int, str, list[str] | None], version: int = 4, **more: bool) -> list[Any]:
-        results: list[Any] = (await self.ask(describing(*resources, **more), version)).results
+        results: list[Any] = (await self.request(describing(*resources, **more), version)).results
         return results
 
     async def values(self, kind: int, name: str, *keys: str) -> dict[str, str | None]:
@@ -101,7 +79,7 @@ class ConfigBroker:
             )
             for kind, name, changes in resources
         ]
-        answer = await self.ask(request(resources=asked, validate_only=validate_only), 1)
+        answer = await self.request(request(resources=asked, validate_only=validate_only), 1)
         assert [(row.resource_type, row.resource_name) for row in answer.responses] == [(kind, name) for kind, name, _ in resources]
         assert all((row.error_message is None) == (row.error_code in (0, -1)) for row in answer.responses)
         return [row.error_code for row in answer.responses]
@@ -115,7 +93,7 @@ class ConfigBroker:
             )
             for kind, name, configs in resources
         ]
-        answer = await self.ask(request(resources=asked, validate_only=validate_only), version)
+        answer = await self.request(request(resources=asked, validate_only=validate_only), version)
         assert [(row.resource_type, row.resource_name) for row in answer.responses] == [(kind, name) for kind, name, _ in resources]
         return [row.error_code for row in answer.responses]
 

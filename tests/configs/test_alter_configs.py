@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import logging
+from dataclasses import replace
 
 import pytest
 
 from klamm.configs.log_levels import COUNTERPARTS, log_levels, set_log_levels
 from klamm.configs.log_names import KAFKA_LOGGERS
-from klamm.server.context import Operation
-from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC, Denying
+from klamm.server.authorizer import Operation
+from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC
+from klamm.tests.services import Denying
 
 OK, UNKNOWN, NO_TOPIC, NOT_TOPIC, NOT_CLUSTER, BAD_CONFIG, BAD_REQUEST = 0, -1, 3, 29, 31, 40, 42
 LOGGER_NAME = "kafka.server.ConfigAdminManager"
@@ -195,9 +197,9 @@ async def test_no_resources(node):
 
 
 async def test_who_may(node):
-    node.authorizer = Denying(
+    node.services = replace(node.services, authorizer=Denying(
         (Operation.ALTER_CONFIGS, "t1"), (Operation.ALTER_CONFIGS, "kafka-cluster"), (Operation.ALTER_CONFIGS, "nope")
-    )
+    ))
     codes = await node.increment(
         (TOPIC, "t1", [("retention.ms", SET, "x")]),
         (TOPIC, "nope", []),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
 from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.protocol import messages
 from klamm.server.apis import describe_configs
-from klamm.server.context import CloseConnection, Operation
-from klamm.tests.configs.conftest import BROKER, LOGGER, SET, TOPIC, Denying, describing
+from klamm.server.authorizer import Operation
+from klamm.server.context import CloseConnection
+from klamm.tests.configs.conftest import BROKER, LOGGER, SET, TOPIC, describing
+from klamm.tests.services import Denying
 
 CLIENT_METRICS = 16
 
@@ -74,7 +77,7 @@ async def test_a_resource_named_often_is_described_once_and_answered_each_time(n
     alone = await node.describe(*often[:4])
     tracemalloc.start()
     try:
-        answer = await node.answer(describing(*often), 4)
+        answer = await node.request_encoded(describing(*often), 4)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -156,10 +159,10 @@ async def test_sources(node):
 
 
 async def test_what_may_not_be_seen_comes_last(node):
-    node.authorizer = Denying((Operation.DESCRIBE_CONFIGS, "t1"))
+    node.services = replace(node.services, authorizer=Denying((Operation.DESCRIBE_CONFIGS, "t1")))
     results = await node.describe((TOPIC, "t1", None), (TOPIC, "t22", None), (BROKER, "0", None), (TOPIC, "nope", None))
     assert [(r.resource_name, r.error_code) for r in results] == [("t22", 0), ("0", 0), ("nope", 3), ("t1", 29)]
-    node.authorizer = Denying((Operation.DESCRIBE_CONFIGS, "kafka-cluster"))
+    node.services = replace(node.services, authorizer=Denying((Operation.DESCRIBE_CONFIGS, "kafka-cluster")))
     results = await node.describe((BROKER, "0", None), (BROKER, "", None), (LOGGER, "0", None), (TOPIC, "t1", None))
     assert [(r.resource_name, r.error_code) for r in results] == [("t1", 0), ("0", 31), ("", 31), ("0", 31)]
     results = await node.describe((BROKER, "0", None), (LOGGER, "0", None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,8 @@ class Told:
     ids=str,
 )
 async def test_the_policy_is_asked_last_and_told_what_was_requested(node, kind, name, changes, code, asked):
-    node.alter_config_policy = told = Told()
+    told = Told()
+    node.services = replace(node.services, alter_config_policy=told)
     assert await node.increment((kind, name, changes), validate_only=True) == [code]
     assert told.asked == [(kind, name, {key: value for key, _, value in changes})] * asked
     assert await node.increment((kind, name, changes)) == [code]
@@ -59,7 +61,7 @@ async def test_the_policy_is_asked_last_and_told_what_was_requested(node, kind, 
 
 
 async def test_the_old_request_asks_it_too(node):
-    node.alter_config_policy = no_devils
+    node.services = replace(node.services, alter_config_policy=no_devils)
     assert await node.replace(
         (TOPIC, "t1", [("retention.ms", "666")]), (BROKER, "0", [("log.retention.ms", "667")]), (TOPIC, "t22", [("retention.ms", "5")])
     ) == [VIOLATION, UNKNOWN, OK]

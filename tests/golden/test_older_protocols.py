@@ -14,10 +14,11 @@ import pytest
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
-from klamm.server.dispatch import HANDLERS as DISPATCHED
-from klamm.tests.broker.test_broker_story import HANDLERS, answer, new_node, sorted_lists
+from klamm.server.handlers import HANDLERS as DISPATCHED
+from klamm.tests.broker.test_broker_story import HANDLERS, answer, new_broker, sorted_lists
 from klamm.tests.golden.recording.older_protocols import PROTOCOLS
 from klamm.tests.protocol import golden
+from klamm.tests.services import make_services
 
 FROM_CONTROLLERS = (4, 5, 6)
 """LeaderAndIsr, StopReplica, UpdateMetadata."""
@@ -106,7 +107,7 @@ def test_what_is_offered_to_clients(protocol: str) -> None:
     """Every API of ours, in the same versions; the finalised features' epoch from 2.7 on; the transactional ones not before 0.11."""
     step = MetadataVersion.of(protocol)
     for line in pairs(protocol):
-        if line["api_key"] == messages.API_VERSIONS:
+        if line["api_key"] == messages.ApiKey.API_VERSIONS:
             offered = {row.api_key: (row.min_version, row.max_version) for row in read_answer(line).message.api_keys}
             assert offered.keys() & TRANSACTIONS == (TRANSACTIONS if step.record_version == 2 else set())
             for key in DISPATCHED:
@@ -133,18 +134,18 @@ def partition_errors(line: dict[str, Any]) -> set[int]:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_answers_are_the_real_brokers(protocol: str, broker_id: int) -> None:
     """To its controller's requests, and to clients who ask what it knows of the cluster."""
-    node: Any = None
+    services = make_services()
     tried: Counter[str] = Counter()
     for line in lines(protocol):
         if line["to"] != broker_id:
             continue
         if "life" in line:
-            node = new_node({"broker_id": broker_id, **line})
-            node.hosted.logs_found = {(topic, partition) for topic, partition in line["logs"]}
+            services = new_broker({"broker_id": broker_id, **line})
+            services.replicas.logs_found = {(topic, partition) for topic, partition in line["logs"]}
         if "failed" in line:
-            node.hosted.fail_log_dir((topic, partition) for topic, partition in line["failed"])
+            services.replicas.fail_log_dir((topic, partition) for topic, partition in line["failed"])
         if line.get("api_key") in HANDLERS:
-            api, header, body = answer(node, bytes.fromhex(line["request"]))
+            api, header, body = answer(services, bytes.fromhex(line["request"]))
             if line["response"] is None:
                 continue
             tried[api.name] += 1

@@ -121,7 +121,7 @@ def refusal(frame: str) -> str | None:
             header, offset = messages.decode_request_header(payload)
             api = messages.APIS[header.api_key]
             if not api.min_version <= header.api_version <= api.max_version:
-                return None if api.key == messages.API_VERSIONS else "no such version"
+                return None if api.key == messages.ApiKey.API_VERSIONS else "no such version"
             messages.decode(f"{api.name}Request", header.api_version, payload, offset)
     except RemoteProtocolError as error:
         return str(error)

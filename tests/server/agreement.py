@@ -25,7 +25,7 @@ def agreed(cluster: LocalCluster, tree: Tree) -> bool:
         assert set(node.metadata.topics) == set(topics), f"topics in the cache of broker {node.id}"
         assert node.metadata.controller_id == controller.id
         assert set(node.metadata.brokers) == ids
-        assert {(topic, p) for topic, p, _ in node.hosted} == {
+        assert {(topic, p) for topic, p, _ in node.replicas} == {
             (topic, p) for topic, partitions in topics.items() for p, replicas in partitions.items() if node.id in replicas
         }, f"replicas of broker {node.id}"
         assert len(node.purgatory) == 0
@@ -52,6 +52,6 @@ def _broker_agrees(
     assert cached is not None, where
     assert (cached.leader, list(cached.isr), cached.leader_epoch, cached.zk_version) == (leader, isr, leader_epoch, partition_epoch), where
     assert node.metadata.topic_id(topic) == topic_id, where
-    hosted = node.hosted.get(topic, index)
+    hosted = node.replicas.get(topic, index)
     if hosted is not None:
         assert (hosted.leader, hosted.leader_epoch, hosted.topic_id) == (leader, leader_epoch, topic_id), where

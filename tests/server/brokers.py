@@ -8,6 +8,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.server.authorizer import Authorizer
 from klamm.server.broker_server import BrokerServer
 from klamm.server.net.outgoing import ask
 from klamm.tests.harness import requests
@@ -15,7 +16,7 @@ from klamm.tests.harness.waits import eventually
 from klamm.zk.kazoo_connection import KazooConnection
 
 
-def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: object) -> BrokerServer:
+def node(zookeeper: str, broker_id: int, patient: bool = False, authorizer: Authorizer | None = None, **properties: object) -> BrokerServer:
     """A broker that is not started. Property names have underscores for dots."""
     settings = {
         "broker.id": str(broker_id),
@@ -27,7 +28,7 @@ def node(zookeeper: str, broker_id: int, patient: bool = False, **properties: ob
         "controlled.shutdown.retry.backoff.ms": "20",
     }
     settings.update({name.replace("_", "."): str(value) for name, value in properties.items()})
-    return BrokerServer(BrokerConfig(settings), patient=patient)
+    return BrokerServer(BrokerConfig(settings), patient=patient, authorizer=authorizer)
 
 
 async def request(broker: BrokerServer, api_key: int, version: int, message: Any) -> Any:

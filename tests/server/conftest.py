@@ -27,7 +27,7 @@ async def serve() -> AsyncIterator[Serve]:
     listeners: list[Listener] = []
 
     async def start(handlers: dict[int, Handler] | None = None, limits: ConnectionLimits | None = None, **options: int) -> Listener:
-        listener = await wire.listen(wire.serving_node(wire.HANDLERS | (handlers or {})), limits, **options)
+        listener = await wire.listen(wire.make_dispatcher(wire.HANDLERS | (handlers or {})), limits, **options)
         listeners.append(listener)
         return listener
 

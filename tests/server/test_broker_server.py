@@ -14,12 +14,12 @@ import pytest
 
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
+from klamm.server.authorizer import Operation, Principal, Resource
 from klamm.server.broker_server import BrokerServer, StartFailed
-from klamm.server.context import AllowAll, Operation, Principal, Resource
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import ask
 from klamm.tests.harness.waits import eventually
-from klamm.tests.server import brokers
+from klamm.tests.server import brokers, wire
 from klamm.tests.server.brokers import create_topic, expire, knows, request
 from klamm.zk.admin import AdminZk
 from klamm.zk.embedded import EmbeddedZooKeeper
@@ -322,22 +322,25 @@ async def test_dynamic_configs_take_effect(make: Make, zk: ZkSession) -> None:
 
 
 class DenyDescribe:
-    """Nobody may see topics."""
+    """Nobody may see topics while `denies` is true."""
+
+    denies = False
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        return operation is not Operation.DESCRIBE
+        return not self.denies or operation is not Operation.DESCRIBE
 
 
-async def test_authorizer_put_in_later_counts_at_once(make: Make) -> None:
-    broker = make(5)
+async def test_rules_of_the_authorizer_that_change_count_at_once(make: Make) -> None:
+    authorizer = DenyDescribe()
+    broker = make(5, authorizer=authorizer)
     await broker.start()
     await knows(broker, 5)
     await create_topic(broker, "t", {0: [5]})
     assert len((await request(broker, 3, 12, METADATA)).topics) == 1
-    broker.authorizer = DenyDescribe()
+    authorizer.denies = True
     assert (await request(broker, 3, 12, METADATA)).topics == []
     assert (await request(broker, 3, 12, METADATA)).topics == []
-    broker.authorizer = AllowAll()
+    authorizer.denies = False
     assert len((await request(broker, 3, 12, METADATA)).topics) == 1
 
 
@@ -375,7 +378,7 @@ async def test_listener_with_tls_is_not_opened_as_a_plain_one(make: Make, zk: Zk
 
 async def test_a_new_listener_that_cannot_be_opened_is_left_out(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     broker = make(5)
-    broker.listeners.bind()
+    broker.listeners.bind(wire.make_dispatcher({}))
     taken = bind("127.0.0.1", 0)
     protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BAD:PLAINTEXT,MORE:PLAINTEXT"}
     names = f"PLAINTEXT://127.0.0.1:0,BAD://127.0.0.1:{taken.getsockname()[1]},MORE://127.0.0.1:0"

@@ -14,6 +14,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
+from klamm.server.apis import controlled_shutdown, produce
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Handler
 from klamm.server.net.connection import BUFFERED_BYTES, WRITE_BYTES, ClientConnection
@@ -102,8 +103,8 @@ class SlowTransport(FakeTransport):
 
 
 async def test_answers_of_one_read_leave_in_one_write() -> None:
-    node = wire.serving_node(wire.HANDLERS)
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.data_received(b"".join(ask_versions(n) if n % 2 else ask_metadata(n) for n in range(16)))
@@ -118,8 +119,8 @@ async def test_answers_of_one_read_leave_in_one_write() -> None:
 async def test_answers_do_not_depend_on_how_the_bytes_arrive(seed: int) -> None:
     """Known and new requests, mixed, cut anywhere."""
     dice = random.Random(seed)
-    node = wire.serving_node(wire.HANDLERS | {3: Handler(wire.empty_metadata, cached=seed % 2 == 0)})
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS | {3: Handler(wire.empty_metadata, cached=seed % 2 == 0)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     asks = (ask_versions, ask_metadata, lambda n: wire.request(18, 0, n, messages.ApiVersionsRequest(), "x" * dice.randrange(5)))
@@ -129,15 +130,15 @@ async def test_answers_do_not_depend_on_how_the_bytes_arrive(seed: int) -> None:
         connection.data_received(stream[:size])
         stream = stream[size:]
         if dice.random() < 0.1:
-            node.metadata.generation += 1
+            dispatcher.metadata.generation += 1
     answers = FrameReader().feed(b"".join(transport.writes))
     assert [int.from_bytes(answer[:4], "big") for answer in answers] == list(range(200))
     await listener.close()
 
 
 async def test_known_requests_wait_for_a_slow_reader_too() -> None:
-    node = wire.serving_node({3: Handler(lambda ctx, request: b"x" * 50_000, cached=True)})
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher({3: Handler(lambda ctx, request: b"x" * 50_000, cached=True)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
     transport.connection = connection
     connection.connection_made(transport)  # type: ignore[arg-type]
@@ -154,8 +155,8 @@ async def test_known_requests_wait_for_a_slow_reader_too() -> None:
 
 async def test_the_rest_of_a_frame_is_never_a_known_request() -> None:
     """A client id may hold the very bytes of a request that was answered before."""
-    node = wire.serving_node(wire.HANDLERS)
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), FakeTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     known = ask_versions(1)
@@ -171,8 +172,8 @@ async def test_the_rest_of_a_frame_is_never_a_known_request() -> None:
 
 async def test_a_slow_answer_counts_as_use() -> None:
     gate = Gate()
-    node = wire.serving_node({7: Handler(gate.handle)})
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher({7: Handler(gate.handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection._time = lambda: 1000.0
@@ -187,8 +188,8 @@ async def test_a_slow_answer_counts_as_use() -> None:
 async def test_what_comes_while_a_request_waits_is_answered_after_it() -> None:
     """A transport may hand over what it had read before it was told to pause."""
     gate = Gate()
-    node = wire.serving_node(wire.HANDLERS | {7: Handler(gate.handle)})
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS | {7: Handler(gate.handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.data_received(ask_shutdown(1))
@@ -201,7 +202,7 @@ async def test_what_comes_while_a_request_waits_is_answered_after_it() -> None:
     await listener.close()
 
 
-async def test_requests_that_may_be_joined_are_under_way_together_and_answered_in_order(serve: Serve, connect: Connect) -> None:
+async def test_requests_that_may_be_pipelined_are_under_way_together_and_answered_in_order(serve: Serve, connect: Connect) -> None:
     begun: list[int] = []
     together = asyncio.Event()
 
@@ -214,7 +215,7 @@ async def test_requests_that_may_be_joined_are_under_way_together_and_answered_i
             await asyncio.sleep(0)
         return messages.ControlledShutdownResponse()
 
-    listener = await serve({7: Handler(handle, joined=True)})
+    listener = await serve({7: Handler(handle, pipelined=True)})
     peer = await connect(listener.port)
     peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2) + ask_shutdown(3, 3) + ask_versions(4))
     assert await peer.correlation_ids(4) == [1, 2, 3, 4]
@@ -228,8 +229,8 @@ async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFix
         await gate.handle(ctx, request)
         raise CloseConnection("not today")
 
-    node = wire.serving_node({7: Handler(handle)})
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher({7: Handler(handle)})
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection = ClientConnection(listener, asyncio.get_running_loop())
     connection.connection_made(SlowTransport())  # type: ignore[arg-type]
     connection.data_received(ask_shutdown(1))
@@ -241,8 +242,8 @@ async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFix
 
 
 async def test_a_connection_that_is_held_is_served_when_it_is_admitted() -> None:
-    node = wire.serving_node(wire.HANDLERS)
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.hold()
@@ -254,8 +255,8 @@ async def test_a_connection_that_is_held_is_served_when_it_is_admitted() -> None
 
 
 async def test_held_connection_that_is_admitted_at_once_is_read() -> None:
-    node = wire.serving_node(wire.HANDLERS)
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), SlowTransport()
     connection.connection_made(transport)  # type: ignore[arg-type]
     connection.hold()
@@ -376,7 +377,7 @@ async def test_fault_is_answered_and_logged(serve: Serve, connect: Connect, capl
         await asyncio.sleep(0)
         raise KeyError("something is wrong here")
 
-    listener = await serve({7: Handler(later if waits else at_once)})
+    listener = await serve({7: Handler(later if waits else at_once, controlled_shutdown.refuse)})
     peer = await connect(listener.port)
     with caplog.at_level(logging.WARNING):
         peer.send(ask_shutdown(1) + ask_versions(2))
@@ -395,14 +396,17 @@ async def test_fault_of_a_request_that_wants_no_answer_closes_the_connection(ser
     def broken(ctx: Any, request: Any) -> Any:
         raise KeyError("something is wrong here")
 
-    listener = await serve({0: Handler(broken)})
+    listener = await serve({0: Handler(broken, produce.refuse)})
     peer = await connect(listener.port)
     peer.send(wire.request(0, 9, 1, messages.ProduceRequest(acks=0, topic_data=[])))
     assert await peer.answer() is None
 
 
 async def test_answer_that_cannot_be_encoded_is_a_fault(serve: Serve, connect: Connect) -> None:
-    listener = await serve({7: Handler(lambda ctx, request: messages.ControlledShutdownResponse(error_code=70_000))})
+    def unencodable(ctx: Any, request: Any) -> Any:
+        return messages.ControlledShutdownResponse(error_code=70_000)
+
+    listener = await serve({7: Handler(unencodable, controlled_shutdown.refuse)})
     peer = await connect(listener.port)
     peer.send(ask_shutdown(1))
     answer = await peer.answer()
@@ -419,7 +423,7 @@ async def test_handler_closes_its_own_connection(serve: Serve, connect: Connect,
         await asyncio.sleep(0)
         raise CloseConnection("not today")
 
-    listener = await serve({7: Handler(later if waits else at_once)})
+    listener = await serve({7: Handler(later if waits else at_once, controlled_shutdown.refuse)})
     peer, other = await connect(listener.port), await connect(listener.port)
     peer.send(ask_versions(1) + ask_shutdown(2) + ask_versions(3))
     assert await peer.correlation_ids(1) == [1]
@@ -433,11 +437,11 @@ async def test_answers_are_kept_for_one_state_of_the_cache(serve: Serve, connect
     calls: list[int] = []
 
     def handle(ctx: Any, request: Any) -> Any:
-        calls.append(ctx.node.metadata.generation)
-        return messages.MetadataResponse(controller_id=ctx.node.metadata.generation)
+        calls.append(ctx.services.metadata.generation)
+        return messages.MetadataResponse(controller_id=ctx.services.metadata.generation)
 
     def bump(ctx: Any, request: Any) -> Any:
-        ctx.node.metadata.generation += 1
+        ctx.services.metadata.generation += 1
         return messages.ControlledShutdownResponse()
 
     listener = await serve({3: Handler(handle, cached=True), 7: Handler(bump)})
@@ -446,9 +450,9 @@ async def test_answers_are_kept_for_one_state_of_the_cache(serve: Serve, connect
     for first, ask in enumerate((ask_metadata, ask_metadata, ask_shutdown, ask_metadata, ask_metadata), 1):
         peer.send(ask(first))
         answers[first] = await peer.answer()
-    assert calls == [1, 2]
+    assert calls == [0, 1]
     controllers = {n: messages.decode("MetadataResponse", 1, answers[n] or b"", 4)[0].controller_id for n in (1, 2, 4, 5)}
-    assert controllers == {1: 1, 2: 1, 4: 2, 5: 2}
+    assert controllers == {1: 0, 2: 0, 4: 1, 5: 1}
     assert [int.from_bytes((answers[n] or b"")[:4], "big") for n in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 5]
 
 
@@ -565,8 +569,8 @@ def loopbacks() -> dict[str, str]:
 
 @pytest.mark.parametrize("host", loopbacks())
 async def test_hosts_that_can_be_bound(host: str) -> None:
-    node = wire.serving_node(wire.HANDLERS)
-    listener = Listener("PLAINTEXT", bind(host, 0), node.dispatcher, ConnectionLimits())
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
+    listener = Listener("PLAINTEXT", bind(host, 0), dispatcher, ConnectionLimits())
     await listener.serve()
     reader, writer = await asyncio.open_connection(loopbacks()[host], listener.port)
     writer.write(ask_versions(1))

@@ -7,20 +7,16 @@ import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
-from klamm.server import faults
-from klamm.server.context import Context, Operation, Resource, ResourceType
-from klamm.server.dispatch import HANDLERS
-from klamm.server.purgatory import Purgatory
+from klamm.server.authorizer import Operation, Resource, ResourceType
+from klamm.server.handlers import HANDLERS
+from klamm.tests.services import DenyAll, make_context, make_services
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl.gz"
 UPDATE_METADATA = 6
@@ -60,7 +56,7 @@ def test_requests_are_there() -> None:
 
 @pytest.mark.parametrize(("key", "version"), FULL)
 def test_every_request_has_an_error_answer(key: int, version: int) -> None:
-    response = faults.response(key, version, FULL[key, version])
+    response = HANDLERS[key].refuse(FULL[key, version], version, ErrorCode.UNKNOWN_SERVER_ERROR)
     name = f"{messages.APIS[key].name}Response"
     decoded, _ = messages.decode(name, version, messages.encode(response, version))
     codes = list(error_codes(to_json(decoded, version)))
@@ -68,28 +64,14 @@ def test_every_request_has_an_error_answer(key: int, version: int) -> None:
     assert set(codes) == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-class DenyAll:
-    """Denies, and remembers what was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Operation, Resource]] = []
-
-    def authorize(self, principal: Any, operation: Operation, resource: Resource) -> bool:
-        self.asked.append((operation, resource))
-        return False
-
-
 @pytest.mark.parametrize(("key", "version"), [(key, version) for key, version in FULL if key in CLUSTER_ACTIONS])
 async def test_cluster_action_is_needed_between_brokers(key: int, version: int) -> None:
-    metadata = MetadataCache(1)
-    hosted = ReplicaManager(1, metadata)
-    node: Any = SimpleNamespace(
-        authorizer=DenyAll(), metadata=metadata, hosted=hosted, purgatory=Purgatory(), broker_epoch=1, controller=None
-    )
+    authorizer = DenyAll()
+    services = make_services(authorizer=authorizer)
     request = FULL[key, version]
     if key == UPDATE_METADATA:
         request = request._replace(live_brokers=[])  # a made-up security protocol is a fault of its own
-    response = HANDLERS[key].handle(Context(node, key, version), request)
+    response = HANDLERS[key].handle(make_context(services, key, version), request)
     if inspect.iscoroutine(response):
         response = await response
     name = f"{messages.APIS[key].name}Response"
@@ -98,6 +80,6 @@ async def test_cluster_action_is_needed_between_brokers(key: int, version: int) 
     assert set(codes) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     assert decoded.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert len(codes) > 1 if key in (4, 5) else len(codes) == 1
-    assert node.authorizer.asked == [(Operation.CLUSTER_ACTION, Resource(ResourceType.CLUSTER, "kafka-cluster"))]
-    assert len(hosted) == 0
-    assert metadata.generation == 0
+    assert authorizer.checked == [(Operation.CLUSTER_ACTION, Resource(ResourceType.CLUSTER, "kafka-cluster"))]
+    assert len(services.replicas) == 0
+    assert services.metadata.generation == 0

@@ -150,7 +150,7 @@ async def test_a_fault_with_a_large_request_is_answered_for_each_entry(
     def fail(ctx: Any, request: Any) -> Any:
         raise ZeroDivisionError
 
-    listener = await serve({wire.DELETE_TOPICS: Handler(fail)})
+    listener = await serve({wire.DELETE_TOPICS: Handler(fail, delete_topics.refuse)})
     peer = await connect(listener.port)
     peer.send(wire.request(20, 5, 1, LARGE))
     answer = await peer.answer()

@@ -21,7 +21,7 @@ async def create_and_delete(cluster: LocalCluster, name: str) -> None:
     await eventually(
         lambda: (
             not controller.controller.queued_for_deletion(name)
-            and not any(node.metadata.contains(name) or node.hosted.get(name, 0) for node in cluster.nodes)
+            and not any(node.metadata.contains(name) or node.replicas.get(name, 0) for node in cluster.nodes)
         ),
         f"{name} is gone",
     )

@@ -34,7 +34,7 @@ CASES = raw_cases()
 HANDLERS = {
     3: Handler(wire.empty_metadata),
     7: Handler(lambda ctx, request: messages.ControlledShutdownResponse(error_code=8)),
-    18: Handler(api_versions.handle, cached=True),
+    18: Handler(api_versions.handle, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
 }
 
 
@@ -72,7 +72,7 @@ class Session:
     """A connection without a socket."""
 
     def __init__(self) -> None:
-        self.listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), wire.serving_node(HANDLERS).dispatcher, ConnectionLimits())
+        self.listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), wire.make_dispatcher(HANDLERS), ConnectionLimits())
         self.transport = Recorder()
         self.connection = ClientConnection(self.listener, asyncio.get_running_loop())
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ async def test_bad_frame_behind_a_waiting_request_closes_after_its_answer() -> N
         return messages.MetadataResponse()
 
     session = Session()
-    session.listener.dispatcher = wire.serving_node({3: Handler(handle)}).dispatcher
+    session.listener.dispatcher = wire.make_dispatcher({3: Handler(handle)})
     good = wire.request(3, 1, 5, messages.MetadataRequest(topics=None))
     session.connection.data_received(good + good + b"\x7f\xff\xff\xff")
     await asyncio.sleep(0)

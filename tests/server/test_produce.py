@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import ReplicaManager, Role
+from klamm.broker.replica_manager import Role
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import produce
-from klamm.server.context import AllowAll, CloseConnection, Context
-from klamm.server.not_offered import NotOfferedLog
+from klamm.server.authorizer import Authorizer
+from klamm.server.context import CloseConnection
+from klamm.server.services import Services
+from klamm.tests.services import DenyAll, make_context, make_services
 
 VERSIONS = range(messages.APIS[0].min_version, messages.APIS[0].max_version + 1)
 
 
-def node(authorizer: Any = None) -> Any:
+def broker(authorizer: Authorizer | None = None) -> Services:
     """Broker 1, which leads t-0; broker 2 leads t-1; t-2 is offline here."""
     metadata = MetadataCache(1)
     told = messages.UpdateMetadataRequest
@@ -31,13 +32,12 @@ def node(authorizer: Any = None) -> Any:
     brokers = [told.UpdateMetadataBroker(id=i, rack=f"r{i}", endpoints=[end]) for i, end in ends.items()]
     topic = told.UpdateMetadataTopicState(topic_name="t", topic_id=bytes(16), partition_states=states)
     metadata.update(told(controller_id=1, topic_states=[topic], live_brokers=brokers))
-    hosted = ReplicaManager(1, metadata)
-    hosted.fail_log_dir([("t", 2), ("t", 0)])
-    leading = hosted.get("t", 0)
+    services = make_services(metadata=metadata, authorizer=authorizer)
+    services.replicas.fail_log_dir([("t", 2), ("t", 0)])
+    leading = services.replicas.get("t", 0)
     assert leading is not None
     leading.offline, leading.role = False, Role.LEADER
-    dispatcher = SimpleNamespace(not_offered=NotOfferedLog())
-    return SimpleNamespace(authorizer=authorizer or AllowAll(), metadata=metadata, hosted=hosted, dispatcher=dispatcher)
+    return services
 
 
 def request(*partitions: tuple[str, int], acks: int = -1) -> Any:
@@ -47,8 +47,8 @@ def request(*partitions: tuple[str, int], acks: int = -1) -> Any:
     return asked(acks=acks, timeout_ms=1000, topic_data=topics)
 
 
-def answered(version: int, asked: Any, at: Any) -> list[Any]:
-    body = messages.encode(produce.handle(Context(at, 0, version), asked), version)
+def answered(version: int, asked: Any, at: Services) -> list[Any]:
+    body = messages.encode(produce.handle(make_context(at, 0, version), asked), version)
     decoded, end = messages.decode("ProduceResponse", version, body)
     assert end == len(body)
     return [row for topic in decoded.responses for row in topic.partition_responses]
@@ -56,7 +56,7 @@ def answered(version: int, asked: Any, at: Any) -> list[Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_partition_is_refused_with_its_reason(version: int) -> None:
-    rows = answered(version, request(("t", 0), ("t", 1), ("t", 2), ("t", 9), ("unknown", 0)), node())
+    rows = answered(version, request(("t", 0), ("t", 1), ("t", 2), ("t", 9), ("unknown", 0)), broker())
     assert [row.error_code for row in rows] == [
         ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -69,7 +69,7 @@ def test_every_partition_is_refused_with_its_reason(version: int) -> None:
 
 
 def test_the_leader_is_named_to_those_who_can_read_it() -> None:
-    response = produce.handle(Context(node(), 0, 10), request(("t", 1), ("t", 0)))
+    response = produce.handle(make_context(broker(), 0, 10), request(("t", 1), ("t", 0)))
     moved, refused = (topic.partition_responses[0].current_leader for topic in response.responses)
     assert (moved.leader_id, moved.leader_epoch) == (2, 6)
     assert (refused.leader_id, refused.leader_epoch) == (-1, -1)
@@ -77,16 +77,15 @@ def test_the_leader_is_named_to_those_who_can_read_it() -> None:
 
 
 def test_acks_that_cannot_be() -> None:
-    assert [row.error_code for row in answered(9, request(("t", 0), acks=2), node())] == [ErrorCode.INVALID_REQUIRED_ACKS]
+    assert [row.error_code for row in answered(9, request(("t", 0), acks=2), broker())] == [ErrorCode.INVALID_REQUIRED_ACKS]
 
 
 def test_who_may_not_write_learns_nothing_else() -> None:
-    denied = SimpleNamespace(authorize=lambda *_: False)
-    rows = answered(9, request(("t", 0), ("unknown", 0)), node(denied))
+    rows = answered(9, request(("t", 0), ("unknown", 0)), broker(DenyAll()))
     assert [row.error_code for row in rows] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
 
 
 def test_without_acks_the_connection_is_closed() -> None:
     with pytest.raises(CloseConnection):
-        produce.handle(Context(node(), 0, 9), request(("t", 0), acks=0))
-    assert produce.handle(Context(node(), 0, 9), request(acks=0)) is None
+        produce.handle(make_context(broker(), 0, 9), request(("t", 0), acks=0))
+    assert produce.handle(make_context(broker(), 0, 9), request(acks=0)) is None

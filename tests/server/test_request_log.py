@@ -8,10 +8,13 @@ import re
 import pytest
 
 from klamm.protocol import messages
-from klamm.server.dispatch import HANDLERS, Dispatcher, Handler
+from klamm.server.dispatch import Handler
+from klamm.server.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
+from klamm.server.peer import Peer
+from klamm.server.response_cache import ResponseCache
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.brokers import request
@@ -41,9 +44,9 @@ async def test_every_request_is_a_line_also_those_that_could_be_answered_from_by
     assert lines(caplog, REQUESTS) == []
     peer.send(known)
     await peer.answer()
-    assert listener.answers.by_frame  # it is given from bytes now
+    assert listener.responses.by_frame  # it is given from bytes now
     caplog.set_level(logging.DEBUG, REQUESTS)
-    listener.answers.clear()
+    listener.responses.clear()
     for _ in range(2):
         peer.send(known)
         await peer.answer()
@@ -166,9 +169,9 @@ async def test_keys_that_nobody_knows_are_bad_requests(serve: Serve, connect: Co
 def test_clients_that_change_their_names_fill_neither_memory_nor_log(caplog: pytest.LogCaptureFixture) -> None:
     told = NotOfferedLog()
     for number in range(3 * MAX_CLIENTS):
-        told.tell(1, f"client-{number}", "127.0.0.1")
-        told.tell(1, f"client-{number}", "127.0.0.1")
-    assert len(caplog.records) == MAX_CLIENTS + 1 == len(told._told)
+        told.write(1, f"client-{number}", "127.0.0.1")
+        told.write(1, f"client-{number}", "127.0.0.1")
+    assert len(caplog.records) == MAX_CLIENTS + 1 == len(told._written)
 
 
 async def test_records_that_are_refused_are_said_once(zookeeper: str, chroot: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,10 +191,7 @@ async def test_records_that_are_refused_are_said_once(zookeeper: str, chroot: st
 
 def test_without_debug_a_request_is_looked_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """No line is begun, nothing is decoded a second time."""
-    node = wire.serving_node(wire.HANDLERS)
-    dispatcher: Dispatcher = node.dispatcher
+    dispatcher = wire.make_dispatcher(wire.HANDLERS)
     dispatcher._logged = None  # type: ignore[method-assign, assignment]
-    from klamm.server.dispatch import Answers, Peer
-
     payload = wire.request(wire.METADATA, 12, 1, messages.MetadataRequest())[4:]
-    assert isinstance(dispatcher.begin(Peer("PLAINTEXT", "127.0.0.1", Answers()), payload), bytes)
+    assert isinstance(dispatcher.begin(Peer("PLAINTEXT", "127.0.0.1", ResponseCache()), payload), bytes)

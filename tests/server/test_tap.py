@@ -80,9 +80,9 @@ def split(data: bytes) -> list[bytes]:
 
 async def connection_with(tap: Frames, handlers: dict[int, Handler]) -> tuple[Listener, ClientConnection, Transport]:
     clock = itertools.count(10.0)
-    node = wire.serving_node(handlers)
+    dispatcher = wire.make_dispatcher(handlers)
     listener = Listener(
-        "PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, ConnectionLimits(), tap=BrokerTap(tap, 3, lambda: next(clock))
+        "PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits(), tap=BrokerTap(tap, 3, lambda: next(clock))
     )
     connection, transport = ClientConnection(listener, asyncio.get_running_loop()), Transport()
     connection.connection_made(transport)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ async def test_client_frames_are_seen_however_they_arrive_and_cached_responses_t
     for start in range(0, len(stream), size):
         connection.data_received(stream[start : start + size])
     connection.data_received(ask_versions(5) + ask_versions(6))
-    assert listener.answers.by_frame, "the last ones were cached"
+    assert listener.responses.by_frame, "the last ones were cached"
     received = [payload for direction, payload in tap.ways if direction is RECEIVED]
     assert received == split(stream + ask_versions(5) + ask_versions(6))
     assert [payload for direction, payload in tap.ways if direction is SENT] == split(transport.written)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from klamm.protocol import messages
 from klamm.server.apis import api_versions
-from klamm.server.context import AllowAll
 from klamm.server.dispatch import Dispatcher, Handler
+from klamm.server.features import Features
+from klamm.server.handlers import offered
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
+from klamm.tests.services import make_services
 
 METADATA, CONTROLLED_SHUTDOWN, API_VERSIONS, DELETE_TOPICS = 3, 7, 18, 20
 
@@ -21,20 +22,20 @@ def empty_metadata(ctx: Any, request: Any) -> Any:
     return messages.MetadataResponse()
 
 
-HANDLERS: dict[int, Handler] = {METADATA: Handler(empty_metadata), API_VERSIONS: Handler(api_versions.handle, cached=True)}
+HANDLERS: dict[int, Handler] = {
+    METADATA: Handler(empty_metadata),
+    API_VERSIONS: Handler(api_versions.handle, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
+}
 
 
-def serving_node(handlers: Mapping[int, Handler]) -> Any:
-    """As much of a node as connections need."""
-    node: Any = SimpleNamespace(
-        authorizer=AllowAll(), features=SimpleNamespace(epoch=0, finalized={}), metadata=SimpleNamespace(generation=1)
-    )
-    node.dispatcher = Dispatcher(node, handlers)
-    return node
+def make_dispatcher(handlers: Mapping[int, Handler]) -> Dispatcher:
+    services = make_services(offers=offered(handlers))
+    services.features.current = Features(epoch=0)
+    return Dispatcher(services, handlers)
 
 
-async def listen(node: Any, limits: ConnectionLimits | None = None, **options: Any) -> Listener:
-    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), node.dispatcher, limits or ConnectionLimits(), **options)
+async def listen(dispatcher: Dispatcher, limits: ConnectionLimits | None = None, **options: Any) -> Listener:
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, limits or ConnectionLimits(), **options)
     await listener.serve()
     return listener
 

@@ -1,11 +1,11 @@
 """Topics that Metadata creates on the way: any broker writes them itself and says "look again"."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_create_topics import codes as create
@@ -14,7 +14,7 @@ from klamm.tests.topics.test_topic_requests import topic
 
 async def ask(node: TopicBroker, *names: str, version: int = 12, **more: Any) -> dict[str, int]:
     request = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=name) for name in names], **more)
-    response = await node.ask(request, version)
+    response = await node.request(request, version)
     for row in response.topics:
         if row.error_code:
             assert (row.partitions, row.topic_id) == ([], bytes(16))
@@ -37,10 +37,7 @@ async def test_a_session_that_ends_meanwhile_is_a_reason_to_look_again(node: Top
     """The topics that exist are shown all the same."""
     await create(node, topic("old"))
 
-    async def lose(topics: Any) -> Any:
-        raise StoreLost("the ZooKeeper session is over")
-
-    node.admin_zk.create_topics = lose
+    node.admin_zk.lost = True
     assert await ask(node, "new", "old", "a b") == {"new": 5, "old": 0, "a b": 17}
     assert [record.exc_info for record in caplog.records] == [None]
 
@@ -52,24 +49,24 @@ async def test_not_where_the_request_forbids_it(node: TopicBroker) -> None:
 
 async def test_refusals(node: TopicBroker) -> None:
     assert await create(node, topic("a.b")) == [0]
-    node.told = False
+    node.propagates = False
     assert await create(node, topic("ghost"), timeout_ms=0) == [7]
-    node.dying.add("dying")
+    node.controller.dying.add("dying")
     assert await ask(node, "a_b", "ghost", "dying", "fine") == {"a_b": 17, "ghost": 5, "dying": 5, "fine": 5}
-    node.topic_policy = lambda *_: "no"
+    node.services = replace(node.services, topic_policy=lambda *_: "no")
     assert await ask(node, "unwelcome") == {"unwelcome": 44}
     await register(node, {0: None, 1: None})
     assert await ask(node, "too.many.replicas") == {"too.many.replicas": 38}
 
 
 async def test_more_partitions_by_default_than_a_topic_can_have(node: TopicBroker) -> None:
-    node.config = BrokerConfig(dict(node.config.static) | {"num.partitions": str(2**31 - 1)})
+    node.services = replace(node.services, config=BrokerConfig(dict(node.services.config.static) | {"num.partitions": str(2**31 - 1)}))
     assert await ask(node, "new") == {"new": 39}
     assert await node.stored("new") is None
 
 
 async def test_a_quota_refuses_no_creation_on_the_way(node: TopicBroker) -> None:
-    node.mutation_quota = lambda principal, mutations: 500
+    node.services = replace(node.services, mutation_quota=lambda principal, mutations: 500)
     assert await ask(node, "new") == {"new": 5}
     assert await node.stored("new") is not None
 
@@ -101,6 +98,6 @@ async def test_internal_topics_have_their_own_shape(node: TopicBroker, name: str
 
 async def test_ids_create_nothing(node: TopicBroker) -> None:
     wanted = messages.MetadataRequest.MetadataRequestTopic(name=None, topic_id=b"x" * 16)
-    response = await node.ask(messages.MetadataRequest(topics=[wanted]), 12)
+    response = await node.request(messages.MetadataRequest(topics=[wanted]), 12)
     assert [(row.error_code, row.name, row.topic_id) for row in response.topics] == [(100, None, b"x" * 16)]
     assert await node.admin_zk.topics() == []

@@ -1,13 +1,14 @@
 """CreatePartitions: every version's answer, what gets into the topic node, waiting, rights and quota."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
-from klamm.server.context import Operation
-from klamm.tests.broker.test_metadata_answers import Denying
+from klamm.server.authorizer import Operation
+from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_create_topics import codes as create
 from klamm.tests.topics.test_topic_requests import growth, manual, topic
@@ -17,7 +18,7 @@ ALL_VERSIONS = range(4)
 
 async def grow(node: TopicBroker, *topics: Any, version: int = 3, timeout_ms: int = 5000, validate_only: bool = False) -> list[Any]:
     request = messages.CreatePartitionsRequest(topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only)
-    rows: list[Any] = (await node.ask(request, version)).results
+    rows: list[Any] = (await node.request(request, version)).results
     return rows
 
 
@@ -65,7 +66,7 @@ async def test_refused(node: TopicBroker, version: int, validate_only: bool) -> 
     wide = await node.stored("wide")
     assert wide is not None
     await node.admin_zk.write_topics([("wide", StoredTopic(wide.topic_id, {0: Assignment((0, 1, 2, 3))}))])
-    node.dying.add("dying")
+    node.controller.dying.add("dying")
     before = {name: await node.stored(name) for name in names}
     wanted = {
         "less": (growth(1, name="less"), 37),
@@ -123,10 +124,10 @@ async def test_racks(node: TopicBroker) -> None:
 
 async def test_rights(node: TopicBroker) -> None:
     await create(node, topic("t"), topic("secret"))
-    node.authorizer = Denying((Operation.ALTER, "secret"))
+    node.services = replace(node.services, authorizer=Denying((Operation.ALTER, "secret")))
     rows = await grow(node, growth(2), growth(2, name="secret"), growth(2, name="secret2"))
     assert [(row.name, row.error_code) for row in rows] == [("t", 0), ("secret", 29), ("secret2", 3)]
-    node.dying.add("secret")
+    node.controller.dying.add("secret")
     assert await codes(node, growth(3, name="secret")) == {"secret": 29}
 
 
@@ -139,12 +140,12 @@ async def test_quota(node: TopicBroker, version: int) -> None:
         counted.append(mutations)
         return 300 if mutations > 2 else 0
 
-    node.mutation_quota = quota
+    node.services = replace(node.services, mutation_quota=quota)
     request = messages.CreatePartitionsRequest(topics=[growth(3, name="a"), growth(4, name="b"), growth(1, name="b2")], timeout_ms=5000)
-    response = await node.ask(request, version)
+    response = await node.request(request, version)
     assert [row.error_code for row in response.results] == [0, 89 if version >= 3 else 0, 3]
     assert response.throttle_time_ms == 300
     assert counted == [2, 3]
     assert len(await lists(node, "b")) == (1 if version >= 3 else 4)
-    await node.ask(request._replace(topics=[growth(9, name="a")], validate_only=True), version)
+    await node.request(request._replace(topics=[growth(9, name="a")], validate_only=True), version)
     assert counted == [2, 3]

@@ -1,16 +1,18 @@
 """CreateTopics: every version's answer, what gets into ZooKeeper, waiting, rights, policy and quota."""
 
 import asyncio
-import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Assignment
 from klamm.protocol import messages
-from klamm.server.context import Operation
-from klamm.tests.broker.test_metadata_answers import Denying
+from klamm.server.authorizer import Operation
 from klamm.tests.harness.waits import eventually
+from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_topic_requests import manual, topic
 
@@ -21,7 +23,7 @@ FRUITLESS = {"num_partitions": -1, "replication_factor": -1, "configs": [], "top
 
 
 async def create(node: TopicBroker, *topics: Any, version: int = 7, timeout_ms: int = 5000, **more: Any) -> list[Any]:
-    response = await node.ask(REQUEST(topics=list(topics), timeout_ms=timeout_ms, **more), version)
+    response = await node.request(REQUEST(topics=list(topics), timeout_ms=timeout_ms, **more), version)
     rows: list[Any] = response.topics
     return rows
 
@@ -62,7 +64,8 @@ async def test_created(node: TopicBroker, version: int) -> None:
 
 
 async def test_an_older_inter_broker_protocol_knows_no_topic_ids(node: TopicBroker) -> None:
-    node.options = dataclasses.replace(node.options, topic_ids_supported=False)
+    config = BrokerConfig(dict(node.services.config.static) | {"inter.broker.protocol.version": "2.7"})
+    node.services = replace(node.services, config=config)
     (row,) = await create(node, topic("t", 1, 1))
     assert (row.error_code, row.topic_id) == (0, ZERO)
     stored = await node.stored("t")
@@ -128,7 +131,7 @@ async def test_topics_of_one_request_show_their_own_configs(node: TopicBroker) -
 
 async def test_a_topic_nobody_sees_exists(node: TopicBroker) -> None:
     """In ZooKeeper, but not in the metadata cache: found out by the write, or by the names where another error would win."""
-    node.told = False
+    node.propagates = False
     assert await codes(node, topic("ghost"), timeout_ms=0) == [7]
     before = await node.stored("ghost"), await node.config_of("ghost")
     (row,) = await create(node, topic("ghost", configs={"retention.ms": "1"}))
@@ -137,7 +140,7 @@ async def test_a_topic_nobody_sees_exists(node: TopicBroker) -> None:
     assert await codes(node, topic("ghost", configs={"no": "1"})) == [36]
     assert await codes(node, manual({0: [0, 0]}, name="ghost")) == [36]
     assert await codes(node, topic("ghost", 0)) == [37]
-    node.dying.add("dead.yet")
+    node.controller.dying.add("dead.yet")
     assert await codes(node, topic("dead.yet")) == [36]
     assert (await node.stored("ghost"), await node.config_of("ghost")) == before
 
@@ -175,23 +178,23 @@ async def test_late(node: TopicBroker) -> None:
 
 
 async def test_a_topic_that_goes_before_all_are_there_is_waited_for_again(node: TopicBroker) -> None:
-    node.told = False
+    node.propagates = False
     asked = asyncio.ensure_future(codes(node, topic("first"), topic("second"), timeout_ms=60_000))
     await eventually(lambda: len(node.purgatory) == 1, "the request waits")
-    node.told = True
-    await node.tell(["second"])
-    await node.tell(["first"])
+    node.propagates = True
+    await node.propagate(["second"])
+    await node.propagate(["first"])
     assert await asked == [0, 0]
-    node.told = False
+    node.propagates = False
     asked = asyncio.ensure_future(codes(node, topic("third"), topic("fourth"), timeout_ms=60_000))
     await eventually(lambda: len(node.purgatory) == 1, "the request waits")
-    node.told = True
-    await node.tell(["fourth"])
+    node.propagates = True
+    await node.propagate(["fourth"])
     node.forget(["fourth"])
-    await node.tell(["third"])
+    await node.propagate(["third"])
     await asyncio.sleep(0)
     assert not asked.done(), "not before its time is over"
-    await node.tell(["fourth"])
+    await node.propagate(["fourth"])
     assert await asked == [0, 0]
 
 
@@ -212,33 +215,40 @@ async def test_racks(node: TopicBroker) -> None:
 
 
 async def test_rights(node: TopicBroker) -> None:
-    node.authorizer = Denying((Operation.CREATE, "kafka-cluster"), (Operation.CREATE, "secret"), (Operation.DESCRIBE_CONFIGS, "dim"))
+    denying = Denying((Operation.CREATE, "kafka-cluster"), (Operation.CREATE, "secret"), (Operation.DESCRIBE_CONFIGS, "dim"))
+    node.services = replace(node.services, authorizer=denying)
     rows = await create(node, topic("a"), topic("secret"), topic("dim", configs={"retention.ms": "1"}))
     assert [(row.error_code, row.topic_config_error_code) for row in rows] == [(0, 0), (29, 0), (0, 29)]
     assert [len(row.configs) for row in rows] == [36, 0, 0]
     assert [row.num_partitions for row in rows] == [1, -1, -1]
     assert [row.topic_id == ZERO for row in rows] == [False, True, True]
     assert await node.stored("dim") is not None
-    node.authorizer = Denying((Operation.CREATE, "secret"))
+    node.services = replace(node.services, authorizer=Denying((Operation.CREATE, "secret")))
     assert await codes(node, topic("secret")) == [0], "the right to create in the cluster is enough"
-    node.authorizer = Denying((Operation.DESCRIBE_CONFIGS, None))
+    node.services = replace(node.services, authorizer=Denying((Operation.DESCRIBE_CONFIGS, None)))
     rows = await create(node, topic("secret"), topic("b"), topic("b"), topic("__cluster_metadata"), topic("late"), timeout_ms=0)
     assert [(row.error_code, row.topic_config_error_code) for row in rows] == [(36, 0), (42, 29), (42, 29), (42, 0), (7, 0)]
     assert {row.topic_id for row in rows} == {ZERO}
 
 
 async def test_policy(node: TopicBroker) -> None:
-    told: list[Any] = []
+    judged: list[Any] = []
 
-    def policy(*topic_made: Any) -> str | None:
-        told.append(topic_made)
-        return "too few replicas" if topic_made[2] == 1 else None
+    def policy(
+        name: str,
+        partitions: int | None,
+        replication_factor: int | None,
+        assignments: Mapping[int, Sequence[int]] | None,
+        configs: Mapping[str, str | None],
+    ) -> str | None:
+        judged.append((name, partitions, replication_factor, assignments, configs))
+        return "too few replicas" if replication_factor == 1 else None
 
-    node.topic_policy = policy
+    node.services = replace(node.services, topic_policy=policy)
     rows = await create(node, topic("a", 2, 1), topic("b", 2, 2), manual({0: [1]}, name="c", configs={"retention.ms": "1"}))
     assert [(row.error_code, row.error_message) for row in rows] == [(44, "too few replicas"), (0, None), (0, None)]
-    assert ("b", 2, 2, None, {}) in told
-    assert ("c", None, None, {0: (1,)}, {"retention.ms": "1"}) in told
+    assert ("b", 2, 2, None, {}) in judged
+    assert ("c", None, None, {0: (1,)}, {"retention.ms": "1"}) in judged
     assert await node.stored("a") is None
 
 
@@ -251,8 +261,8 @@ async def test_quota(node: TopicBroker, version: int) -> None:
         counted.append(mutations)
         return 700 if mutations > 2 else 0
 
-    node.mutation_quota = quota
-    response = await node.ask(REQUEST(topics=[topic("a", 2), topic("b", 3), topic("c", 0), manual({0: [0]}, name="d")]), version)
+    node.services = replace(node.services, mutation_quota=quota)
+    response = await node.request(REQUEST(topics=[topic("a", 2), topic("b", 3), topic("c", 0), manual({0: [0]}, name="d")]), version)
     assert [row.error_code for row in response.topics] == [0, 89 if version >= 6 else 0, 37, 0]
     assert response.throttle_time_ms == (700 if version >= 2 else 0)
     assert counted == [2, 3, 1]
@@ -261,7 +271,7 @@ async def test_quota(node: TopicBroker, version: int) -> None:
         assert response.topics[1].error_message
         assert shown(response.topics[1]) == FRUITLESS
     if version >= 1:
-        await node.ask(REQUEST(topics=[topic("e", 3)], validate_only=True), version)
+        await node.request(REQUEST(topics=[topic("e", 3)], validate_only=True), version)
         assert counted == [2, 3, 1]
 
 

@@ -1,15 +1,16 @@
 """DeleteTopics: every version's answer, the deletion requests written, waiting, rights and quota."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.server.context import Operation
-from klamm.tests.broker.test_metadata_answers import Denying
+from klamm.server.authorizer import Operation
 from klamm.tests.harness.waits import eventually
+from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker
 from klamm.tests.topics.test_create_topics import codes as create
 from klamm.tests.topics.test_topic_requests import topic
@@ -23,9 +24,9 @@ REQUEST = messages.DeleteTopicsRequest
 async def delete(node: TopicBroker, *asked: str | bytes | tuple[str | None, bytes], version: int = 6, timeout_ms: int = 5000) -> Any:
     """Topics by name, by id, or as (name, id); before version 6 by name only."""
     if version < 6:
-        return await node.ask(REQUEST(topic_names=list(asked), timeout_ms=timeout_ms), version)
+        return await node.request(REQUEST(topic_names=list(asked), timeout_ms=timeout_ms), version)
     pairs = [(a, ZERO) if isinstance(a, str) else (None, a) if isinstance(a, bytes) else a for a in asked]
-    return await node.ask(REQUEST(topics=[REQUEST.DeleteTopicState(*pair) for pair in pairs], timeout_ms=timeout_ms), version)
+    return await node.request(REQUEST(topics=[REQUEST.DeleteTopicState(*pair) for pair in pairs], timeout_ms=timeout_ms), version)
 
 
 async def rows(node: TopicBroker, *asked: Any, **more: Any) -> list[tuple[str | None, bytes, int]]:
@@ -55,12 +56,12 @@ async def test_by_name(node: TopicBroker, version: int) -> None:
 
 async def test_a_topic_that_is_back_before_all_are_gone_is_waited_for_again(node: TopicBroker) -> None:
     await create(node, topic("a"), topic("b"))
-    node.told = False
+    node.propagates = False
     asked = asyncio.ensure_future(rows(node, "a", "b", timeout_ms=60_000))
     await eventually(lambda: len(node.purgatory) == 1, "the request waits")
-    node.told = True
+    node.propagates = True
     node.forget(["b"])
-    await node.tell(["b"])
+    await node.propagate(["b"])
     node.forget(["a"])
     await asyncio.sleep(0)
     assert not asked.done(), "not before its time is over"
@@ -101,7 +102,8 @@ async def test_not_controller(node: TopicBroker, version: int) -> None:
 @pytest.mark.parametrize(("version", "code"), [(0, 42), (1, 42), (2, 42), (3, 73), (4, 73), (5, 73), (6, 73)])
 async def test_deletion_disabled(node: TopicBroker, version: int, code: int) -> None:
     await create(node, topic("a"))
-    node.config = BrokerConfig({"zookeeper.connect": "unused", "broker.id": "0", "delete.topic.enable": "false"})
+    config = BrokerConfig({"zookeeper.connect": "unused", "broker.id": "0", "delete.topic.enable": "false"})
+    node.services = replace(node.services, config=config)
     assert await rows(node, "a", "nope", version=version) == [("a", ZERO, code), ("nope", ZERO, code)]
     if version >= 6:
         assert await rows(node, NOBODY, ("a", NOBODY)) == [(None, NOBODY, code), ("a", NOBODY, code)]
@@ -111,7 +113,7 @@ async def test_deletion_disabled(node: TopicBroker, version: int, code: int) -> 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_late(node: TopicBroker, version: int) -> None:
     await create(node, topic("a"))
-    node.told = False
+    node.propagates = False
     assert await rows(node, "a", "nope", version=version, timeout_ms=100) == [("a", ZERO, 7), ("nope", ZERO, 3)]
     assert await rows(node, "a", version=version, timeout_ms=-1) == [("a", ZERO, 7)], "a request that is there already is waited for"
     assert await requested(node) == ["a"]
@@ -128,7 +130,8 @@ async def test_a_topic_without_a_node(node: TopicBroker) -> None:
 async def test_rights(node: TopicBroker) -> None:
     await create(node, topic("a"), topic("b"), topic("c"))
     ids = [await id_of(node, name) for name in "abc"]
-    node.authorizer = Denying((Operation.DESCRIBE, "a"), (Operation.DELETE, "b"), (Operation.DELETE, "nope"))
+    denying = Denying((Operation.DESCRIBE, "a"), (Operation.DELETE, "b"), (Operation.DELETE, "nope"))
+    node.services = replace(node.services, authorizer=denying)
     assert await rows(node, *ids, "b", "nope") == [
         (None, ids[0], 29),
         ("b", ids[1], 29),
@@ -148,7 +151,7 @@ async def test_quota(node: TopicBroker, version: int) -> None:
         counted.append(mutations)
         return 300 if mutations > 2 else 0
 
-    node.mutation_quota = quota
+    node.services = replace(node.services, mutation_quota=quota)
     response = await delete(node, "a", "b", "nope", version=version)
     assert [row.error_code for row in response.responses] == [0, 89 if version >= 5 else 0, 3]
     assert response.throttle_time_ms == (300 if version >= 1 else 0)

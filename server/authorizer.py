@@ -1,0 +1,98 @@
+"""The nouns of access control: principals, operations, resources, and the authorizer that decides.
+
+Numbers are Kafka's (AclOperation, ResourceType): they also make the bit sets of "authorized operations" in Metadata and DescribeCluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+CLUSTER_NAME = "kafka-cluster"
+
+
+class Operation(IntEnum):
+    """What somebody wants to do to a resource."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class ResourceType(IntEnum):
+    """Kinds of things that can be protected."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+SUPPORTED_OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+        Operation.ALTER,
+        Operation.ALTER_CONFIGS,
+        Operation.DESCRIBE,
+    ),
+}
+
+
+class Resource(NamedTuple):
+    """One protected thing. The cluster is named "kafka-cluster"."""
+
+    type: ResourceType
+    name: str
+
+
+class Principal(NamedTuple):
+    """Who asks."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+
+
+class Authorizer(Protocol):
+    """Decides whether a principal may do something. Called once for each check, on the event loop: it must not block."""
+
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        """True when allowed."""
+
+
+class AllowAll:
+    """The authorizer of a broker that has none configured."""
+
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        return True

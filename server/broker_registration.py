@@ -1,0 +1,74 @@
+"""A broker's registration: the znode `/brokers/ids/<id>`, its endpoints, its rack, and the epoch that it gives the broker.
+
+A session ends with its registration. The controller registers the broker again in the next one, under a new epoch
+(`Controller` calls `register`). A broker whose id was taken meanwhile stays unregistered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.values import Broker, StoreLost
+from klamm.protocol.nouns import Endpoint
+from klamm.server.identity import BrokerIdentity
+from klamm.server.net.listeners import Listeners
+from klamm.zk.admin import AdminZk
+from klamm.zk.registration import RegistrationRefused
+from klamm.zk.requests import ZkError
+
+log = logging.getLogger(__name__)
+
+
+class BrokerRegistration:
+    """Writes one broker's registration and keeps `identity.broker_epoch` up to date."""
+
+    def __init__(self, config: BrokerConfig, identity: BrokerIdentity, admin_zk: AdminZk, listeners: Listeners) -> None:
+        self.advertised: tuple[Endpoint, ...] = ()
+        """The endpoints that are registered."""
+        self.is_current = False
+        """Whether this broker is registered in the present session."""
+        self._config = config
+        self._identity = identity
+        self._admin_zk = admin_zk
+        self._listeners = listeners
+        self._changing_listeners = asyncio.Lock()
+
+    async def register(self) -> None:
+        """Create the znode; its czxid is the broker epoch. Raises RegistrationRefused."""
+        identity = self._identity
+        try:
+            identity.broker_epoch = await self._admin_zk.register_broker(self._broker(), _now_ms(), json_version=self._json_version)
+        except RegistrationRefused as refusal:
+            if identity.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
+                log.error("broker %d is not registered: %s", identity.broker_id, refusal)
+            raise
+        self.is_current = True
+        log.info("broker %d is registered with epoch %d", identity.broker_id, identity.broker_epoch)
+
+    def session_expired(self) -> None:
+        """The znode is gone with its session."""
+        self.is_current = False
+
+    async def follow_listeners(self) -> None:
+        """Open and close listeners as the configs say now, and register the endpoints that follow; the epoch stays."""
+        async with self._changing_listeners:
+            await self._listeners.follow()
+            self.advertised = self._listeners.advertised()
+        try:
+            await self._admin_zk.update_broker(self._broker(), _now_ms(), json_version=self._json_version)
+        except (StoreLost, ZkError) as error:
+            log.warning("broker %d: new listeners are registered only with the next ZooKeeper session: %s", self._identity.broker_id, error)
+
+    def _broker(self) -> Broker:
+        return Broker(self._identity.broker_id, -1, self.advertised, self._config.get("broker.rack"))
+
+    @property
+    def _json_version(self) -> int:
+        return self._config.inter_broker_protocol_version.broker_node_version
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

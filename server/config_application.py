@@ -1,0 +1,63 @@
+"""What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.causes import ConfigChanged
+from klamm.controller.events import OptionsChanged
+from klamm.controller.loop import Controller
+from klamm.controller.options import ControllerOptions
+from klamm.server.background import BackgroundTasks
+from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.dynamic_configs import controller_events
+from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
+
+
+def controller_options(config: BrokerConfig) -> ControllerOptions:
+    """What the controller decides by, as the configs say now."""
+    get, step = config.get, config.inter_broker_protocol_version
+    return ControllerOptions(
+        unclean_leader_election_enable=get("unclean.leader.election.enable"),
+        delete_topic_enable=get("delete.topic.enable"),
+        auto_leader_rebalance_enable=get("auto.leader.rebalance.enable"),
+        leader_imbalance_per_broker_percentage=get("leader.imbalance.per.broker.percentage"),
+        leader_imbalance_check_interval_seconds=get("leader.imbalance.check.interval.seconds"),
+        inter_broker_listener=config.inter_broker_listener_name,
+        control_plane_listener=config.control_plane_listener_name,
+        leader_and_isr_version=step.leader_and_isr_version,
+        update_metadata_version=step.update_metadata_version,
+        stop_replica_version=step.stop_replica_version,
+        leader_recovery_supported=step.has_leader_recovery,
+        topic_ids_supported=step.has_topic_ids,
+    )
+
+
+class ConfigApplication:
+    """Listens to `DynamicConfigs` for one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        listeners: Listeners,
+        registration: BrokerRegistration,
+        controller: Controller,
+        background: BackgroundTasks,
+    ) -> None:
+        self._config = config
+        self._listeners = listeners
+        self._registration = registration
+        self._controller = controller
+        self._background = background
+
+    def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
+        """The configs of an entity have changed; see `DynamicConfigs`."""
+        if kind == "brokers":
+            self._listeners.limit()
+            self._controller.put(OptionsChanged(controller_options(self._config)), ConfigChanged())
+            self._listeners.clear_response_caches()
+            if self._registration.is_current and changed & LISTENER_CONFIGS:
+                self._background.start(self._registration.follow_listeners())
+        for event in controller_events(self._config, kind, name, properties, changed):
+            self._controller.put(event, ConfigChanged())

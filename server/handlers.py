@@ -1,0 +1,54 @@
+"""The APIs that this broker serves. Dispatch, ApiVersions and the coverage page are computed from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.server.apis import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    api_versions,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    incremental_alter_configs,
+    leader_and_isr,
+    list_partition_reassignments,
+    metadata,
+    produce,
+    stop_replica,
+    update_metadata,
+)
+from klamm.server.dispatch import Handler
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.PRODUCE: Handler(produce.handle, produce.refuse),
+    ApiKey.METADATA: Handler(metadata.handle, metadata.refuse, cached=True),
+    ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.refuse),
+    ApiKey.STOP_REPLICA: Handler(stop_replica.handle, stop_replica.refuse),
+    ApiKey.UPDATE_METADATA: Handler(update_metadata.handle, update_metadata.refuse),
+    ApiKey.CONTROLLED_SHUTDOWN: Handler(controlled_shutdown.handle, controlled_shutdown.refuse),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.refuse, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
+    ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.refuse),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.refuse),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.refuse),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.refuse),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.refuse),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.refuse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs.handle, incremental_alter_configs.refuse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments.handle, list_partition_reassignments.refuse),
+    ApiKey.ALTER_PARTITION: Handler(alter_partition.handle, alter_partition.refuse, pipelined=True),
+    ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
+}
+
+
+def offered(keys: Iterable[int]) -> tuple[Api, ...]:
+    """The APIs with these keys, as ApiVersions lists them."""
+    return tuple(APIS[key] for key in sorted(keys))

@@ -1,0 +1,22 @@
+"""The other end of a client connection: where it connected from, on which listener, and who it is."""
+
+from __future__ import annotations
+
+from klamm.server.authorizer import ANONYMOUS, Principal
+from klamm.server.response_cache import ResponseCache
+
+
+class Peer:
+    """One per connection. `responses` are the cached responses that are valid for it.
+
+    A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
+    """
+
+    __slots__ = ("host", "listener", "principal", "responses")
+
+    def __init__(self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS) -> None:
+        """`listener` is the listener's name, `host` the client's address without port."""
+        self.listener = listener
+        self.host = host
+        self.responses = responses
+        self.principal = principal

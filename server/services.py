@@ -1,0 +1,111 @@
+"""What handlers may use of their broker, in one frozen value.
+
+The broker makes it once, before it serves; tests make it with the parts they need. Two parts are protocols, since their owners can do
+much more than a request may ask for: the controller and the access to ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic
+from klamm.protocol.apis import Api
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import Authorizer
+from klamm.server.features import FeatureCache
+from klamm.server.identity import BrokerIdentity
+from klamm.server.not_offered import NotOfferedLog
+from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.purgatory import Purgatory
+from klamm.server.quotas import MutationQuota
+
+
+class ControllerService(Protocol):
+    """What requests need of this broker's controller. Its coroutines raise ApiError, NOT_CONTROLLER when it is not active."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+
+    def queued_for_deletion(self, topic: str) -> bool:
+        """Whether the topic is marked for deletion."""
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id, None when the controller knows none."""
+
+    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+        """Elect leaders now; a result for each partition."""
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move leaderships away from a broker; the partitions that it still leads."""
+
+    async def alter_partition(self, request: Any, version: int) -> Any:
+        """The AlterPartitionResponse."""
+
+    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+        """Those of the partitions, or of all, that are being reassigned."""
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """(first id, count) of a new block."""
+
+
+class AdminStore(Protocol):
+    """What requests read and write in ZooKeeper. Raises StoreLost when the session ends, ZkError for what ZooKeeper refuses."""
+
+    async def topics(self) -> list[str]:
+        """Names of all topics."""
+
+    async def topic_exists(self, topic: str) -> bool:
+        """Whether the topic has a znode."""
+
+    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+        """Assignments in the order of the names, None where there is no topic."""
+
+    async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
+        """Create (name, id, replicas by partition, configs) each; the codes in the same order."""
+
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
+        """Replace assignments; the codes in the same order."""
+
+    async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
+        """Mark topics for deletion; the codes in the same order."""
+
+    async def broker_racks(self) -> dict[int, str | None]:
+        """Racks of all registered brokers."""
+
+    async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
+        """Configs of an entity, None when it has no znode. Raises Unreadable."""
+
+    async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
+        """Replace an entity's configs and notify all brokers. Raises ControllerMoved, BadVersion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one broker that a handler may use."""
+
+    identity: BrokerIdentity
+    config: BrokerConfig
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    controller: ControllerService
+    admin_store: AdminStore
+    purgatory: Purgatory
+    features: FeatureCache
+    offered: tuple[Api, ...]
+    """The APIs that ApiVersions lists."""
+    not_offered: NotOfferedLog
+    authorizer: Authorizer
+    topic_policy: TopicPolicy
+    alter_config_policy: AlterConfigPolicy
+    mutation_quota: MutationQuota
+    new_topic_id: Callable[[], bytes]
+    """Draws the id of a new topic."""
+    randrange: Callable[[int], int]
+    """Draws a number from 0 up to, not including, its argument; replicas are placed with it."""

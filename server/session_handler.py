@@ -1,0 +1,63 @@
+"""What a broker does when its ZooKeeper session is suspended, expires, or a new one begins.
+
+When the session expires, the controller is stopped first (`Controller.expire`); in the new session it registers the broker again before
+it takes part in an election, and config changes and features are read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from klamm.controller.loop import Controller
+from klamm.server.background import BackgroundTasks
+from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.dynamic_configs import DynamicConfigs
+from klamm.server.features import FeatureWatch
+from klamm.zk.session import SessionChange
+
+log = logging.getLogger(__name__)
+
+
+class SessionHandler:
+    """Follows the session of one broker that has started. `feature_watch` is None where features have no versions."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        controller: Controller,
+        registration: BrokerRegistration,
+        dynamic_configs: DynamicConfigs,
+        feature_watch: FeatureWatch | None,
+        background: BackgroundTasks,
+    ) -> None:
+        self._broker_id = broker_id
+        self._controller = controller
+        self._registration = registration
+        self._dynamic_configs = dynamic_configs
+        self._feature_watch = feature_watch
+        self._background = background
+        self._expiring: asyncio.Task[None] | None = None
+
+    def on_change(self, change: SessionChange) -> None:
+        match change:
+            case SessionChange.SUSPENDED:
+                log.warning("broker %d: the connection to ZooKeeper is lost", self._broker_id)
+            case SessionChange.RECONNECTED:
+                log.info("broker %d: connected to ZooKeeper again", self._broker_id)
+            case SessionChange.EXPIRED:
+                log.warning("broker %d: the ZooKeeper session is over", self._broker_id)
+                self._registration.session_expired()
+                self._expiring = self._background.start(self._controller.expire())
+            case SessionChange.NEW_SESSION:
+                log.info("broker %d: a new ZooKeeper session begins", self._broker_id)
+                self._background.start(self._new_session(self._expiring))
+
+    async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
+        """The controller has left the old session before it hears of the new one."""
+        if expiring is not None:
+            await expiring
+        self._controller.new_session()
+        await self._dynamic_configs.look()
+        if self._feature_watch is not None:
+            await self._feature_watch.look()

@@ -1,0 +1,175 @@
+"""Services for handlers under test: everything real but the controller and ZooKeeper, which a test gives or does without."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.ids import random_topic_id
+from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic, StoreLost
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
+from klamm.server.context import Context
+from klamm.server.features import FeatureCache
+from klamm.server.handlers import HANDLERS, offered
+from klamm.server.identity import BrokerIdentity
+from klamm.server.not_offered import NotOfferedLog
+from klamm.server.peer import Peer
+from klamm.server.policies import AlterConfigPolicy, TopicPolicy, any_change, any_topic
+from klamm.server.purgatory import Purgatory
+from klamm.server.quotas import MutationQuota, no_quota
+from klamm.server.response_cache import ResponseCache
+from klamm.server.services import AdminStore, ControllerService, Services
+
+
+class InactiveController:
+    """The controller of a broker that is not the controller."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+
+    def queued_for_deletion(self, topic: str) -> bool:
+        return False
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return None
+
+    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def alter_partition(self, request: Any, version: int) -> Any:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+
+class LostStore:
+    """The store of a broker whose ZooKeeper session is over."""
+
+    async def topics(self) -> list[str]:
+        raise StoreLost("no session")
+
+    async def topic_exists(self, topic: str) -> bool:
+        raise StoreLost("no session")
+
+    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+        raise StoreLost("no session")
+
+    async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
+        raise StoreLost("no session")
+
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
+        raise StoreLost("no session")
+
+    async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
+        raise StoreLost("no session")
+
+    async def broker_racks(self) -> dict[int, str | None]:
+        raise StoreLost("no session")
+
+    async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
+        raise StoreLost("no session")
+
+    async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
+        raise StoreLost("no session")
+
+
+class Denying:
+    """Denies what is listed: (operation, resource name); None as the name stands for every resource."""
+
+    def __init__(self, *denied: tuple[Operation, str | None]) -> None:
+        self._denied = denied
+
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        return (operation, resource.name) not in self._denied and (operation, None) not in self._denied
+
+
+class DenyAll:
+    """Denies everything, and remembers what was checked."""
+
+    def __init__(self) -> None:
+        self.checked: list[tuple[Operation, Resource]] = []
+
+    def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        self.checked.append((operation, resource))
+        return False
+
+
+def broker_config(broker_id: int = 1, **properties: object) -> BrokerConfig:
+    """A broker's configs; properties with underscores for dots."""
+    settings = {name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value) for name, value in properties.items()}
+    return BrokerConfig({"zookeeper.connect": "unused", "broker.id": str(broker_id)} | settings)
+
+
+def make_services(
+    *,
+    broker_id: int = 1,
+    broker_epoch: int = 1,
+    cluster_id: str = "cluster",
+    config: BrokerConfig | None = None,
+    metadata: MetadataCache | None = None,
+    controller: ControllerService | None = None,
+    admin_store: AdminStore | None = None,
+    authorizer: Authorizer | None = None,
+    offers: tuple[Api, ...] = offered(HANDLERS),
+    topic_policy: TopicPolicy = any_topic,
+    alter_config_policy: AlterConfigPolicy = any_change,
+    mutation_quota: MutationQuota = no_quota,
+) -> Services:
+    """A broker that knows nothing yet, is not the controller, and has no session, where the test does not say otherwise."""
+    cache = MetadataCache(broker_id) if metadata is None else metadata
+    return Services(
+        identity=BrokerIdentity(broker_id, cluster_id, broker_epoch),
+        config=broker_config(broker_id) if config is None else config,
+        metadata=cache,
+        replicas=ReplicaManager(broker_id, cache),
+        controller=InactiveController() if controller is None else controller,
+        admin_store=LostStore() if admin_store is None else admin_store,
+        purgatory=Purgatory(),
+        features=FeatureCache(),
+        offered=offers,
+        not_offered=NotOfferedLog(),
+        authorizer=AllowAll() if authorizer is None else authorizer,
+        topic_policy=topic_policy,
+        alter_config_policy=alter_config_policy,
+        mutation_quota=mutation_quota,
+        new_topic_id=random_topic_id,
+        randrange=random.randrange,
+    )
+
+
+def make_context(services: Services, api_key: int, version: int, listener: str = "PLAINTEXT") -> Context:
+    """The context of a request from this machine."""
+    return Context(services, Peer(listener, "127.0.0.1", ResponseCache()), ApiKey(api_key), version)
+
+
+async def respond(services: Services, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
+    """The response of the API's handler as a client decodes it, after both have been bytes."""
+    name = type(request).__name__.removesuffix("Request")
+    return messages.decode(f"{name}Response", version, await respond_encoded(services, request, version, listener))[0]
+
+
+async def respond_encoded(services: Services, request: Any, version: int, listener: str = "PLAINTEXT") -> bytes:
+    """As `respond`, still encoded, without the header."""
+    name = type(request).__name__.removesuffix("Request")
+    key = next(api.key for api in APIS.values() if api.name == name)
+    received = messages.decode(f"{name}Request", version, messages.encode(request, version))[0]
+    response = HANDLERS[key].handle(make_context(services, key, version, listener), received)
+    if inspect.iscoroutine(response):
+        response = await response
+    return response if isinstance(response, bytes) else messages.encode(response, version)
