@@ -13,7 +13,7 @@ from klamm.cli.main import VERBS
 from klamm.tests.cli.running import run
 
 
-def test_the_version() -> None:
+def test_version_option_prints_the_version() -> None:
     said = run("--version")
     assert (said.returncode, said.stdout, said.stderr) == (0, f"klamm {klamm.__version__}\n", "")
 
@@ -31,7 +31,7 @@ def test_python_m_klamm_is_the_command() -> None:
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
 @pytest.mark.parametrize("verb", [(), *((verb,) for verb in sorted(VERBS))], ids=lambda verb: verb[0] if verb else "klamm")
-def test_help_everywhere(verb: tuple[str, ...], option: str) -> None:
+def test_every_command_has_help(verb: tuple[str, ...], option: str) -> None:
     said = run(*verb, option)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith(" ".join(("Usage: klamm", *verb)))
@@ -69,7 +69,7 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
         (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_1(arguments: tuple[str, ...], reason: str) -> None:
+def test_bad_arguments_are_one_line_and_exit_code_1(arguments: tuple[str, ...], reason: str) -> None:
     said = run(*arguments)
     assert (said.returncode, said.stdout) == (1, "")
     assert reason in said.stderr

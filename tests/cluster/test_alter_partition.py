@@ -18,7 +18,7 @@ UNCLEAN = {"unclean.leader.election.enable": "true"}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_shrink_and_expand(cluster: Cluster, version: int) -> None:
+async def test_isr_shrinks_and_expands_with_the_partition_epoch(cluster: Cluster, version: int) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     await cluster.settled(a, b, c)
@@ -55,7 +55,7 @@ async def refused(cluster: Cluster, code: int, topic: str, *args: Any, **more: A
 
 
 @pytest.mark.parametrize("version", [1, 3])
-async def test_rows_of_the_table(cluster: Cluster, version: int) -> None:
+async def test_each_wrong_proposal_gets_its_error_code(cluster: Cluster, version: int) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     await cluster.move_away(topic, [a, b])
@@ -90,7 +90,7 @@ async def test_nothing_to_change_is_no_write(cluster: Cluster) -> None:
     assert cluster.state(topic).isr == [b.id, a.id]
 
 
-async def test_unknown_topic_id(cluster: Cluster) -> None:
+async def test_unknown_topic_id_is_refused(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await refused(cluster, 100, topic, a, [a], topic_id=os.urandom(16))
@@ -108,7 +108,7 @@ async def test_broker_epoch_must_be_the_registered_one(cluster: Cluster) -> None
     assert cluster.state(topic).leader == before.leader
 
 
-async def test_recovery_state_that_is_none(cluster: Cluster) -> None:
+async def test_unknown_recovery_state_is_refused(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     before = cluster.state(topic)
@@ -181,7 +181,7 @@ async def test_many_partitions_of_many_topics_in_one_request(cluster: Cluster) -
             assert cluster.state(topic, p)[:4] == ((a.id, [a.id, b.id], 0, 0) if p == 3 else (a.id, [a.id], 0, 1))
 
 
-async def test_two_requests_for_one_version(cluster: Cluster) -> None:
+async def test_second_of_two_requests_for_one_partition_epoch_is_refused(cluster: Cluster) -> None:
     """The second was made without knowing of the first: its partition epoch is too low."""
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b, c]])
@@ -191,7 +191,7 @@ async def test_two_requests_for_one_version(cluster: Cluster) -> None:
     assert cluster.state(topic).isr == [a.id, b.id]
 
 
-async def test_state_written_by_somebody_else_meanwhile(cluster: Cluster) -> None:
+async def test_state_written_by_somebody_else_meanwhile_is_an_invalid_update_version(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     cluster.tree.put_state(topic, 0, a.id, [a.id, b.id], 0, cluster.tree.controller_epoch())

@@ -29,7 +29,7 @@ async def moved(cluster: Cluster, away: int, of: int) -> tuple[list[str], FakeBr
 
 
 @pytest.mark.slow
-async def test_above_the_percentage_only(empty: Cluster) -> None:
+async def test_leaders_move_only_above_the_imbalance_percentage(empty: Cluster) -> None:
     await empty.start(0, **PROPERTIES, leader_imbalance_per_broker_percentage=25)
     at_limit, a, b = await moved(empty, 1, 4)
     above, c, d = await moved(empty, 2, 4)
@@ -47,7 +47,7 @@ async def test_above_the_percentage_only(empty: Cluster) -> None:
 
 
 @pytest.mark.slow
-async def test_only_to_a_replica_in_sync(empty: Cluster) -> None:
+async def test_leaders_move_only_to_a_replica_in_sync(empty: Cluster) -> None:
     await empty.start(0, **PROPERTIES)
     (topic,), a, b = await moved(empty, 1, 1)
     (other,), c, d = await moved(empty, 1, 1)

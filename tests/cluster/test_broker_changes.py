@@ -55,7 +55,7 @@ async def test_bounce_counts_as_death_and_return(cluster: Cluster) -> None:
     assert a.frames[mark].correlation_id == 0, "and a new sender"
 
 
-async def test_death_of_a_broker_without_replicas(cluster: Cluster) -> None:
+async def test_death_of_a_broker_without_replicas_sends_update_metadata_without_partitions(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     await cluster.settled(a)
     mark = a.mark()
@@ -125,7 +125,7 @@ async def test_unreadable_brokers_are_absent_and_disturb_nobody(cluster: Cluster
             cluster.tree.delete(path)
 
 
-async def test_births_and_deaths_in_one_change(cluster: Cluster) -> None:
+async def test_births_and_deaths_in_one_change_are_all_noticed(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[b, a]])
     await cluster.settled(a, b)

@@ -8,7 +8,7 @@ from klamm.tests.harness.fake_broker import LISR, SR, UMR
 UNCLEAN = {"unclean.leader.election.enable": "true"}
 
 
-async def test_leader_dies_then_the_last_one_then_it_returns(cluster: Cluster) -> None:
+async def test_partition_follows_its_leaders_until_none_is_left_and_one_returns(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     assert cluster.state(topic)[:4] == (a.id, [a.id, b.id], 0, 0)
@@ -20,7 +20,7 @@ async def test_leader_dies_then_the_last_one_then_it_returns(cluster: Cluster) -
     assert (await cluster.becomes(topic, leader=b.id))[:4] == (b.id, [b.id], 3, 3)
 
 
-async def test_only_one_out_of_sync_returns_unclean_off(cluster: Cluster) -> None:
+async def test_replica_out_of_sync_is_not_elected_when_unclean_election_is_off(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await cluster.lost(a)
@@ -33,7 +33,7 @@ async def test_only_one_out_of_sync_returns_unclean_off(cluster: Cluster) -> Non
     assert cluster.state(topic) == before
 
 
-async def test_only_one_out_of_sync_returns_unclean_on(cluster: Cluster) -> None:
+async def test_replica_out_of_sync_is_elected_when_unclean_election_is_on(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]], UNCLEAN)
     await cluster.lost(a)
@@ -46,7 +46,7 @@ async def test_only_one_out_of_sync_returns_unclean_on(cluster: Cluster) -> None
     assert (told.leader_recovery_state, told.isr, told.is_new) == (1, [a.id], False)
 
 
-async def test_follower_dies(cluster: Cluster) -> None:
+async def test_follower_that_dies_leaves_the_isr(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     await cluster.settled(a, b, c)

@@ -37,7 +37,7 @@ async def test_leaders_move_and_the_isr_shrinks(cluster: Cluster) -> None:
     assert b.since(marks[b.id], SR) == []
 
 
-async def test_still_gets_everything_but_is_not_electable(cluster: Cluster) -> None:
+async def test_broker_that_shuts_down_still_gets_everything_but_is_not_electable(cluster: Cluster) -> None:
     x, b = await cluster.fakes(2)
     topic = await cluster.create([[b, x]])
     assert await cluster.controlled_shutdown(x) == (0, set())
@@ -66,7 +66,7 @@ async def test_only_member_of_the_isr_remains_leader(cluster: Cluster) -> None:
     assert (code, left) == (0, {(topic, 0)})
 
 
-async def test_two_leave_together(cluster: Cluster) -> None:
+async def test_leaders_do_not_move_to_a_broker_that_shuts_down_too(cluster: Cluster) -> None:
     x, y, b = await cluster.fakes(3)
     topic = await cluster.create([[x, y, b]])
     alone = await cluster.create([[x, y]])
@@ -77,7 +77,7 @@ async def test_two_leave_together(cluster: Cluster) -> None:
     assert cluster.state(alone)[:2] == (x.id, [x.id])
 
 
-async def test_both_in_the_isr_are_taken_out_at_once(cluster: Cluster) -> None:
+async def test_two_brokers_that_shut_down_at_once_both_leave_the_isr(cluster: Cluster) -> None:
     x, y, b = await cluster.fakes(3)
     topic = await cluster.create([[x, b, y]])
     cut = await cluster.create([[y, x, b]])
@@ -88,14 +88,14 @@ async def test_both_in_the_isr_are_taken_out_at_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-async def test_every_version(cluster: Cluster, version: int) -> None:
+async def test_every_version_moves_leaders(cluster: Cluster, version: int) -> None:
     x, b = await cluster.fakes(2)
     topic = await cluster.create([[x, b]])
     assert await cluster.controlled_shutdown(x, version=version) == (0, set())
     assert cluster.state(topic)[:2] == (b.id, [b.id])
 
 
-async def test_broker_epochs(cluster: Cluster) -> None:
+async def test_controlled_shutdown_takes_the_present_broker_epoch_or_a_higher_one(cluster: Cluster) -> None:
     x, b = await cluster.fakes(2)
     topic = await cluster.create([[x, b]])
     assert await cluster.controlled_shutdown(x, epoch=x.epoch - 1) == (77, set())
@@ -107,7 +107,7 @@ async def test_broker_epochs(cluster: Cluster) -> None:
     assert await cluster.controlled_shutdown(x, broker_id=DEAD, epoch=5) == (-1, set())
 
 
-async def test_repeated_request(cluster: Cluster) -> None:
+async def test_repeated_request_has_the_same_outcome(cluster: Cluster) -> None:
     x, b = await cluster.fakes(2)
     topic = await cluster.create([[x, b]])
     assert await cluster.controlled_shutdown(x) == (0, set())
@@ -131,7 +131,7 @@ async def test_topic_being_deleted_is_left_alone(cluster: Cluster) -> None:
     assert x.states(LISR, topic, mark=x_stops) == []
 
 
-async def test_process_moves_its_leaders_before_it_leaves(empty: Cluster) -> None:
+async def test_process_moves_its_leaders_before_it_ends(empty: Cluster) -> None:
     await empty.start(0)
     await empty.start(1, controlled_shutdown_max_retries=3)
     topic = await empty.create([[1, 0]])

@@ -12,7 +12,7 @@ from klamm.tests.harness.waits import eventually, eventually_asked
 PREFERRED = "/admin/preferred_replica_election"
 
 
-async def test_first_controller(empty: Cluster) -> None:
+async def test_first_controller_has_epoch_1(empty: Cluster) -> None:
     await empty.start(0)
     node = empty.tree.json("/controller")
     assert node == {"version": 2, "brokerid": 0, "timestamp": node["timestamp"], "kraftControllerEpoch": -1}
@@ -45,7 +45,7 @@ async def test_deleted_controller_node_means_a_new_election(cluster: Cluster) ->
     await eventually_asked(named, "Metadata names the controller")
 
 
-async def test_what_a_new_controller_tells_everybody(cluster: Cluster) -> None:
+async def test_new_controller_sends_everybody_all_states(cluster: Cluster) -> None:
     a, b, idle = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     before = cluster.state(topic)
@@ -125,7 +125,7 @@ async def test_failed_epoch_check_stops_writes_until_the_controller_node_changes
     assert empty.state(topic).le > before.le
 
 
-async def test_notifications_and_requests_left_by_a_dead_controller(cluster: Cluster) -> None:
+async def test_notifications_and_requests_left_by_a_dead_controller_are_worked_on(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     doomed = await cluster.create([[a, b]])
     cluster.tree.steal_controller()
@@ -139,7 +139,7 @@ async def test_notifications_and_requests_left_by_a_dead_controller(cluster: Clu
         await cluster.gone(path)
 
 
-async def test_pending_preferred_election_with_a_partition_without_leader(cluster: Cluster) -> None:
+async def test_pending_preferred_election_skips_a_partition_without_leader(cluster: Cluster) -> None:
     topic, a, _ = await cluster.moved_away()
     cluster.tree.steal_controller()
     ghost = cluster.topic_name()

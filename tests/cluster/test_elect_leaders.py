@@ -25,7 +25,7 @@ def codes(results: dict[tuple[str, int], tuple[int, str | None]]) -> dict[tuple[
 
 
 @pytest.mark.requirement("R183-1", "R183-11")
-async def test_version_0_byte_by_byte(cluster: Cluster) -> None:
+async def test_version_0_has_the_bytes_of_kip_183(cluster: Cluster) -> None:
     topic, a, _ = await cluster.moved_away()
     name = topic.encode()
     string = struct.pack(">h", len(name)) + name
@@ -41,7 +41,7 @@ async def test_version_0_byte_by_byte(cluster: Cluster) -> None:
 
 @pytest.mark.requirement("R183-1")
 @pytest.mark.parametrize("version", [1, 2])
-async def test_versions_1_and_2(cluster: Cluster, version: int) -> None:
+async def test_versions_1_and_2_elect_and_respond_alike(cluster: Cluster, version: int) -> None:
     topic, a, _ = await cluster.moved_away()
     top, results = await cluster.elect([(topic, 0)], version=version)
     assert (top, results) == (0, {(topic, 0): (NONE, None)})
@@ -105,7 +105,7 @@ async def test_another_broker_refuses_and_does_not_forward(empty: Cluster) -> No
 
 
 @pytest.mark.requirement("R183-6")
-async def test_unknown_to_the_controller(cluster: Cluster) -> None:
+async def test_partition_unknown_to_the_controller_is_refused(cluster: Cluster) -> None:
     topic, a, _ = await cluster.moved_away()
     top, results = await cluster.elect([("nosuch", 0), (topic, 7), (topic, 0), (topic, -1)])
     assert (top, codes(results)) == (0, {("nosuch", 0): UNKNOWN, (topic, 7): UNKNOWN, (topic, 0): NONE, (topic, -1): UNKNOWN})
@@ -115,7 +115,7 @@ async def test_unknown_to_the_controller(cluster: Cluster) -> None:
 @pytest.mark.requirement("R183-7", "R183-10")
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("dead", [True, False])
-async def test_preferred_replica_dead_or_out_of_sync(cluster: Cluster, version: int, dead: bool) -> None:
+async def test_preferred_replica_that_is_dead_or_out_of_sync_is_not_elected(cluster: Cluster, version: int, dead: bool) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     if dead:
@@ -134,7 +134,7 @@ async def test_preferred_replica_dead_or_out_of_sync(cluster: Cluster, version: 
 
 
 @pytest.mark.requirement("R183-8")
-async def test_topic_queued_for_deletion(cluster: Cluster) -> None:
+async def test_topic_queued_for_deletion_is_refused(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await cluster.lost(b)
@@ -145,7 +145,7 @@ async def test_topic_queued_for_deletion(cluster: Cluster) -> None:
 
 
 @pytest.mark.requirement("R183-9", "R183-10")
-async def test_led_by_the_preferred_replica_already(cluster: Cluster) -> None:
+async def test_partition_led_by_its_preferred_replica_needs_no_election(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     before = cluster.state(topic)
@@ -179,7 +179,7 @@ async def test_message_is_null_only_where_nothing_failed(cluster: Cluster) -> No
 
 
 @pytest.mark.requirement("R183-12")
-async def test_preferred_strategy(cluster: Cluster) -> None:
+async def test_preferred_election_keeps_isr_and_raises_the_leader_epoch(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b, c]])
     await cluster.move_away(topic, [a, b, c])
@@ -199,7 +199,7 @@ async def test_preferred_strategy(cluster: Cluster) -> None:
 
 
 @pytest.mark.requirement("R183-13")
-async def test_nothing_to_wait_for_is_answered_without_a_word_to_anybody(cluster: Cluster) -> None:
+async def test_nothing_to_wait_for_is_answered_at_once_and_sends_nothing(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await cluster.settled(a, b)
@@ -227,7 +227,7 @@ class Slow:
 
 
 @pytest.mark.requirement("R183-14", "R183-16")
-async def test_waits_until_the_metadata_shows_the_leader(empty: Cluster) -> None:
+async def test_response_waits_until_the_metadata_shows_the_leader(empty: Cluster) -> None:
     slow = await Slow.start(empty)
     try:
         before = empty.state(slow.topic)
@@ -286,7 +286,7 @@ async def test_after_the_answer_node_and_metadata_show_it(cluster: Cluster, vers
 
 
 @pytest.mark.requirement("R183-17")
-async def test_controller_moves_while_the_answer_waits(empty: Cluster) -> None:
+async def test_response_that_waits_is_completed_by_the_next_controllers_update_metadata(empty: Cluster) -> None:
     """The UpdateMetadata of the next controller completes it."""
     slow = await Slow.start(empty)
     try:
@@ -332,7 +332,7 @@ async def test_controller_moves_while_the_answer_waits(empty: Cluster) -> None:
 
 
 @pytest.mark.requirement("R183-17")
-async def test_session_lost_while_the_request_is_queued(zookeeper: str, empty: Cluster, chroot: str) -> None:
+async def test_session_lost_while_the_request_is_queued_is_not_controller(zookeeper: str, empty: Cluster, chroot: str) -> None:
     """ZooKeeper is out of reach: one election is stuck in it, another waits behind (which is which is open); the session expires."""
     way = await Proxy(int(zookeeper.rsplit(":", 1)[1]), frames=False).start()
     try:
@@ -365,7 +365,7 @@ async def test_session_lost_while_the_request_is_queued(zookeeper: str, empty: C
         await way.close()
 
 
-async def test_unclean_election_by_request(cluster: Cluster) -> None:
+async def test_unclean_election_by_request_takes_a_replica_out_of_sync(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await cluster.isr(topic, a, [a])
@@ -387,7 +387,7 @@ async def test_unclean_election_by_request(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kind", [2, -1, 127])
-async def test_unknown_election_type(cluster: Cluster, kind: int) -> None:
+async def test_unknown_election_type_is_an_invalid_request(cluster: Cluster, kind: int) -> None:
     topic, _, _ = await cluster.moved_away()
     before = cluster.state(topic)
     assert await cluster.elect([(topic, 0), ("nosuch", 1)], kind=kind) == (-1, {(topic, 0): (-1, None), ("nosuch", 1): (-1, None)})
@@ -395,7 +395,7 @@ async def test_unknown_election_type(cluster: Cluster, kind: int) -> None:
     assert cluster.state(topic) == before
 
 
-async def test_partition_without_leadership_is_tried(cluster: Cluster) -> None:
+async def test_partition_that_never_had_a_leader_gets_the_error_of_a_failed_election(cluster: Cluster) -> None:
     """Apache Kafka never answers this one; here it is the failed election that it is."""
     (a,) = await cluster.fakes(1)
     topic = cluster.topic_name()

@@ -43,7 +43,7 @@ async def test_failed_log_dir_moves_the_leader(cluster: Cluster) -> None:
     assert a.id in {x.id for x in a.since(0, UMR)[-1].body.live_brokers}, "the broker itself is alive"
 
 
-async def test_repaired_by_a_restart(cluster: Cluster) -> None:
+async def test_replica_of_a_failed_log_dir_is_back_after_a_restart(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     a.errors[LISR, topic, 0] = STORAGE_ERROR
@@ -67,7 +67,7 @@ async def test_error_in_any_leader_and_isr_answer_counts(cluster: Cluster) -> No
     assert (await cluster.becomes(topic, leader=b.id))[:4] == (b.id, [b.id], 1, 1)
 
 
-async def test_top_level_error_is_ignored(cluster: Cluster) -> None:
+async def test_error_at_the_top_of_a_leader_and_isr_response_is_ignored(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = cluster.topic_name()
     a.errors[LISR, "", -1] = 11
@@ -89,7 +89,7 @@ async def test_strange_log_dir_notifications_are_removed(cluster: Cluster, data:
     await emptied(cluster, LOG_DIRS)
 
 
-async def test_isr_change_of_an_old_leader(cluster: Cluster) -> None:
+async def test_isr_change_that_a_leader_wrote_itself_is_read_and_sent_on(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b], [a, b]])
     await cluster.settled(a, b, c)

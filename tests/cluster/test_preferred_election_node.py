@@ -17,7 +17,7 @@ def ask(cluster: Cluster, *partitions: Partition) -> None:
 
 
 @pytest.mark.requirement("R183-18")
-async def test_twice_in_a_row(cluster: Cluster) -> None:
+async def test_node_written_twice_in_a_row_elects_twice(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     for turn in (1, 2):
@@ -32,7 +32,7 @@ async def test_twice_in_a_row(cluster: Cluster) -> None:
 
 
 @pytest.mark.requirement("R183-18")
-async def test_emptied_on_failure_too(cluster: Cluster) -> None:
+async def test_node_is_removed_when_the_election_fails_too(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     await cluster.lost(a)
@@ -44,7 +44,7 @@ async def test_emptied_on_failure_too(cluster: Cluster) -> None:
 
 
 @pytest.mark.requirement("R183-18")
-async def test_both_ways_at_the_same_time(cluster: Cluster) -> None:
+async def test_election_by_node_and_by_request_at_the_same_time_elects_once(cluster: Cluster) -> None:
     fakes = await cluster.fakes(2)
     topics = [await cluster.create([fakes]) for _ in range(6)]
     fakes[0].bounce()
@@ -64,7 +64,7 @@ async def test_both_ways_at_the_same_time(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("data", [b"not json", b"", b"{}", b'{"version":1}', b"[]"])
-async def test_unreadable_node_is_removed(cluster: Cluster, data: bytes) -> None:
+async def test_unreadable_preferred_election_node_is_removed(cluster: Cluster, data: bytes) -> None:
     cluster.tree.put(NODE, data)
     await cluster.gone(NODE)
     topic, a, _ = await cluster.moved_away()
@@ -72,7 +72,7 @@ async def test_unreadable_node_is_removed(cluster: Cluster, data: bytes) -> None
     await cluster.becomes(topic, leader=a.id)
 
 
-async def test_never_unclean(cluster: Cluster) -> None:
+async def test_election_by_node_is_never_unclean(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[b, a]])
     await cluster.isr(topic, b, [b])
@@ -84,7 +84,7 @@ async def test_never_unclean(cluster: Cluster) -> None:
     assert cluster.state(topic) == before
 
 
-async def test_node_created_while_the_former_one_is_worked_on(cluster: Cluster) -> None:
+async def test_node_created_while_the_former_one_is_worked_on_is_worked_on_next(cluster: Cluster) -> None:
     first, a, _ = await cluster.moved_away()
     second, c, _ = await cluster.moved_away()
     ask(cluster, (first, 0))

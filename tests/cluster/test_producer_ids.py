@@ -17,7 +17,7 @@ async def ask(cluster: Cluster, broker_id: int, broker_epoch: int) -> tuple[int,
     return answer.error_code, answer.producer_id_start, answer.producer_id_len
 
 
-async def test_blocks_follow_one_another(empty: Cluster) -> None:
+async def test_blocks_of_producer_ids_follow_one_another(empty: Cluster) -> None:
     await empty.start(0)
     a, b = await empty.fakes(2)
     assert await ask(empty, a.id, a.epoch) == (0, 0, 1000)
@@ -32,7 +32,7 @@ async def test_blocks_follow_one_another(empty: Cluster) -> None:
     assert await ask(empty, a.id, a.epoch) == (0, 72000, 1000)
 
 
-async def test_who_may_ask(cluster: Cluster) -> None:
+async def test_producer_ids_are_refused_to_unknown_brokers_and_wrong_epochs(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     before = cluster.tree.get(NODE)
     assert await ask(cluster, 987654, 1) == (102, 0, 0)

@@ -34,7 +34,7 @@ def listed(answer: Any) -> dict[tuple[str, int], tuple[list[int], list[int], lis
     }
 
 
-async def test_those_under_way_are_listed(empty: Cluster) -> None:
+async def test_reassignments_under_way_are_listed(empty: Cluster) -> None:
     tree = empty.tree
     tree.put("/brokers/topics/moving", moving(([5, 0], [5], [0]), ([0], [], []), ([0, 6], [6], [])))
     for partition in range(3):
@@ -48,7 +48,7 @@ async def test_those_under_way_are_listed(empty: Cluster) -> None:
 
 
 @pytest.mark.parametrize("topics", [None, []])
-async def test_only_the_controller_knows(empty: Cluster, topics: list[Any] | None) -> None:
+async def test_only_the_controller_lists_reassignments(empty: Cluster, topics: list[Any] | None) -> None:
     await empty.start(0)
     await empty.start(1)
     answer = await empty.ask(ASKED(topics=topics), 0, to=1)

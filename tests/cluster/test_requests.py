@@ -26,7 +26,7 @@ VERSIONS = {
 }
 
 
-async def test_head_of_every_request(cluster: Cluster) -> None:
+async def test_every_request_carries_controller_id_and_epochs(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     assert await cluster.delete(topic) == 0
@@ -42,7 +42,7 @@ async def test_head_of_every_request(cluster: Cluster) -> None:
     assert {f.connection for f in a.frames} == {1}, "and no ApiVersions before them"
 
 
-async def test_live_leaders_of_a_leader_and_isr(cluster: Cluster) -> None:
+async def test_leader_and_isr_lists_its_live_leaders(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[b, a], [a, b]])
     frame = next(f for f in a.since(0, LISR) if (topic, 0) in f.partitions())
@@ -72,7 +72,7 @@ async def test_offline_replicas_are_the_assigned_ones_that_are_not_online(cluste
     assert (await a.told(LISR, topic)).replicas == [DEAD, a.id, b.id, c.id]
 
 
-async def test_all_registered_brokers_are_listed(cluster: Cluster) -> None:
+async def test_update_metadata_lists_all_registered_brokers(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     await cluster.controlled_shutdown(b)
     topic = await cluster.create([[a]])
@@ -80,7 +80,7 @@ async def test_all_registered_brokers_are_listed(cluster: Cluster) -> None:
     assert frame.live() >= {0, a.id, b.id, c.id}, "one that is shutting down is still registered"
 
 
-async def test_one_in_flight_and_in_order(cluster: Cluster) -> None:
+async def test_requests_to_a_broker_are_sent_one_by_one_and_in_order(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     await cluster.settled(a, b)
     mark = a.mark()
@@ -96,7 +96,7 @@ async def test_one_in_flight_and_in_order(cluster: Cluster) -> None:
         assert told.index((LISR, topic)) < told.index((UMR, topic))
 
 
-async def test_lost_answer_means_the_same_request_again(cluster: Cluster) -> None:
+async def test_request_whose_response_is_lost_is_sent_again(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     await cluster.settled(a, b)
     mark = a.mark()
@@ -163,7 +163,7 @@ async def test_nothing_is_told_before_it_is_in_zookeeper(cluster: Cluster) -> No
 
 
 @pytest.mark.parametrize("ibp", list(VERSIONS))
-async def test_versions_by_inter_broker_protocol(empty: Cluster, ibp: str) -> None:
+async def test_request_versions_follow_the_inter_broker_protocol(empty: Cluster, ibp: str) -> None:
     lisr, umr, sr = VERSIONS[ibp]
     message_format = {} if ibp >= "3" else {"log_message_format_version": ibp}
     await empty.start(0, inter_broker_protocol_version=ibp, **message_format)
@@ -188,7 +188,7 @@ async def test_versions_by_inter_broker_protocol(empty: Cluster, ibp: str) -> No
         assert len(ids) == 1 and (ids != {bytes(16)}) == (lisr >= 5)
 
 
-async def test_control_plane_listener(empty: Cluster) -> None:
+async def test_controller_requests_use_the_control_plane_listener(empty: Cluster) -> None:
     plain, control = free_port(), free_port()
     await empty.start(
         0,

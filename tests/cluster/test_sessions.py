@@ -32,7 +32,7 @@ async def start_on(cluster: Cluster, way: Proxy, session_ms: int) -> None:
     await cluster.start(0, zookeeper_connect=f"127.0.0.1:{way.port}{chroot}", zookeeper_session_timeout_ms=session_ms)
 
 
-async def test_short_break_of_the_connection(empty: Cluster, way: Proxy) -> None:
+async def test_short_break_of_the_connection_keeps_the_session_and_the_controller(empty: Cluster, way: Proxy) -> None:
     """Same session, same broker epoch, same controller epoch; what changed meanwhile is noticed."""
     await start_on(empty, way, 20_000)
     a, b = await empty.fakes(2)
@@ -172,7 +172,7 @@ async def test_frozen_controller_is_replaced_and_finds_its_place(empty: Cluster)
     assert last_of_old < first_of_new
 
 
-async def test_killed_controller(empty: Cluster) -> None:
+async def test_killed_controller_is_replaced_when_its_session_expires(empty: Cluster) -> None:
     await empty.start(0, zookeeper_session_timeout_ms=SHORT_MS)
     await empty.start(1)
     a, b = await empty.fakes(2)

@@ -11,7 +11,7 @@ from klamm.tests.harness.waits import eventually
 FUTURE = 1_000_000
 
 
-async def test_version_changed_meanwhile_is_read_again(cluster: Cluster) -> None:
+async def test_state_whose_version_changed_is_read_again(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b, c]])
     other = await cluster.create([[a, b, c]])
@@ -49,7 +49,7 @@ async def test_missing_state_node_concerns_that_partition_only(cluster: Cluster)
     assert cluster.tree.state(topic, 0) is None
 
 
-async def test_no_json_counts_as_missing(cluster: Cluster) -> None:
+async def test_state_that_is_no_json_counts_as_missing(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b], [a, b]])
     path = f"/brokers/topics/{topic}/partitions/0/state"
@@ -60,7 +60,7 @@ async def test_no_json_counts_as_missing(cluster: Cluster) -> None:
     assert cluster.tree.get(path) == b"not json"
 
 
-async def test_new_topic_whose_state_is_there_already(cluster: Cluster) -> None:
+async def test_new_topic_keeps_a_state_that_is_there_already(cluster: Cluster) -> None:
     """Creating the state fails; the partition is not told to anybody until a new controller reads it."""
     a, b = await cluster.fakes(2)
     topic = cluster.topic_name()

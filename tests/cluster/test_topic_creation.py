@@ -61,7 +61,7 @@ async def test_partition_without_a_live_replica_waits_for_one(cluster: Cluster) 
     assert (state.is_new, state.leader_epoch) == (True, 0)
 
 
-async def test_topic_node_written_by_a_tool(cluster: Cluster) -> None:
+async def test_topic_node_written_by_a_tool_is_a_new_topic(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic, topic_id = cluster.topic_name(), os.urandom(16)
     cluster.tree.put_topic(topic, {0: [a.id, b.id], 1: [b.id]}, topic_id)
@@ -76,7 +76,7 @@ async def test_topic_node_written_by_a_tool(cluster: Cluster) -> None:
     await eventually_asked(shown, "both partitions in Metadata")
 
 
-async def test_grown_by_a_tool_and_changes_of_old_partitions_ignored(cluster: Cluster) -> None:
+async def test_topic_node_grown_by_a_tool_gets_partitions_and_old_ones_stay(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     topic_id = cluster.tree.topic_id(topic)
@@ -92,7 +92,7 @@ async def test_grown_by_a_tool_and_changes_of_old_partitions_ignored(cluster: Cl
     assert told.replicas == [a.id, b.id], "the replicas that the controller knew stay"
 
 
-async def test_grown_by_request(cluster: Cluster) -> None:
+async def test_create_partitions_adds_partitions(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b]])
     mark = c.mark()
@@ -130,7 +130,7 @@ async def test_partition_added_to_a_topic_being_deleted_is_taken_out_again(clust
     await cluster.gone(f"/brokers/topics/{topic}")
 
 
-async def test_many_topics_in_one_request(cluster: Cluster) -> None:
+async def test_many_topics_in_one_request_are_all_created(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     request = messages.CreateTopicsRequest
     names = [cluster.topic_name() for _ in range(40)]

@@ -25,7 +25,7 @@ def all_there(cluster: Cluster, topic: str) -> bool:
     return all(cluster.tree.exists(path) is not None for path in nodes(topic))
 
 
-async def test_what_everybody_is_told(cluster: Cluster) -> None:
+async def test_deletion_stops_replicas_then_deletes_them_then_removes_the_nodes(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b], [b, a]], {"retention.ms": "1000"})
     await cluster.settled(a, b, c)
@@ -81,7 +81,7 @@ async def test_deletion_goes_on_after_a_fail_over(cluster: Cluster) -> None:
     await all_gone(cluster, topic)
 
 
-async def test_replica_that_cannot_be_deleted(cluster: Cluster) -> None:
+async def test_replica_that_cannot_be_deleted_holds_the_deletion_until_it_returns(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     b.errors[SR, topic, 0] = STORAGE_ERROR
@@ -108,7 +108,7 @@ async def test_failure_of_the_first_stop_does_not_count(cluster: Cluster) -> Non
     await all_gone(cluster, topic)
 
 
-async def test_replica_dies_while_it_is_being_deleted(cluster: Cluster) -> None:
+async def test_replica_that_dies_while_it_is_deleted_is_deleted_on_its_return(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topic = await cluster.create([[a, b]])
     b.hold(SR)
@@ -122,12 +122,12 @@ async def test_replica_dies_while_it_is_being_deleted(cluster: Cluster) -> None:
     await all_gone(cluster, topic)
 
 
-async def test_request_for_an_unknown_topic_is_removed(cluster: Cluster) -> None:
+async def test_deletion_of_an_unknown_topic_is_removed(cluster: Cluster) -> None:
     cluster.tree.put("/admin/delete_topics/never-was", b"")
     await cluster.gone("/admin/delete_topics/never-was")
 
 
-async def test_request_written_by_a_tool(cluster: Cluster) -> None:
+async def test_deletion_written_by_a_tool_is_carried_out(cluster: Cluster) -> None:
     a, b = await cluster.fakes(2)
     topics = [await cluster.create([[a, b]]) for _ in range(3)]
     for topic in topics:
@@ -136,7 +136,7 @@ async def test_request_written_by_a_tool(cluster: Cluster) -> None:
         await all_gone(cluster, topic)
 
 
-async def test_partition_that_never_had_a_leader(cluster: Cluster) -> None:
+async def test_partition_that_never_had_a_leader_is_deleted(cluster: Cluster) -> None:
     (a,) = await cluster.fakes(1)
     topic = cluster.topic_name()
     assert await cluster.create_code([[a], [987654]], None, topic, timeout_ms=0) == 7

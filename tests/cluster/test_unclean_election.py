@@ -26,7 +26,7 @@ async def check_elected(cluster: Cluster, topic: str, b: FakeBroker) -> None:
     assert (await b.told(LISR, topic, leader=b.id)).leader_recovery_state == 1
 
 
-async def test_by_the_topic(cluster: Cluster) -> None:
+async def test_unclean_election_is_allowed_by_the_topic(cluster: Cluster) -> None:
     topic, _, b = await without_leader(cluster, {KEY: "true"})
     await check_elected(cluster, topic, b)
     assert cluster.state(topic).le == 1
@@ -44,14 +44,14 @@ async def test_turning_it_on_for_a_topic_elects_at_once(cluster: Cluster) -> Non
     assert cluster.state(other).leader == -1
 
 
-async def test_by_a_notification_of_another_writer(cluster: Cluster) -> None:
+async def test_unclean_election_is_turned_on_by_a_config_change_of_another_writer(cluster: Cluster) -> None:
     topic, _, b = await without_leader(cluster)
     await cluster.becomes(topic, leader=-1)
     cluster.tree.put_config("topics", topic, {KEY: "true"})
     await check_elected(cluster, topic, b)
 
 
-async def test_by_the_controllers_own_properties(empty: Cluster) -> None:
+async def test_unclean_election_is_allowed_by_the_controllers_properties(empty: Cluster) -> None:
     await empty.start(0, unclean_leader_election_enable="true")
     topic, _, b = await without_leader(empty)
     await check_elected(empty, topic, b)
@@ -62,7 +62,7 @@ async def test_by_the_controllers_own_properties(empty: Cluster) -> None:
 
 
 @pytest.mark.parametrize("entity", ["<default>", "0"])
-async def test_by_a_dynamic_setting_of_the_broker(empty: Cluster, entity: str) -> None:
+async def test_unclean_election_is_allowed_by_a_dynamic_config_of_the_broker(empty: Cluster, entity: str) -> None:
     await empty.start(0)
     topic, _, b = await without_leader(empty)
     refused, _, c = await without_leader(empty, {KEY: "false"})
@@ -76,7 +76,7 @@ async def test_by_a_dynamic_setting_of_the_broker(empty: Cluster, entity: str) -
     await eventually(lambda: empty.tree.json(f"/config/brokers/{entity}")["config"] == {}, "the setting is gone")
 
 
-async def test_not_while_a_member_of_the_isr_is_alive(cluster: Cluster) -> None:
+async def test_no_unclean_election_while_a_member_of_the_isr_is_alive(cluster: Cluster) -> None:
     a, b, c = await cluster.fakes(3)
     topic = await cluster.create([[a, b, c]], {KEY: "true"})
     await cluster.isr(topic, a, [a, c])

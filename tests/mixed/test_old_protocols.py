@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 
 @pytest.mark.parametrize("version", ["2.6", "1.0"])
-def test_older_inter_broker_protocols(new_members: Callable[..., Members], version: str) -> None:
+def test_each_side_is_controller_of_the_other_in_older_inter_broker_protocols(new_members: Callable[..., Members], version: str) -> None:
     members = new_members(lambda _: {"inter_broker_protocol_version": version})
     members.klamm(0)
     members.add_kafka(1, 2, state_changes="TRACE")

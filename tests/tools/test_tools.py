@@ -22,7 +22,7 @@ async def test_tools_show_of_klamm_what_they_showed_of_kafka(told_to_klamm: Libr
 
 @pytest.mark.slow
 @pytest.mark.reference
-async def test_tools_show_of_kafka_the_same_again(told_to_kafka: Library, story_id: str) -> None:
+async def test_tools_show_of_kafka_what_they_showed_before(told_to_kafka: Library, story_id: str) -> None:
     await told_to_kafka.tell(story_id)
 
 
@@ -35,7 +35,7 @@ def test_files_are_written_as_they_are_read() -> None:
         assert file.text() == file.path.read_text(encoding="utf-8"), file.path.name
 
 
-def test_what_is_masked() -> None:
+def test_ids_addresses_times_and_texts_are_masked() -> None:
     printed = (
         "Topic: t\tTopicId: AbCdEfGhIjKlMnOpQrStUg\tPartitionCount: 1\n\n"
         "Error while executing topic command : Topic 't' is there.\n"

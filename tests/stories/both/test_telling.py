@@ -52,7 +52,7 @@ def story(*scenes: Scene) -> Story:
     return Story("file", "A title", "1", list(scenes))
 
 
-async def test_an_action_that_answers_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_action_with_another_outcome_fails_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(monkeypatch, "x")
     await replay(story(Scene(1, ["say yes", "say again"], "yes\nagain")), shown.stage)
     with pytest.raises(Otherwise, match=r"-no\n\+yes"):
@@ -65,7 +65,7 @@ async def test_a_view_is_looked_at_until_it_shows_what_it_should(monkeypatch: py
     assert shown.looks == 5, "twice, and once more at the end"
 
 
-async def test_a_view_that_never_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_view_that_never_shows_the_outcome_fails_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Shown(monkeypatch, "not yet")
     with pytest.raises(Otherwise):
         await replay(story(Scene(1, ["shown"], "there")), shown.stage)
@@ -103,7 +103,7 @@ async def test_recording_waits_until_nothing_changes(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("lines", [["nonsense"], ["shown", "say x"]])
-async def test_words_that_are_none_and_views_before_the_end(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
+async def test_unknown_words_and_views_before_the_end_are_bad_stories(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
     shown = Shown(monkeypatch, "x")
     with pytest.raises(BadStory, match="line 7"):
         await replay(story(Scene(7, lines, "")), shown.stage)
@@ -160,14 +160,14 @@ def test_a_signature_is_of_commands_and_outcomes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["# x\ncluster: own\n\nstart 0\n----\n", "== No sections\n\nstart 0\n----\n", "== A (1)\n\n----\nx\n"])
-def test_files_that_are_none(tmp_path: Path, text: str) -> None:
+def test_text_that_is_no_story_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "sample.txt"
     path.write_text(text)
     with pytest.raises(BadStory, match=r"sample\.txt:"):
         read(path)
 
 
-def test_masks_of_nodes() -> None:
+def test_ports_times_and_ids_of_nodes_are_masked() -> None:
     raw = '{"port":40123,"timestamp":"1700000000000","topic_id":"AbCdEfGhIjKlMnOpQrStUg","endpoints":["PLAINTEXT://127.0.0.1:40123"],"leader":4}'
     masked = '{"port":<port>,"timestamp":"<time>","topic_id":"<id>","endpoints":["PLAINTEXT://127.0.0.1:<port>"],"leader":4}'
     assert command_views.masked(raw) == masked

@@ -77,7 +77,7 @@ def ours(told: Teller) -> Side:
 
 @pytest.mark.parametrize("broker", BROKERS)
 @pytest.mark.parametrize("step", [s for s in steps() if s != BY_HAND])
-def test_same_requests(step: str, broker: int, real: Side, ours: Side) -> None:
+def test_controller_sends_the_recorded_requests(step: str, broker: int, real: Side, ours: Side) -> None:
     mine, recorded = ours.said.get((step, broker), []), real.said.get((step, broker), [])
     if step in STOPS:
         # a broker that leaves hears as much as its haste allows, and a controller that resigns drops what it has not sent
@@ -93,20 +93,20 @@ def test_same_requests(step: str, broker: int, real: Side, ours: Side) -> None:
     "step",
     ["start-2-again", "start-1-again", "freeze-2", "thaw-2", "dirty-start-2", "dirty-start-1", "start-0-again", "start-2-deletion-resumes"],
 )
-def test_same_answers_to_leaders(step: str, told: Teller) -> None:
+def test_leaders_get_the_recorded_responses_to_alter_partition(step: str, told: Teller) -> None:
     pairs = told.altered[step]
     assert pairs
     for mine, recorded in pairs:
         assert mine == recorded
 
 
-def test_same_block_of_producer_ids(told: Teller) -> None:
+def test_first_block_of_producer_ids_is_the_recorded_one(told: Teller) -> None:
     (recorded,) = [r.body for r in recording() if r.is_answer and r.api == "AllocateProducerIds"]
     assert told.producer_ids == recorded
 
 
 @pytest.mark.parametrize("broker", BROKERS)
-def test_brokers_answer_the_same(broker: int, real: Side, ours: Side) -> None:
+def test_brokers_send_the_recorded_responses(broker: int, real: Side, ours: Side) -> None:
     """Wherever a step's requests are the same, and both sides have the answer."""
     compared = 0
     for step in steps():
