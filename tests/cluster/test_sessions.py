@@ -9,6 +9,7 @@ import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import LISR, UMR
@@ -89,15 +90,13 @@ async def test_requests_under_way_when_the_session_ends_are_answered_not_control
     topic = await empty.create([[a]])
     way.refuse()
     clients = [Client("127.0.0.1", empty.brokers[0].port) for _ in range(4)]
-    create, delete, grow = messages.CreateTopicsRequest, messages.DeleteTopicsRequest, messages.CreatePartitionsRequest
-    creation = create.CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    requests = [
-        (create(topics=[creation], timeout_ms=60_000, validate_only=False), 7),
-        (delete(topics=[delete.DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=60_000), 6),
-        (grow(topics=[grow.CreatePartitionsTopic(name=topic, count=2, assignments=None)], timeout_ms=60_000, validate_only=False), 3),
+    under_way = [
+        (requests.create_topic("new", partitions=1, factor=1, timeout_ms=60_000), 7),
+        (requests.delete_topics(topic, timeout_ms=60_000), 6),
+        (requests.create_partitions(topic, 2, timeout_ms=60_000), 3),
         (messages.AllocateProducerIdsRequest(broker_id=a.id, broker_epoch=a.epoch), 0),
     ]
-    asked = [asyncio.ensure_future(client.ask(*request)) for client, request in zip(clients, requests, strict=True)]
+    asked = [asyncio.ensure_future(client.ask(*request)) for client, request in zip(clients, under_way, strict=True)]
     try:
         await eventually(lambda: empty.tree.broker_epoch(0) == -1, "the session expired")
         assert not any(each.done() for each in asked)
@@ -165,7 +164,7 @@ async def test_frozen_controller_is_replaced_and_finds_its_place(empty: Cluster)
     await eventually_asked(in_place, "the thawed broker shows the new controller and its leaders")
     assert (empty.tree.controller(), empty.tree.controller_epoch()) == (1, 2)
     assert (await empty.alter_partition(topic, b, [b]))[0] == 0
-    assert (await empty.client(0).ask(messages.ControlledShutdownRequest(broker_id=b.id, broker_epoch=b.epoch), 3)).error_code == 11
+    assert (await empty.client(0).ask(requests.controlled_shutdown(b.id, b.epoch), 3)).error_code == 11
     assert {f.body.controller_epoch for f in b.since(0)} == {1, 2}
     last_of_old = max(f.number for f in b.since(0) if f.body.controller_epoch == 1)
     first_of_new = min(f.number for f in b.since(0) if f.body.controller_epoch == 2)
@@ -199,11 +198,10 @@ async def test_stolen_controller_does_not_disturb_metadata(cluster: Cluster) -> 
     cluster.tree.steal_controller()
     shown = await cluster.metadata([topic], to=0)
     assert shown.topics[0].partitions[0].leader_id == a.id
-    request = messages.CreateTopicsRequest
-    one = request.CreatableTopic(name=cluster.topic_name(), num_partitions=1, replication_factor=1)
+    validation = requests.create_topic(cluster.topic_name(), partitions=1, factor=1, timeout_ms=1000)._replace(validate_only=True)
 
     async def refused() -> bool:
-        answer = await cluster.ask(request(topics=[one], timeout_ms=1000, validate_only=True), 7, to=0)
+        answer = await cluster.ask(validation, 7, to=0)
         return bool(answer.topics[0].error_code == 41 and answer.topics[0].error_message == "")
 
     await eventually_asked(refused, "CreateTopics refused by a deposed controller")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import LISR, SR, UMR
 from klamm.tests.harness.waits import eventually, eventually_asked
@@ -156,12 +156,9 @@ async def test_deletion_can_be_forbidden(empty: Cluster, version: int) -> None:
     await empty.start(0, delete_topic_enable="false")
     (a,) = await empty.fakes(1)
     topic = await empty.create([[a]])
-    request = messages.DeleteTopicsRequest
-    if version >= 6:
-        body = request(topics=[request.DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=1000)
-    else:
-        body = request(topic_names=[topic], timeout_ms=1000)
-    assert (await empty.ask(body, version)).responses[0].error_code == (73 if version >= 3 else 42)
+    assert (await empty.ask(requests.delete_topics(topic, version=version, timeout_ms=1000), version)).responses[0].error_code == (
+        73 if version >= 3 else 42
+    )
     empty.tree.put(f"/admin/delete_topics/{topic}", b"")
     await empty.gone(f"/admin/delete_topics/{topic}")
     await empty.settled(a)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.tests.harness import requests
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually
 from klamm.tests.stories.both.stage import Stage
@@ -57,9 +57,7 @@ async def _topics_deleted(stage: Stage) -> str | None:
     if not names:
         return None
     await _absent_replicas(stage)
-    kind = messages.DeleteTopicsRequest
-    topics = [kind.DeleteTopicState(name=name, topic_id=bytes(16)) for name in names]
-    answered = await stage.ask(kind(topics=topics, timeout_ms=1), 6, timeout_s=10)
+    answered = await stage.ask(requests.delete_topics(*names, timeout_ms=1), 6, timeout_s=10)
     if any(each.error_code == ErrorCode.TOPIC_DELETION_DISABLED for each in answered.responses):
         return "topics cannot be deleted"
     try:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,8 +72,7 @@ def test_it_dies_with_an_owner_that_is_killed(broker: KafkaBroker, zookeeper: st
     try:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
-        wait_for(lambda: is_running(pid), "the broker runs")
-        time.sleep(0.2)
+        wait_for((tmp_path / "broker-8" / "log").exists, "the broker runs, and has begun its log")
         assert is_running(pid)
     finally:
         os.kill(owner.pid, signal.SIGKILL)
