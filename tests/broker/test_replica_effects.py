@@ -22,7 +22,7 @@ from klamm.broker.replica_effects import (
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.tests.broker.test_hosted import EPOCH, LISR, A, hosting, lisr, state, stop
-from klamm.tests.broker.update_metadata import update
+from klamm.tests.broker.update_metadata import broker, update
 
 
 def effects_of(replicas: ReplicaManager, *states: Any, version: int = 7, **more: Any) -> list[Effect]:
@@ -70,7 +70,7 @@ def test_leader_that_returns_makes_a_follower() -> None:
     replicas = hosting()
     waiting = state(4, 3, replicas=[1, 3])
     assert effects_of(replicas, waiting) == [LeaderUnavailable("t", A, [waiting])]
-    replicas.handle_update_metadata(update(brokers=[3]), EPOCH)
+    replicas.handle_update_metadata(update(brokers=[broker(3)]), EPOCH)
     assert effects_of(replicas, waiting) == [BecameFollower("t", A, [waiting])]
 
 
