@@ -1,14 +1,13 @@
-"""A broker's configuration: what its properties file says, overlaid by what /config/brokers holds, typed and checked.
+"""The configuration of a broker: its properties file and the dynamic configs of /config/brokers, typed and checked.
 
 Every value has one of four sources, the strongest first: the broker's own entity in ZooKeeper, the default entity, the properties
-file, Kafka's default. A stronger source's synonym wins over a weaker one's (`log.retention.ms` over `log.retention.hours`).
+file, Kafka's default. A synonym in a stronger source wins over one in a weaker source.
 
-A BrokerConfig is made once, which raises ConfigError for the first thing that is wrong, and changed by `apply_dynamic` only, which
-never raises: a stored value that will not do is left out, and a set of values that will not do together is not taken at all; the
-caller logs why. The overlay is remembered either way, because DescribeConfigs shows it either way. `validate_dynamic` says of a
-change that somebody asks for whether it would do.
+The constructor raises ConfigError for the first invalid value. Later only `apply_dynamic` changes a BrokerConfig. It never raises: it
+leaves out a stored value that is invalid, and ignores all values when they contradict each other; the caller logs the reason. The dynamic
+configs are kept in any case, because DescribeConfigs shows them in any case. `validate_dynamic` checks a requested change.
 
-Names that are not Kafka's are kept, since DescribeConfigs shows them too; the switches of this project are taken out before.
+Names that are not Kafka's are kept, because DescribeConfigs shows them too. The switches of this project are removed before.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _ON_OFF = {"on": "true", "off": "false"}
 
 
 class DynamicChange(NamedTuple):
-    """What became of new dynamic configs: names whose value changed, and one line for each thing that was wrong with them."""
+    """The result of `apply_dynamic`: names whose value changed, and one line per problem."""
 
     changed: frozenset[str]
     problems: tuple[str, ...]
 
 
 class BrokerConfig:
-    """Configs of one broker. `get` has the typed value now in force, `raw` the text it came from.
+    """Configs of one broker. `get` returns the typed value in force, `raw` its text.
 
     `static`, `dynamic_default` and `dynamic_own` are the properties of each source as they were given.
     """
@@ -70,11 +69,11 @@ class BrokerConfig:
         return self.get(name) if text is None else BROKER[name].parse(text)
 
     def raw(self, name: str) -> str | None:
-        """The text somebody set for this name in the strongest source; None when nobody did."""
+        """The text that is set for this name in the strongest source; None when it is not set."""
         return self._effective.get(name)
 
     def apply_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> DynamicChange:
-        """Take what the default entity and this broker's own hold, all or, when it does not go together, nothing."""
+        """Apply the configs of the default entity and of this broker: all, or none when they contradict each other."""
         self.dynamic_default, problems = usable(default, False, self.passwords)
         self.dynamic_own, own_problems = usable(own, True, self.passwords)
         problems += own_problems
@@ -89,21 +88,21 @@ class BrokerConfig:
         return DynamicChange(changed, tuple(problems))
 
     def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> None:
-        """May this broker's own entity, or the default one, hold exactly these? Raises ConfigError."""
+        """Check the complete configs of this broker's entity, or of the default entity. Raises ConfigError."""
         for name, text in properties.items():
             check_entry(name, text, per_broker)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
         self._check_change(self.overlaid(default, own))
 
     def _check_change(self, properties: Mapping[str, str]) -> None:
-        """May this broker, running, go over to these properties? Raises ConfigError."""
+        """Check a change of the running broker to these properties. Raises ConfigError."""
         proposed = _typed(properties, self._switches)
         listeners = check_values(proposed, properties)
         config_rules.check_dynamic(self._values, proposed)
         check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
 
     def overlaid(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """The file's properties under these dynamic ones; a name takes the weaker sources' synonyms of it away."""
+        """The properties of the file with these dynamic ones over them; a name removes its synonyms in weaker sources."""
         properties = dict(self.static)
         for overlay in (default, own):
             for name, text in overlay.items():
@@ -131,12 +130,12 @@ class BrokerConfig:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Where to listen."""
+        """The listeners to open."""
         return self._listeners.listeners
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """What to tell others; the host is None where neither is set, the port 0 where any free one is bound."""
+        """The advertised listeners; a host is None when it is not set anywhere, a port 0 when any free port is bound."""
         return self._listeners.advertised
 
     @property
@@ -162,17 +161,17 @@ class BrokerConfig:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names in the properties file that no table has."""
+        """Unknown names in the properties file."""
         return tuple(name for name in self.static if key_of(name) is None)
 
     @property
     def without_meaning(self) -> tuple[str, ...]:
-        """Names in the properties file that are Kafka's and change nothing here."""
+        """Names of Kafka in the properties file that Klamm does not use."""
         return tuple(name for name in self.static if name not in MEANINGFUL and key_of(name) is not None)
 
 
 def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Listeners:
-    """The rules between configs; what the listeners came to. Raises ConfigError."""
+    """Check the rules between configs, and return the listeners. Raises ConfigError."""
     config_rules.check(values)
     return listeners_of(values, properties)
 
@@ -187,7 +186,7 @@ def _typed(properties: Mapping[str, str], switches: Mapping[str, Any]) -> dict[s
 
 
 def _with_both_ids(properties: dict[str, str]) -> dict[str, str]:
-    """`broker.id` and `node.id` stand for each other."""
+    """`broker.id` and `node.id` are synonyms."""
     ids: Iterable[tuple[str, str]] = (("broker.id", "node.id"), ("node.id", "broker.id"))
     for given, missing in ids:
         if given in properties and missing not in properties:
@@ -196,5 +195,5 @@ def _with_both_ids(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _switch(name: str, text: str) -> Any:
-    """A switch of this project; `on` and `off` will do for booleans."""
+    """A switch of this project; a boolean can also be `on` or `off`."""
     return SWITCHES[name].parse(_ON_OFF.get(text.strip().lower(), text))

@@ -1,8 +1,8 @@
-"""One config as a row of a table: name, type, default, what it may be, and how it may change while the broker runs.
+"""One config as a row of a table: name, type, default, validator, and how it can change while the broker runs.
 
-The tables (`configs/table_*.py`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` says which names stand
-for one thing, the strongest first: `log.retention.ms` goes before `.minutes` before `.hours`, a listener's own config
-(`listener.name.internal.ssl.client.auth`) before the one without prefix.
+The tables (`configs/table_*.py`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` lists
+the names of one setting, the strongest first: `log.retention.ms`, then `.minutes`, then `.hours`; the config of one listener
+(`listener.name.internal.ssl.client.auth`) before the config without prefix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSWORD = ConfigType.PASSWORD
 
 
 class UpdateMode(Enum):
-    """How a broker config changes: not while it runs, for single brokers only, or for all as well."""
+    """How a broker config can change at run time: not at all, per broker only, or also for all brokers."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -41,7 +41,7 @@ CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A config. `server` is the broker config a topic config takes its default from; `internal` ones are not shown."""
+    """A config. `server` is the broker config that is the default of a topic config; `internal` configs are not shown."""
 
     name: str
     type: ConfigType
@@ -97,7 +97,7 @@ def without_listener(name: str) -> str | None:
 
 
 def synonyms(name: str, across_listeners: bool = True) -> tuple[str, ...]:
-    """Names that stand for the same thing, the strongest first. Without listeners a listener's own config stands for itself."""
+    """Names of the same setting, the strongest first. Without `listeners` the config of one listener has no synonym."""
     base = without_listener(name)
     if base is None or not across_listeners:
         return _SYNONYMS_OF.get(name, (name,))

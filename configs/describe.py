@@ -1,9 +1,9 @@
-"""Rows of a DescribeConfigs answer: every config's value, where it comes from, and what else has been said about it.
+"""Rows of a DescribeConfigs response: the value of every config, its source and its synonyms.
 
-The synonyms of a config are all sources that give it a value, the strongest first: the topic itself, this broker's entity, the
-default entity, the properties file, Kafka's default, and within each the stronger name first. They begin with the config's own
-name: weaker names alone do not count. The first one is the source of the value in force; without any it is Kafka's default. A
-name that no table has is listed too, as sensitive. Checked against the answers of a Kafka 3.9.1.
+The synonyms of a config are all sources that give it a value, the strongest first: the topic, this broker's entity, the default entity,
+the properties file, Kafka's default; within each source the stronger name comes first. The list starts with the name of the config itself:
+weaker names alone do not count. The first synonym is the source of the value in force; without any it is Kafka's default. An unknown name
+is listed too, as sensitive. Compared with responses of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that gives a config a value. `value` is None when it is sensitive."""
+    """One source that gives a config a value. `value` is None when it is sensitive."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ class DescribedConfig(NamedTuple):
 
 
 def describe_topic(stored: Mapping[str, str], config: BrokerConfig) -> list[DescribedConfig]:
-    """A topic's configs: all that exist, and unknown ones that are stored. Raises ConfigError when a stored value is bad."""
+    """The configs of a topic: all of Kafka, and unknown ones that are stored. Raises ConfigError for an invalid stored value."""
     rows = []
     for name, value in topic_values(stored, config).items():
         key = TOPICS[name]
@@ -70,14 +70,14 @@ def describe_topic(stored: Mapping[str, str], config: BrokerConfig) -> list[Desc
 
 
 def describe_broker(config: BrokerConfig) -> list[DescribedConfig]:
-    """A broker's configs: all that exist, and whatever else is set for it."""
+    """The configs of a broker: all of Kafka, and unknown ones that are set."""
     texts = {name: text_of(config.get(name)) for name, key in BROKER.items() if not key.internal}
     texts |= {name: text for name, text in config.effective.items() if name not in texts}
     return [_broker_row(name, text, _synonyms(name, config)) for name, text in texts.items()]
 
 
 def describe_default_broker(config: BrokerConfig) -> list[DescribedConfig]:
-    """What the default entity holds, and nothing else."""
+    """The configs of the default entity, and nothing else."""
     rows = []
     for name, text in config.dynamic_default.items():
         found = tuple(synonym for synonym in _synonyms(name, config) if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -102,7 +102,7 @@ def _row(
 
 
 def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
-    """All that is said about a broker config, the strongest first."""
+    """All sources of a broker config, the strongest first."""
     key = key_of(name)
     hidden = key is None or key.sensitive
     found = (Synonym(synonym.name, None if hidden else synonym.value, synonym.source) for synonym in _said(name, config))

@@ -1,8 +1,8 @@
-"""What /config/brokers may hold: the tests each entry passes before a broker stores it, and again before a broker takes it.
+"""Validation of dynamic broker configs: each entry is checked before it is written to /config/brokers, and again when it is read.
 
-A request that fails is refused; a stored value that fails is left out, since another broker or a tool may have written it. Names
-that are not Kafka's are allowed in either case. A listener's own config (`listener.name.<name>.<config>`) has the type of the
-config behind its prefix.
+A request that fails is refused. A stored value that fails is left out, because another broker or a tool may have written it. Names that
+are not Kafka's are allowed in both cases. The config of one listener (`listener.name.<name>.<config>`) has the type of the config after
+its prefix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klamm.configs.table_broker import BROKER, QUOTAS, key_of
 from klamm.configs.types import ConfigError
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}
-# Given for a listener only: the stores and keys of TLS.
+# Allowed for one listener only: the stores and keys of TLS.
 _PER_LISTENER = frozenset(
     {
         "ssl.keystore.type",
@@ -32,14 +32,14 @@ _PER_LISTENER = frozenset(
         "ssl.truststore.certificates",
     }
 )
-# Of all listener configs only these may stand in the default entity.
+# The only listener configs that the default entity may have.
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-# A change of one of these makes a broker look at its listeners again.
+# A change of one of these makes a broker check its listeners again.
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
 
 def check_entry(name: str, text: str, per_broker: bool) -> None:
-    """May an entity hold this entry? Raises ConfigError."""
+    """Check one entry of an entity. Raises ConfigError."""
     key = BROKER.get(name)
     if key is not None and key.mode is READ_ONLY:
         raise ConfigError(name, text, "cannot change while the broker runs")
@@ -58,11 +58,10 @@ def check_entry(name: str, text: str, per_broker: bool) -> None:
 def check_listener_configs(
     static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: Listeners, new: Listeners
 ) -> None:
-    """May open listeners go over from one set of properties to the other? Raises ConfigError.
+    """Check a change of the properties while listeners are open. Raises ConfigError.
 
-    A config of its own has to fit whatever it is behind the prefix. Apart from its stores and limits a listener keeps the configs of its
-    own that the file gave it as long as it is open, and its protocol; as in Kafka that is looked at only when a config of listeners
-    in general changes.
+    The config of one listener must be valid for the config after its prefix. While it is open, a listener keeps its protocol and the
+    configs that the file gives it, except its stores and limits; as in Kafka this is checked only when a config of all listeners changes.
     """
     protocols = {listener.name: listener.security_protocol for listener in new.listeners}
     looks = any(before.get(name) != after.get(name) for name in _OF_LISTENERS)
@@ -92,7 +91,7 @@ def check_listener_configs(
 
 
 def usable(stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None) -> tuple[dict[str, str], list[str]]:
-    """Of what an entity holds, what a broker takes, passwords decrypted; and a line for each value it leaves out."""
+    """The entries of an entity that are valid, with decrypted passwords, and one line for each entry that is left out."""
     taken: dict[str, str] = {}
     problems: list[str] = []
     for name, text in stored.items():
@@ -115,6 +114,6 @@ def _decrypted(text: str, passwords: PasswordEncoder | None) -> str:
 
 
 def is_password(name: str) -> bool:
-    """Must the value be encrypted before it is stored?"""
+    """Whether the value is encrypted before it is stored."""
     key = key_of(name)
     return key is not None and key.sensitive

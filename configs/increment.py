@@ -1,8 +1,8 @@
-"""Incremental changes of an entity's configs: SET, DELETE, APPEND, SUBTRACT, applied in order to what is stored.
+"""Incremental changes of the configs of an entity: SET, DELETE, APPEND, SUBTRACT, applied in order to the stored values.
 
-A list grows from what the entity holds, or from Kafka's default where it holds nothing. Elements are cut at commas and nowhere
-trimmed: appending leaves out what is there already, subtracting takes away one element for each one named. A list that lost all its
-elements is an empty text, not unset. Odd lists (empty elements, commas at the end) come out as they do in Kafka 3.9.1.
+APPEND and SUBTRACT start from the stored list, or from Kafka's default when nothing is stored. Elements are separated by commas and are not
+trimmed. APPEND leaves out elements that are present; SUBTRACT removes one element for each one named. A list without elements is an empty
+text, not unset. Unusual lists (empty elements, commas at the end) give the same results as in Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 
 
 class Operation(IntEnum):
-    """What to do with one config, numbered as on the wire."""
+    """The operation on one config, numbered as on the wire."""
 
     SET = 0
     DELETE = 1
@@ -28,13 +28,13 @@ Change = tuple[str, int, str | None]
 
 
 def check_operations(changes: Iterable[Change]) -> None:
-    """All operations exist. Raises ValueError."""
+    """Check that all operations exist. Raises ValueError."""
     for _, number, _ in changes:
         Operation(number)
 
 
 def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """What is stored after the changes (name, operation, value). Raises ApiError, ValueError for an operation that does not exist."""
+    """The stored values after the changes (name, operation, value). Raises ApiError, and ValueError for an unknown operation."""
     configs = dict(stored)
     for name, number, value in changes:
         operation = Operation(number)
@@ -52,7 +52,7 @@ def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Map
 def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey]) -> ConfigKey:
     key = table.get(name)
     if key is None:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka stumbles over this, and so its clients are used to it
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where an exception leads to this code
     if key.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{operation.name} needs a list, {name} is none")
     return key
@@ -71,7 +71,7 @@ def _list_after(stored: str | None, operation: Operation, value: str, key: Confi
 
 
 def _elements(text: str) -> list[str]:
-    """What is between the commas, as Java splits it: none at the end is empty, but an empty text is one empty element."""
+    """The elements between the commas, as Java splits them: empty ones at the end are left out; an empty text is one empty element."""
     if not text:
         return [""]
     text = text.rstrip(",")

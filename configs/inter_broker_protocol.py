@@ -1,9 +1,8 @@
-"""The inter-broker protocol: which release's dialect brokers speak with one another (`inter.broker.protocol.version`).
+"""The inter-broker protocol: the release whose features brokers use among each other (`inter.broker.protocol.version`).
 
-A MetadataVersion is a step in the history of that protocol. Steps have an order and are compared by it; what a broker or controller
-may do is asked of the step it is configured for, never of a number of its own. Request versions are fixed by the sender's step, not
-negotiated. The table of steps is Kafka 3.9.1's; the last two are unfinished there and taken only under their full name.
-Source: controller 13.3, wire 5.
+A MetadataVersion is one version of that protocol. Versions are ordered. Its properties say what a broker or a controller that is
+configured for it can do, and which request versions it sends; these are not negotiated. The table of versions is that of Kafka 3.9.1; its
+last two are unfinished there and accepted only by their full name. Source: controller 13.3, wire 5.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LATEST_PRODUCTION = "3.9-IV0"
 
 @total_ordering
 class MetadataVersion:
-    """One step of the inter-broker protocol, e.g. 2.7-IV2. Ordered by history."""
+    """One version of the inter-broker protocol, e.g. 2.7-IV2. Versions are ordered by time."""
 
     __slots__ = ("_order", "name")
 
@@ -47,7 +46,7 @@ class MetadataVersion:
 
     @staticmethod
     def find(text: str) -> MetadataVersion | None:
-        """The step a configured text means, None when there is none: `3.9` is the last step of that release, and so is `3.9.1`."""
+        """The version that a configured text means, None when there is none: `3.9` and `3.9.1` are the last version of that release."""
         segments = text.split(".")
         return _BY_TEXT.get(".".join(segments[: 3 if text.startswith("0.") else 2]))
 
@@ -61,27 +60,27 @@ class MetadataVersion:
 
     @property
     def leader_and_isr_version(self) -> int:
-        """Version of LeaderAndIsr a controller of this step sends."""
+        """Version of LeaderAndIsr that a controller sends."""
         return _version_at(_LEADER_AND_ISR, self)
 
     @property
     def update_metadata_version(self) -> int:
-        """Version of UpdateMetadata a controller of this step sends."""
+        """Version of UpdateMetadata that a controller sends."""
         return _version_at(_UPDATE_METADATA, self)
 
     @property
     def stop_replica_version(self) -> int:
-        """Version of StopReplica a controller of this step sends."""
+        """Version of StopReplica that a controller sends."""
         return _version_at(_STOP_REPLICA, self)
 
     @property
     def controlled_shutdown_version(self) -> int:
-        """Version of ControlledShutdown a broker of this step sends."""
+        """Version of ControlledShutdown that a broker sends."""
         return _version_at(_CONTROLLED_SHUTDOWN, self)
 
     @property
     def has_alter_partition(self) -> bool:
-        """The controller alone writes ISR changes, asked through AlterPartition; before, leaders write them themselves."""
+        """Only the controller writes ISR changes, by AlterPartition requests; before, leaders write them themselves."""
         return self >= _ALTER_PARTITION
 
     @property
@@ -113,7 +112,7 @@ class MetadataVersion:
 
     @property
     def record_version(self) -> int:
-        """Newest record format (magic) of this step."""
+        """Newest record format (magic) of this version."""
         if self >= _RECORD_VERSION_2:
             return 2
         return 1 if self >= _RECORD_VERSION_1 else 0

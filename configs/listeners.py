@@ -1,9 +1,9 @@
-"""Where a broker listens and what it tells others: `listeners`, `advertised.listeners` and what goes with them.
+"""The listeners of a broker: `listeners`, `advertised.listeners` and the configs that belong to them, checked as in Kafka 3.9.
 
-An entry is NAME://host:port; an IPv6 host stands in brackets, an empty one means every address. Names are compared in capitals. Every
-name has a security protocol in `listener.security.protocol.map`. Two listeners share a port only as an IPv4 and an IPv6 address
-do. What is advertised is a part of what is listened on, never 0.0.0.0, and holds the inter-broker listener; so it does the control
-plane's, if there is one, which is another one. All this as Kafka 3.9 checks it.
+An entry is NAME://host:port. An IPv6 host is in brackets; an empty host means every address. Names are compared in upper case. Every name
+has a security protocol in `listener.security.protocol.map`. Two listeners can share a port only when one address is IPv4 and the other
+IPv6. Advertised listeners are some of the listeners, never 0.0.0.0, and include the inter-broker listener; and the control-plane
+listener, if there is one, which must be another listener.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Listener(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """All about a broker's listeners. Names are in capitals."""
+    """The listeners of a broker. Names are in upper case."""
 
     listeners: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
@@ -43,7 +43,7 @@ class Listeners(NamedTuple):
 
 
 def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listeners:
-    """Read and check them. `values` are a broker's configs, `given` the properties somebody set. Raises ConfigError."""
+    """Read and check the listeners. `values` are the configs of a broker, `given` the properties that are set. Raises ConfigError."""
     protocols = _security_protocols(values["listener.security.protocol.map"])
     inter_broker, protocol = _inter_broker(values, given, protocols)
     control_plane = _control_plane(values, protocols)
@@ -142,7 +142,7 @@ def _ports_differ(text: str, listeners: tuple[Listener, ...]) -> None:
 
 
 def _ip_version(host: str | None) -> int:
-    """4 or 6, 0 for what is no address."""
+    """4 or 6; 0 when the text is not an address."""
     try:
         return ipaddress.ip_address(host or "").version
     except ValueError:

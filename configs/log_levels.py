@@ -1,11 +1,11 @@
 """Log levels as Kafka's admin clients see them: the loggers of an Apache Kafka broker by their names, and their common parent as `root`.
 
-The names and their levels are a tree of their own, in which a logger has its own level or that of the nearest name above it. Those with
-a counterpart here (`COUNTERPARTS`) hand their level on to it; `root` is the parent of all loggers of this program. The others are known,
-keep a level and change nothing. What libraries log is not touched, but for that of the ZooKeeper client.
+Kafka's loggers are a tree: a logger has a level of its own, or the level of the nearest logger above it. Loggers in `COUNTERPARTS` set
+the level of a logger of this program; `root` is the parent of all loggers of this program. The other loggers keep a level that has no
+effect. The loggers of libraries do not change, except the one of the ZooKeeper client.
 
-Kafka's words for levels are used outside, Python's numbers inside; FATAL is CRITICAL, TRACE lies below DEBUG. Brokers of one process
-share their loggers.
+Requests and responses have Kafka's names of levels, the code has Python's numbers: FATAL is CRITICAL, TRACE is below DEBUG. Brokers of one
+process share their loggers.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ COUNTERPARTS = {
     "klamm.zk.session": "kafka.zookeeper.ZooKeeperClient",
     "klamm.zk.store": "kafka.zk.KafkaZkClient",
 }
-"""Kafka's logger by the name of ours that obeys it; parents stand before their children."""
+"""Logger of this program → the logger of Kafka that sets its level; parents come before their children."""
 
 Change = tuple[str, int, str | None]
 
-# Python keeps levels and parents of Kafka's names apart from those of this program.
+# A separate tree of Python's loggers for the names of Kafka.
 _KAFKA = logging.Manager(logging.RootLogger(logging.INFO))
 _BY_NAME = {ROOT: _KAFKA.root, **{name: _KAFKA.getLogger(name) for name in KAFKA_LOGGERS}}
 _GIVEN: dict[str, int] = {}
@@ -71,7 +71,7 @@ def log_levels() -> dict[str, str]:
 
 
 def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> None:
-    """Set or delete (fall back to the parent's) levels: all, or none when one will not do. Raises ApiError."""
+    """Set levels, or delete them (then the parent's level counts): all, or none when one is invalid. Raises ApiError."""
     wanted = [(name, _level(name, operation, word)) for name, operation, word in changes]
     if validate_only:
         return
@@ -84,7 +84,7 @@ def set_log_levels(changes: Iterable[Change], validate_only: bool = False) -> No
 
 
 def _hand_on() -> None:
-    """Give our loggers the levels of their counterparts, and those without one the level that the program gave them."""
+    """Set the levels of this program's loggers: those of their counterparts, or the levels that they had at the start."""
     of_root = logging.getLogger(OURS).getEffectiveLevel()
     for name, counterpart in COUNTERPARTS.items():
         logger = logging.getLogger(name)
@@ -106,7 +106,7 @@ def _below_root(logger: logging.Logger) -> int:
 
 
 def _level(name: str, number: int, word: str | None) -> int:
-    """The level a change asks for. Raises ApiError."""
+    """The level that a change requests. Raises ApiError."""
     try:
         operation = Operation(number)
     except ValueError:
@@ -125,5 +125,5 @@ def _level(name: str, number: int, word: str | None) -> int:
 
 
 def _word(level: int) -> str:
-    """The most detailed of Kafka's levels that Python's number lets through."""
+    """The most detailed level of Kafka that a logger with this level of Python logs."""
     return next((word for word, number in LEVELS.items() if level <= number), "FATAL")

@@ -1,9 +1,9 @@
 """Passwords among dynamic configs: encrypted in ZooKeeper under `password.encoder.secret`, in the form that Kafka 3.9 writes and reads.
 
-A stored password is a list `name:value,…`: the key is derived from the secret by PBKDF2 with a salt and a number of iterations, the
-text encrypted with AES; bytes are in base64. Everything needed to decrypt but the secret stands in the list, so what was stored under
-other settings can be read too; but for ciphers with and without an authentication tag, of which a broker reads the kind it writes, as in
-Kafka.
+A stored password is a list `name:value,…`. The key is derived from the secret by PBKDF2 with a salt and a number of iterations; the text
+is encrypted with AES; bytes are in base64. The list has everything that decryption needs except the secret, so a password that was stored
+under other settings can be read too. One exception, as in Kafka: a broker with a cipher that has an authentication tag reads only such
+passwords, and the other way round.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class CannotDecrypt(ValueError):
 
 
 class PasswordEncoder:
-    """Encrypts under the settings of now; decrypts what was encrypted under the same secret."""
+    """Encrypts under the present settings; decrypts what was encrypted under the same secret."""
 
     def __init__(self, secret: str, values: Mapping[str, Any]) -> None:
-        """`values` are a broker's configs. Raises ConfigError for an algorithm that is not known here."""
+        """`values` are the configs of a broker. Raises ConfigError for an unsupported algorithm."""
         self._secret = secret
         self._key_factory: str = values["password.encoder.keyfactory.algorithm"] or DEFAULT_KEY_FACTORY
         self._cipher: str = values["password.encoder.cipher.algorithm"]
@@ -70,7 +70,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in parts.items())
 
     def decode(self, stored: str) -> str:
-        """The password that a stored text stands for. Raises CannotDecrypt."""
+        """The password of a stored text. Raises CannotDecrypt."""
         parts = dict(part.split(":", 1) for part in stored.split(",") if ":" in part)
         try:
             cipher = parts["cipherAlgorithm"]
@@ -96,7 +96,7 @@ class PasswordEncoder:
     def _aes(
         self, key_factory: str, cipher: str, salt: bytes, iterations: int, key_bits: int, iv: bytes, tag: bytes | None = None
     ) -> Cipher[Any]:
-        # imported when the first password is met: most brokers never meet one
+        # imported for the first password only: most brokers have none
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         digest = _KEY_FACTORY.fullmatch(key_factory)

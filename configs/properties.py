@@ -1,8 +1,8 @@
-"""Java's properties files, as `server.properties` is one: later entries win, nothing of a value is lost.
+"""Java's properties files, such as `server.properties`. A later entry wins over an earlier one.
 
-A line is `key = value`, `key: value` or `key value`; blanks around the separator go, those at the end of a value stay. `#` or `!` as
-the first visible character makes a comment. A backslash at the end of a line joins the next one, without its leading blanks;
-elsewhere it takes the special meaning from the character behind it, or makes one (`\\t \\n \\r \\f`, `\\u` and four hexadecimal
+A line is `key = value`, `key: value` or `key value`; blanks around the separator are removed, blanks at the end of a value are kept. `#` or
+`!` as the first visible character makes a comment. A backslash at the end of a line joins the next one, without its leading blanks;
+elsewhere it removes the special meaning of the next character, or makes a special character (`\\t \\n \\r \\f`, `\\u` and four hexadecimal
 digits). Files are read as ISO-8859-1, as Java does; other characters need `\\u`.
 """
 
@@ -19,7 +19,7 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(Exception):
-    """The text is no properties file. One line that says where."""
+    """The text is not a properties file; the message is one line that says where."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -40,7 +40,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that hold an entry, continuations joined, comments and blank lines gone."""
+    """Lines with an entry: continuation lines are joined, comments and blank lines are left out."""
     lines = _LINE_END.split(text)
     if not lines[-1]:
         lines.pop()

@@ -1,7 +1,7 @@
-"""What broker configs must be with regard to one another, as Kafka 3.9 checks it whenever a broker's configs are put together.
+"""Rules between the configs of a broker, as in Kafka 3.9.
 
-A rule names the config to blame, a condition over all values, and what is wanted. `check_dynamic` has the further rules for a change
-while the broker runs: thread pools at most double and at least halve, limits leave room for a connection, and so on.
+A rule has the name of a config, a condition over all values, and the text of the error. `check_dynamic` has more rules for changes at run
+time: a thread pool at most doubles or halves, a limit allows at least one connection, and so on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """`key` is to blame when `holds` is false of the values; or the one of its synonyms that is set."""
+    """The error names `key`, or the synonym of it that is set, when `holds` is false for the values."""
 
     key: str
     holds: Callable[[Values], bool]
@@ -191,7 +191,7 @@ def check_dynamic(current: Values, proposed: Values) -> None:
 
 
 def check_limit(name: str, current: int, proposed: int) -> None:
-    """A pool of threads at most doubles or halves at a time, a limit of connections lets one in. Raises ConfigError."""
+    """A pool of threads at most doubles or halves at a time; a limit allows at least one connection. Raises ConfigError."""
     if proposed == current:
         return
     if name not in _POOLS:
@@ -202,6 +202,6 @@ def check_limit(name: str, current: int, proposed: int) -> None:
 
 
 def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:
-    """What stays on local disk under tiered storage is no more than the whole; -2 is the whole. Raises ConfigError."""
+    """With tiered storage the local retention is at most the total retention; -2 means the total. Raises ConfigError."""
     if local != -2 and total != -1 and (local == -1 or local > total):
         raise ConfigError(key, local, f"must be -2 or from 0 to {total_key}, which is {total}")

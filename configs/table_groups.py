@@ -9,8 +9,8 @@ K = ConfigKey
 MAX_INT = 2**31 - 1
 
 GROUPS: tuple[ConfigKey, ...] = (
-    K("group.min.session.timeout.ms", INT, 6000, "Shortest session time-out a group member may ask for, in milliseconds."),
-    K("group.max.session.timeout.ms", INT, 1_800_000, "Longest session time-out a group member may ask for, in milliseconds."),
+    K("group.min.session.timeout.ms", INT, 6000, "Shortest session time-out a group member can request, in milliseconds."),
+    K("group.max.session.timeout.ms", INT, 1_800_000, "Longest session time-out a group member can request, in milliseconds."),
     K("group.initial.rebalance.delay.ms", INT, 3000, "Wait for more members before an empty group's first rebalance, in milliseconds."),
     K("group.max.size", INT, MAX_INT, "Members a group may have.", valid=Range(1)),
     K(
@@ -125,7 +125,7 @@ GROUPS: tuple[ConfigKey, ...] = (
         "transaction.partition.verification.enable",
         BOOLEAN,
         True,
-        "Whether a leader asks the coordinator if a partition belongs to the transaction.",
+        "Whether a leader verifies with the coordinator that a partition belongs to the transaction.",
         mode=CLUSTER_WIDE,
     ),
     K(
@@ -135,7 +135,7 @@ GROUPS: tuple[ConfigKey, ...] = (
         "Time after which an idle transactional id is forgotten, in milliseconds.",
         valid=Range(1),
     ),
-    K("transaction.max.timeout.ms", INT, 900_000, "Longest transaction time-out a producer may ask for, in milliseconds.", valid=Range(1)),
+    K("transaction.max.timeout.ms", INT, 900_000, "Longest transaction time-out a producer can request, in milliseconds.", valid=Range(1)),
     K(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         INT,

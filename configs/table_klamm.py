@@ -1,4 +1,4 @@
-"""Switches of this project's own. They are read from the properties file like any config, but no DescribeConfigs answer shows them.
+"""Switches of this project's own. They are read from the properties file like any config, but DescribeConfigs does not show them.
 
 A boolean may be written `on` or `off` besides. Source: controller Part II.
 """
@@ -11,7 +11,7 @@ from klamm.configs.validators import Pattern
 K = ConfigKey
 
 KLAMM: tuple[ConfigKey, ...] = (
-    K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders answers as Kafka 2.2 did where nothing is to be done."),
+    K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders has the responses of Kafka 2.2 where no election is needed."),
     K("kip179.enable", BOOLEAN, True, "Whether reassignments with throttles set by the controller are offered."),
     K("kip491.enable", BOOLEAN, True, "Whether brokers on preferred_leader_blacklist lead only where no other can."),
     K(

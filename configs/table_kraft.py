@@ -10,7 +10,7 @@ MAX_LONG = 2**63 - 1
 
 KRAFT: tuple[ConfigKey, ...] = (
     K("process.roles", LIST, (), "Roles of a KRaft process; empty in ZooKeeper mode.", valid=ListOf(("broker", "controller"))),
-    K("node.id", INT, -1, "Id of a KRaft node; the same as broker.id in ZooKeeper mode."),
+    K("node.id", INT, -1, "Id of a KRaft server; the same as broker.id in ZooKeeper mode."),
     K(
         "initial.broker.registration.timeout.ms",
         INT,
@@ -63,6 +63,6 @@ KRAFT: tuple[ConfigKey, ...] = (
     ),
     K("controller.quorum.election.backoff.max.ms", INT, 1000, "Longest pause before a new election, in milliseconds."),
     K("controller.quorum.append.linger.ms", INT, 25, "Time the quorum's leader collects records before it writes, in milliseconds."),
-    K("controller.quorum.request.timeout.ms", INT, 2000, "Longest wait for an answer within the quorum, in milliseconds."),
+    K("controller.quorum.request.timeout.ms", INT, 2000, "Longest wait for a response within the quorum, in milliseconds."),
     K("controller.quorum.retry.backoff.ms", INT, 20, "Pause before a quorum request is repeated, in milliseconds."),
 )

@@ -58,7 +58,7 @@ LOG: tuple[ConfigKey, ...] = (
         "log.index.size.max.bytes",
         INT,
         10_485_760,
-        "Default for topics: room set aside for an offset index.",
+        "Default for topics: space reserved for an offset index.",
         valid=Range(4),
         mode=CLUSTER_WIDE,
     ),

@@ -14,7 +14,7 @@ NETWORK: tuple[ConfigKey, ...] = (
         "advertised.listeners",
         STRING,
         None,
-        "Addresses told to clients and other brokers when they differ from the listeners.",
+        "Addresses that clients and other brokers connect to, when they differ from the listeners.",
         mode=PER_BROKER,
     ),
     K(
@@ -61,7 +61,7 @@ NETWORK: tuple[ConfigKey, ...] = (
     K("num.network.threads", INT, 3, "Threads that read requests and write responses, per listener.", valid=Range(1), mode=CLUSTER_WIDE),
     K("num.io.threads", INT, 8, "Threads that handle requests.", valid=Range(1), mode=CLUSTER_WIDE),
     K("background.threads", INT, 10, "Threads for background work.", valid=Range(1), mode=CLUSTER_WIDE),
-    K("request.timeout.ms", INT, 30_000, "Longest wait for an answer to a request the broker makes, in milliseconds."),
+    K("request.timeout.ms", INT, 30_000, "Longest wait for a response to a request of the broker, in milliseconds."),
     K("socket.connection.setup.timeout.ms", LONG, 10_000, "Longest wait for a connection to come about, in milliseconds."),
     K("socket.connection.setup.timeout.max.ms", LONG, 30_000, "Upper bound of that wait after repeated failures, in milliseconds."),
     K(
@@ -72,7 +72,7 @@ NETWORK: tuple[ConfigKey, ...] = (
         valid=Range(0),
         mode=CLUSTER_WIDE,
     ),
-    K("fetch.max.bytes", INT, 57_671_680, "Most bytes one fetch may ask for.", valid=Range(1024)),
+    K("fetch.max.bytes", INT, 57_671_680, "Most bytes one fetch can request.", valid=Range(1024)),
     K("max.incremental.fetch.session.cache.slots", INT, 1000, "Incremental fetch sessions kept.", valid=Range(0)),
     K("max.request.partition.size.limit", INT, 2000, "Most partitions one request may be served for.", valid=Range(1)),
     K("fetch.purgatory.purge.interval.requests", INT, 1000, "Finished fetches that may pile up before the purgatory is swept."),

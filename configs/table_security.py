@@ -91,7 +91,7 @@ SECURITY: tuple[ConfigKey, ...] = (
         mode=PER_BROKER,
     ),
     K("sasl.login.connect.timeout.ms", INT, None, "Longest wait to connect to the token provider, in milliseconds."),
-    K("sasl.login.read.timeout.ms", INT, None, "Longest wait for the token provider's answer, in milliseconds."),
+    K("sasl.login.read.timeout.ms", INT, None, "Longest wait for a response of the token provider, in milliseconds."),
     K("sasl.login.retry.backoff.max.ms", LONG, 10_000, "Longest pause between login attempts, in milliseconds."),
     K("sasl.login.retry.backoff.ms", LONG, 100, "First pause between login attempts, in milliseconds."),
     K("sasl.oauthbearer.scope.claim.name", STRING, "scope", "Claim that holds the scope."),

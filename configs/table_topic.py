@@ -37,7 +37,7 @@ TOPIC: tuple[ConfigKey, ...] = (
         "segment.index.bytes",
         INT,
         10_485_760,
-        "Room set aside for the offset index of a segment, in bytes.",
+        "Space reserved for the offset index of a segment, in bytes.",
         valid=Range(4),
         server="log.index.size.max.bytes",
     ),

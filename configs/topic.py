@@ -1,7 +1,7 @@
-"""A topic's configs: what its node in ZooKeeper holds over the defaults its brokers have.
+"""The configs of a topic: the values in its config znode, over the defaults of the brokers.
 
-`validate_topic_configs` is asked before a topic is created or altered: unknown names, bad values, and settings that contradict one
-another once the broker's defaults are filled in are INVALID_CONFIG. `topic_values` gives the typed result for a topic.
+`validate_topic_configs` runs before a topic is created or altered: an unknown name, an invalid value, and values that contradict each
+other or the broker's defaults are INVALID_CONFIG. `topic_values` gives the typed result for a topic.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def topic_values(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, A
 
 
 def validate_topic_configs(configs: Mapping[str, str | None], config: BrokerConfig) -> None:
-    """May a topic have these configs? Raises ApiError with INVALID_CONFIG."""
+    """Check the configs of a topic. Raises ApiError with INVALID_CONFIG."""
     given: dict[str, str] = {}
     for name, text in configs.items():
         if name not in TOPICS:

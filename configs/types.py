@@ -1,9 +1,9 @@
-"""Values of configs: Kafka's nine types, read from text and written back as Kafka writes them.
+"""Kafka's nine types of configs: parsing of texts, and formatting as in Kafka.
 
-A property is text everywhere: in a file, in ZooKeeper, on the wire. `parse` turns it into a Python value by the rules of Java
-(blanks around it go, digits may be of any script, a double may end in `f`), `text_of` gives the text a DescribeConfigs answer
-shows. Lists are tuples, classes and passwords stay text: nothing is loaded here. A value that does not fit raises ConfigError,
-whose text is one line naming key, value and reason.
+A property is a text in a file, in ZooKeeper and on the wire. `parse` returns its Python value by the rules of Java (blanks around it are
+removed, digits can be of any script, a double can end in `f`). `text_of` returns the text in a DescribeConfigs response. Lists are tuples;
+classes and passwords stay texts, because no class is loaded. An invalid value raises ConfigError, whose text is one line with key, value
+and reason.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def parse(name: str, text: str, type_: ConfigType) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as a DescribeConfigs answer shows it; None stays None."""
+    """A value as DescribeConfigs shows it; None stays None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a config's value must be beyond its type. A validator says why a value will not do, or None when it will."""
+"""Validators: what the value of a config must be, beyond its type. A validator returns the reason against a value, or None."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class NonEmpty:
-    """A text with something in it; null is fine."""
+    """A text that is not empty; null is allowed."""
 
     def check(self, value: Any) -> str | None:
         return "must not be empty" if value == "" else None

@@ -16,9 +16,9 @@ BANNED: list[tuple[str, str, tuple[str, ...]]] = [
     (r"\bstocks?\b|_stock\b|\bstock_", "Apache Kafka", ("",)),
     (r"\basks? to shut down\b|\basked to shut down\b", "requests controlled shutdown", ("",)),
     (r"\b(?:take|takes|took|taking) office\b", "fail over", ("admin", "broker", "cli", "configs", "docs", "protocol")),
-    (r"\brooms?\b", "package", ("cli", "admin", "schemas", "broker")),
-    (r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", "request, response, send, receive", ("cli", "admin", "schemas")),
-    (r"\bnodes?\b", "broker or znode", ("cli", "admin", "schemas")),
+    (r"\brooms?\b", "package", ("cli", "admin", "schemas", "broker", "configs")),
+    (r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", "request, response, send", ("cli", "admin", "schemas", "configs")),
+    (r"(?<!\")\bnodes?\b(?!\.id)", "broker or znode", ("cli", "admin", "schemas", "configs")),
     (r"\b(?:hosted|HostedPartitions)\b", "replica, ReplicaManager", ("cli", "admin", "configs", "protocol", "schemas")),
 ]
 EXCEPT = {"tests/test_words.py", "docs/glossary.md"}
