@@ -11,26 +11,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.net.outgoing import ask
-
-if TYPE_CHECKING:
-    from klamm.server.broker_server import BrokerServer
+from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
 
-CONTROLLED_SHUTDOWN = 7
 IMPATIENT_BACKOFF_S = 0.05
 IMPATIENT_TIMEOUT_S = 1.0
 BROKERS = "/brokers/ids"
 
 
-async def leave(node: BrokerServer, patient: bool) -> bool:
+class StoppingBroker(Protocol):
+    """What a controlled shutdown needs of its broker."""
+
+    config: BrokerConfig
+    inter_broker_listener: str
+    zk: ZkSession
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+
+async def leave(node: StoppingBroker, patient: bool) -> bool:
     """Ask to leave until the controller agrees; whether it did."""
     config = node.config
     attempts = config.get("controlled.shutdown.max.retries")
@@ -50,7 +65,7 @@ async def leave(node: BrokerServer, patient: bool) -> bool:
     return False
 
 
-async def _ask(node: BrokerServer, patient: bool) -> int | None:
+async def _ask(node: StoppingBroker, patient: bool) -> int | None:
     """One attempt: how many partitions this broker still leads, None when the controller did not say."""
     controller = node.metadata.brokers.get(node.metadata.controller_id) if node.metadata.controller_id is not None else None
     endpoint = None if controller is None else controller.endpoints.get(node.inter_broker_listener)
@@ -63,7 +78,7 @@ async def _ask(node: BrokerServer, patient: bool) -> int | None:
     request = messages.ControlledShutdownRequest(broker_id=node.id, broker_epoch=node.broker_epoch)
     version = MetadataVersion.of(node.config.get("inter.broker.protocol.version")).controlled_shutdown_version
     try:
-        response = await ask(endpoint.host, endpoint.port, CONTROLLED_SHUTDOWN, version, str(node.id), request, timeout_s)
+        response = await ask(endpoint.host, endpoint.port, ApiKey.CONTROLLED_SHUTDOWN, version, str(node.id), request, timeout_s)
     except (OSError, RemoteProtocolError) as error:
         log.warning("broker %d: controlled shutdown: no response from controller %d: %s", node.id, controller.id, error or "too slow")
         return None
@@ -75,7 +90,7 @@ async def _ask(node: BrokerServer, patient: bool) -> int | None:
     return len(response.remaining_partitions)
 
 
-async def _alone(node: BrokerServer) -> bool:
+async def _alone(node: StoppingBroker) -> bool:
     """Whether no other broker is registered; a ZooKeeper that does not say counts as yes."""
     try:
         async with asyncio.timeout(IMPATIENT_TIMEOUT_S):

@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.context import CloseConnection
+from klamm.server.dispatch import Dispatcher
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
-from klamm.server.net.tap import ConnectionKind, ConnectionTap
+from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionTap
 from klamm.server.not_offered import NotOffered
 from klamm.server.peer import Peer
-
-if TYPE_CHECKING:
-    from klamm.server.net.listener import Listener
+from klamm.server.response_cache import ResponseCache
 
 WRITE_BYTES = 256 << 10
 """Answers are handed to the transport at the latest when they are this long together."""
@@ -37,6 +36,28 @@ PIPELINED_REQUESTS = 64
 
 BUFFERED_BYTES = 1 << 20
 """A client that lets more than this wait for it is not served until it reads."""
+
+
+class ConnectionOwner(Protocol):
+    """What a connection needs of its listener; see `Listener`."""
+
+    name: str
+    dispatcher: Dispatcher
+    responses: ResponseCache
+    max_request_bytes: int
+    tap: BrokerTap | None
+
+    def opened(self, connection: ClientConnection) -> None:
+        """The connection is there."""
+
+    def lost(self, connection: ClientConnection) -> None:
+        """The connection is gone."""
+
+    def begun(self, request: asyncio.Task[None]) -> None:
+        """A request has to wait; its task outlives the connection."""
+
+    def log_closing(self, connection: ClientConnection, reason: str) -> None:
+        """The connection is closed for what its client did."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -57,7 +78,7 @@ class ClientConnection(asyncio.Protocol):
         "peer",
     )
 
-    def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, listener: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener
         self._loop = loop
         self._time = loop.time

@@ -17,14 +17,33 @@ import heapq
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from klamm.server.net.connection import ClientConnection
+from klamm.server.peer import Peer
 
 log = logging.getLogger(__name__)
 
 UNLIMITED = 2**31 - 1
+
+
+class LimitedConnection(Protocol):
+    """What limits need of a connection. `last_used` is the loop's time of the last bytes that came or went."""
+
+    last_used: float
+    name: str
+    peer: Peer
+
+    def hold(self) -> None:
+        """Serve nothing until `admit`."""
+
+    def admit(self) -> None:
+        """The opposite of `hold`."""
+
+    def close(self) -> None:
+        """Close once what is written has left."""
+
+    def abort(self) -> None:
+        """Close at once."""
 
 
 class ConnectionRate:
@@ -60,13 +79,13 @@ class ConnectionRate:
 class Gate:
     """One listener's connections: those that are served, and the line of those that wait. Made by `ConnectionLimits.gate`."""
 
-    def __init__(self, name: str, refuse: Callable[[ClientConnection], None]) -> None:
+    def __init__(self, name: str, refuse: Callable[[LimitedConnection], None]) -> None:
         self.name = name
         self.refuse = refuse
         self.max_connections = UNLIMITED
         self.rate = ConnectionRate()
-        self.served: dict[ClientConnection, None] = {}  # in the order they came
-        self.line: dict[ClientConnection, None] = {}
+        self.served: dict[LimitedConnection, None] = {}  # in the order they came
+        self.line: dict[LimitedConnection, None] = {}
         self.next_is_counted = False  # for its rate; it may still wait for room
         self.pause: asyncio.TimerHandle | None = None
 
@@ -89,7 +108,7 @@ class ConnectionLimits:
     def __iter__(self) -> Iterator[Gate]:
         return iter(self._gates)
 
-    def gate(self, name: str, refuse: Callable[[ClientConnection], None]) -> Gate:
+    def gate(self, name: str, refuse: Callable[[LimitedConnection], None]) -> Gate:
         """A gate for a new listener; `refuse` closes a connection of an address that has too many.
 
         The second one exempts the listener of the brokers: whoever waits there is let in.
@@ -111,7 +130,7 @@ class ConnectionLimits:
         self._close_excess()
         self._let_in()
 
-    def arrive(self, gate: Gate, connection: ClientConnection) -> None:
+    def arrive(self, gate: Gate, connection: LimitedConnection) -> None:
         """A new connection is served, held in line, or refused."""
         if gate.line or not self._may_enter(gate):
             connection.hold()
@@ -119,7 +138,7 @@ class ConnectionLimits:
         else:
             self._enter(gate, connection)
 
-    def leave(self, gate: Gate, connection: ClientConnection) -> None:
+    def leave(self, gate: Gate, connection: LimitedConnection) -> None:
         """A connection is gone; those that waited for it are let in. Does nothing when it is not counted any more."""
         gate.line.pop(connection, None)
         if connection in gate.served:
@@ -164,7 +183,7 @@ class ConnectionLimits:
     def _is_exempt(self, gate: Gate) -> bool:
         return gate.name == self.inter_broker_listener and len(self._gates) > 1
 
-    def _enter(self, gate: Gate, connection: ClientConnection) -> bool:
+    def _enter(self, gate: Gate, connection: LimitedConnection) -> bool:
         """Count a connection; False when it is refused instead."""
         gate.next_is_counted = False
         host = connection.peer.host

@@ -15,7 +15,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from klamm.server.net.connection import ClientConnection
-from klamm.server.net.connection_limits import ConnectionLimits
+from klamm.server.net.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.tap import BrokerTap
 from klamm.server.response_cache import ResponseCache
@@ -96,7 +96,7 @@ class Listener:
 
     # --- what connections say
 
-    def log_closing(self, connection: ClientConnection, reason: str) -> None:
+    def log_closing(self, connection: LimitedConnection, reason: str) -> None:
         """A connection is closed for what its client did."""
         self._limited_log.warning("closing connection from %s to %s: %s", connection.name, self.name, reason)
 
@@ -108,7 +108,7 @@ class Listener:
         self.connections.remove(connection)
         self._limits.leave(self.gate, connection)
 
-    def _refuse(self, connection: ClientConnection) -> None:
+    def _refuse(self, connection: LimitedConnection) -> None:
         self.log_closing(connection, "too many connections from this address")
         connection.abort()
 
