@@ -69,6 +69,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await partition_machine.trigger(term, topic)
         case events.ZkPartitionReassignment():
             log.warning("the znode /admin/reassign_partitions is ignored: this version cannot reassign partitions")
+        case events.PartitionReassignmentIsrChange(topic, partition):
+            await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_answered(term, broker_id, response)

@@ -100,6 +100,14 @@ class ZkPartitionReassignment:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReassignmentIsrChange:
+    """Data of the state znode of a partition changed."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class PreferredReplicaElection:
     """`/admin/preferred_replica_election` was created."""
 
@@ -200,6 +208,7 @@ WatchEvent = (
     | LogDirEventNotification
     | IsrChangeNotification
     | ZkPartitionReassignment
+    | PartitionReassignmentIsrChange
     | PreferredReplicaElection
 )
 """What a watch of the store can put on the queue."""
@@ -216,6 +225,7 @@ ControllerEvent = (
     | LogDirEventNotification
     | IsrChangeNotification
     | ZkPartitionReassignment
+    | PartitionReassignmentIsrChange
     | PreferredReplicaElection
     | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnabled

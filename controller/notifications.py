@@ -13,6 +13,7 @@ from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Broker
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
 
@@ -32,6 +33,14 @@ async def on_isr_change(term: Term) -> None:
                 batch.tell_all(partitions)
     finally:
         await term.store.delete_isr_notifications(names)
+
+
+async def on_state_change(term: Term, key: TopicPartition) -> None:
+    """The leader of a partition, of an older inter-broker protocol, has written its state: read it again."""
+    partition = term.cluster.partition(key)
+    (state,) = await term.store.watch_states([key])
+    if partition is not None and state is not None:
+        term.cluster.states_changed((partition,), (state,))
 
 
 async def on_log_dir_event(term: Term) -> None:

@@ -15,7 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from klamm.controller.values import Broker, ControllerEpoch, LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
+from klamm.controller.values import (
+    Broker,
+    BrokerRegistration,
+    ConfigEntity,
+    ConfigWrite,
+    ControllerEpoch,
+    LeaderAndIsr,
+    Outcome,
+    StateWrite,
+    StoredConfig,
+    StoredTopic,
+    TopicWrite,
+)
 from klamm.protocol.nouns import TopicPartition
 
 
@@ -95,6 +107,9 @@ class PartitionStateStore(Protocol):
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         """Conditional writes. OK means the new PE is `expected + 1`."""
 
+    async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+        """As `read_states`. Arms PartitionReassignmentIsrChange (data) of those whose znode exists."""
+
     async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         """Create state nodes (and their parents, whose presence is fine). OK means PE 0."""
 
@@ -160,6 +175,47 @@ class ConfigStore(Protocol):
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
         """Properties stored for each topic ({} when the node is missing); None where the node cannot be read."""
 
+    async def read_configs(self, entities: Sequence[ConfigEntity]) -> list[StoredConfig | None]:
+        """Configs of topics and brokers with the versions of their znodes, in the order asked; None where the znode cannot be read."""
+
+    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[Outcome]:
+        """Conditional, fenced writes, each in one multi with the notification that makes the brokers read the entity again."""
+
+
+class ThrottleRemovalStore(Protocol):
+    """Which replication throttles go when the last reassignment is complete (KIP-179, layout 4.1).
+
+    Lists are sorted and name nothing twice. Reads and deletions see both names of a znode, writes go to `throttled_*_removal`.
+    """
+
+    async def throttled_replicas_removal(self) -> list[str] | None:
+        """Topics whose throttled replicas are to be removed; None without a znode, empty when it is unreadable."""
+
+    async def write_throttled_replicas_removal(self, topics: Iterable[str]) -> None:
+        """Create the znode or replace its topics, fenced."""
+
+    async def delete_throttled_replicas_removal(self) -> None:
+        """Fenced; fine when absent."""
+
+    async def throttled_rates_removal(self) -> list[int] | None:
+        """Brokers whose throttled rates are to be removed; None without a znode, empty when it is unreadable."""
+
+    async def write_throttled_rates_removal(self, broker_ids: Iterable[int]) -> None:
+        """Create the znode or replace its brokers, fenced."""
+
+    async def delete_throttled_rates_removal(self) -> None:
+        """Fenced; fine when absent."""
+
+
+class BrokerRegistrationStore(Protocol):
+    """`/cluster/brokers` (RegisterBroker, layout 4.5): only the controller writes there."""
+
+    async def registrations(self) -> dict[int, BrokerRegistration]:
+        """All registrations by broker id; unreadable ones are logged and left out."""
+
+    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[Outcome]:
+        """Create or replace znodes, fenced."""
+
 
 class ProducerIdStore(Protocol):
     """`/latest_producer_id_block` (layout 3.11)."""
@@ -179,6 +235,8 @@ class Store(
     ReassignmentStore,
     NotificationStore,
     ConfigStore,
+    ThrottleRemovalStore,
+    BrokerRegistrationStore,
     ProducerIdStore,
     Protocol,
 ):

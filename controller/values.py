@@ -115,6 +115,51 @@ class TopicWrite(NamedTuple):
     assignments: dict[int, Assignment]
 
 
+class ConfigEntity(NamedTuple):
+    """Whose config: `kind` is `topics` or `brokers`, `name` a topic, a broker id or `<default>` (layout 3.8)."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class StoredConfig(NamedTuple):
+    """Properties of an entity, and the version of its znode, -1 where it has none."""
+
+    properties: dict[str, str]
+    version: int
+
+
+class ConfigWrite(NamedTuple):
+    """Replace an entity's properties if its znode still has version `expected` (-1: create it)."""
+
+    entity: ConfigEntity
+    properties: dict[str, str]
+    expected: int
+
+
+class BrokerState(IntEnum):
+    """State of a broker that registers with the controller (RegisterBroker)."""
+
+    OFFLINE = 0
+    FENCED = 1
+    ONLINE = 2
+    STOPPING = 3
+
+
+class BrokerRegistration(NamedTuple):
+    """Content of `/cluster/brokers/<id>` (layout 4.5). `epoch` rises by one with each accepted registration; `jmx_port` -1 is unknown."""
+
+    id: int
+    epoch: int
+    state: BrokerState
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    jmx_port: int = -1
+
+
 class ControllerEpoch(NamedTuple):
     """An election's result: the epoch, and the version of `/controller_epoch` that fences every later write."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from klamm.controller.values import Broker
@@ -30,14 +30,13 @@ def broker_ids(names: Iterable[str]) -> list[int]:
 
 def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> bytes:
     """The node of a broker; `json_version` is 5 from IBP 2.7, 4 from 0.10.0, else 2."""
+    protocols, endpoints = encode_endpoints(broker.endpoints)
     content: dict[str, Any] = {}
     if json_version >= 5:
         content["features"] = {name: {"min_version": low, "max_version": high} for name, low, high in broker.features}
     if json_version >= 4:
-        content["listener_security_protocol_map"] = {
-            endpoint.listener.upper(): SecurityProtocol(endpoint.security_protocol).name for endpoint in broker.endpoints
-        }
-    content["endpoints"] = [f"{e.listener.upper()}://{_bracketed(e.host)}:{e.port}" for e in broker.endpoints]
+        content["listener_security_protocol_map"] = protocols
+    content["endpoints"] = endpoints
     if broker.rack is not None and json_version >= 3:
         content["rack"] = broker.rack
     plaintext = next((e for e in broker.endpoints if e.security_protocol == SecurityProtocol.PLAINTEXT), None)
@@ -47,6 +46,12 @@ def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_ve
     content["version"] = json_version
     content["timestamp"] = str(timestamp_ms)
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def encode_endpoints(endpoints: Sequence[Endpoint]) -> tuple[dict[str, str], list[str]]:
+    """(security protocol by listener, `LISTENER://host:port` of each)."""
+    protocols = {endpoint.listener.upper(): SecurityProtocol(endpoint.security_protocol).name for endpoint in endpoints}
+    return protocols, [f"{e.listener.upper()}://{_bracketed(e.host)}:{e.port}" for e in endpoints]
 
 
 def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
@@ -61,7 +66,7 @@ def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
             plaintext = SecurityProtocol.PLAINTEXT
             endpoints: tuple[Endpoint, ...] = (Endpoint(plaintext.name, _text(content["host"]), int32(content["port"]), plaintext),)
         else:
-            endpoints = _endpoints(content["endpoints"], content.get("listener_security_protocol_map"))
+            endpoints = decode_endpoints(content["endpoints"], content.get("listener_security_protocol_map"))
         features = tuple(
             (name, int32(versions["min_version"]), int32(versions["max_version"]))
             for name, versions in (content.get("features") or {}).items()
@@ -72,7 +77,7 @@ def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
         raise Unreadable(f"/brokers/ids/{broker_id} cannot be read ({problem!r}): {data!r}") from problem
 
 
-def _endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endpoint, ...]:
+def decode_endpoints(texts: list[str], protocols: dict[str, str] | None) -> tuple[Endpoint, ...]:
     """Listeners are upper-cased in the list but not in the map, so a lower-case key in the map is not found."""
     endpoints = []
     for text in texts:

@@ -342,6 +342,37 @@ def decode_log_dir_event(data: bytes | None) -> int | None:
         return None
 
 
+# /admin/throttled_*_removal (4.1)
+
+
+def encode_throttled_topics(topics: Iterable[str]) -> bytes:
+    return _text({"version": 1, "topics": sorted(set(topics))})
+
+
+def decode_throttled_topics(data: bytes | None) -> list[str]:
+    """Empty when unreadable, which is logged."""
+    content = _parse(data)
+    match content:
+        case {"topics": list(topics)} if all(isinstance(topic, str) for topic in topics):
+            return topics
+    log.warning("/admin/throttled_replicas_removal cannot be read and counts as empty: %.200r", data)
+    return []
+
+
+def encode_throttled_brokers(broker_ids: Iterable[int]) -> bytes:
+    return _text({"version": 1, "brokers": sorted(set(broker_ids))})
+
+
+def decode_throttled_brokers(data: bytes | None) -> list[int]:
+    """Empty when unreadable, which is logged."""
+    content = _parse(data)
+    try:
+        return list(_int_tuple(content["brokers"]))
+    except (KeyError, TypeError, ValueError):
+        log.warning("/admin/throttled_rates_removal cannot be read and counts as empty: %.200r", data)
+        return []
+
+
 # /config/* (3.8, 3.10)
 
 

@@ -13,11 +13,17 @@ TOPICS = "/brokers/topics"
 DELETE_TOPICS = "/admin/delete_topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+THROTTLED_REPLICAS_REMOVAL = "/admin/throttled_replicas_removal"
+THROTTLED_RATES_REMOVAL = "/admin/throttled_rates_removal"
+# Other names of the same two znodes: read and deleted, never written (layout 4.1).
+REMOVE_THROTTLED_REPLICAS = "/admin/remove_throttled_replicas"
+REMOVE_THROTTLED_RATES = "/admin/remove_throttled_rates"
 ISR_CHANGE_NOTIFICATION = "/isr_change_notification"
 LOG_DIR_EVENT_NOTIFICATION = "/log_dir_event_notification"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 CLUSTER_ID = "/cluster/id"
+REGISTERED_BROKERS = "/cluster/brokers"
 FEATURE = "/feature"
 PRODUCER_IDS = "/latest_producer_id_block"
 
@@ -67,6 +73,18 @@ def partition_path(topic: str, partition: int) -> str:
 
 def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def partition_of(path: str) -> tuple[str, int] | None:
+    """(topic, partition) of the path of a state, None for any other path."""
+    match path.split("/"):
+        case ["", "brokers", "topics", topic, "partitions", partition, "state"] if partition.isdecimal():
+            return topic, int(partition)
+    return None
+
+
+def registration_path(broker_id: int) -> str:
+    return f"{REGISTERED_BROKERS}/{broker_id}"
 
 
 def deletion_path(topic: str) -> str:

@@ -33,7 +33,7 @@ _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
 )
 # All rights to everybody, and the flags of the kinds of node: version 2 of the tree's access rules may choose another list.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-_PERSISTENT, _EPHEMERAL = _OPEN_TO_ALL + pack_int(0), _OPEN_TO_ALL + pack_int(1)
+_PERSISTENT, _EPHEMERAL, _SEQUENTIAL = (_OPEN_TO_ALL + pack_int(flags) for flags in (0, 1, 2))
 
 
 class Node(NamedTuple):
@@ -139,6 +139,11 @@ class Operations:
         name = self._prefix + path.encode()
         content = pack_int(-1) if data is None else pack_int(len(data)) + data
         return _join((_CREATE, pack_int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
+
+    def create_numbered(self, prefix: str, data: bytes) -> bytes:
+        """Create a node whose name ends with the next number of its parent."""
+        name = self._prefix + prefix.encode()
+        return _join((_CREATE, pack_int(len(name)), name, pack_int(len(data)), data, _SEQUENTIAL))
 
     def set_data(self, path: str, data: bytes, version: int) -> bytes:
         name = self._prefix + path.encode()

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from klamm.controller import events
 from klamm.zk.fenced import Fence
 from klamm.zk.session import ZkSession
-from klamm.zk.store_admin import ZkNotifications, ZkPreferredElection, ZkReassignments
+from klamm.zk.store_admin import ZkNotifications, ZkPreferredElection, ZkReassignments, ZkThrottleRemovals
 from klamm.zk.store_brokers import ZkBrokers
 from klamm.zk.store_configs import ZkConfigs, ZkProducerIds
 from klamm.zk.store_election import ZkControllerElection, ZkFeature
+from klamm.zk.store_registrations import ZkBrokerRegistrations
 from klamm.zk.store_topics import ZkPartitionStates, ZkTopicDeletions, ZkTopics
 
 
@@ -41,6 +42,8 @@ class ZkStore(
     ZkReassignments,
     ZkNotifications,
     ZkConfigs,
+    ZkThrottleRemovals,
+    ZkBrokerRegistrations,
     ZkProducerIds,
 ):
     """Store of the controller in the process that holds `session`: all areas behind one fence."""

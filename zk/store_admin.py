@@ -1,14 +1,15 @@
-"""Requests of tools below `/admin`, and the notifications of brokers (layout 3.6, 3.7)."""
+"""Requests of tools below `/admin`, the notifications of brokers, and throttles to be removed (layout 3.6, 3.7, 4.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-from klamm.controller.values import StoreRefused
 from klamm.protocol.nouns import TopicPartition
 from klamm.zk import layout, paths
-from klamm.zk.requests import MultiFailed, TooLarge, ZkError
 from klamm.zk.store_base import ZkArea
+
+T = TypeVar("T", str, int)
 
 
 class ZkPreferredElection(ZkArea):
@@ -37,21 +38,7 @@ class ZkReassignments(ZkArea):
         if not entries:
             await self._delete_tree(paths.REASSIGN_PARTITIONS)
             return
-        data, ops = layout.encode_reassignments(entries), self._session.ops
-        for operation in (
-            ops.set_data(paths.REASSIGN_PARTITIONS, data, -1),
-            ops.create(paths.REASSIGN_PARTITIONS, data),
-            ops.set_data(paths.REASSIGN_PARTITIONS, data, -1),
-        ):
-            try:
-                await self._fence.multi([operation])
-                return
-            except MultiFailed as failure:
-                last: ZkError = failure
-            except TooLarge as problem:
-                last = problem
-                break
-        raise StoreRefused(f"/admin/reassign_partitions cannot be written: {last}")
+        await self._put(paths.REASSIGN_PARTITIONS, layout.encode_reassignments(entries))
 
 
 class ZkNotifications(ZkArea):
@@ -77,3 +64,29 @@ class ZkNotifications(ZkArea):
         names = sorted(await self._session.children(parent, self._seen))
         found = await self._session.read_versions([f"{parent}/{name}" for name in names])
         return names, [node[0] for node in found if node is not None]
+
+
+class ZkThrottleRemovals(ZkArea):
+    """`/admin/throttled_replicas_removal` and `/admin/throttled_rates_removal`, with their other names."""
+
+    async def throttled_replicas_removal(self) -> list[str] | None:
+        return await self._union((paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS), layout.decode_throttled_topics)
+
+    async def write_throttled_replicas_removal(self, topics: Iterable[str]) -> None:
+        await self._put(paths.THROTTLED_REPLICAS_REMOVAL, layout.encode_throttled_topics(topics))
+
+    async def delete_throttled_replicas_removal(self) -> None:
+        await self._delete([paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS])
+
+    async def throttled_rates_removal(self) -> list[int] | None:
+        return await self._union((paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES), layout.decode_throttled_brokers)
+
+    async def write_throttled_rates_removal(self, broker_ids: Iterable[int]) -> None:
+        await self._put(paths.THROTTLED_RATES_REMOVAL, layout.encode_throttled_brokers(broker_ids))
+
+    async def delete_throttled_rates_removal(self) -> None:
+        await self._delete([paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES])
+
+    async def _union(self, both: tuple[str, str], decode: Callable[[bytes | None], list[T]]) -> list[T] | None:
+        found = [node for node in await self._session.read_versions(both) if node is not None]
+        return sorted({name for data, _ in found for name in decode(data)}) if found else None

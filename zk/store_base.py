@@ -8,6 +8,7 @@ from klamm.controller import events
 from klamm.controller.values import Outcome, StoreRefused
 from klamm.zk.connection import Change
 from klamm.zk.fenced import Entry, Fence, settle_delete
+from klamm.zk.requests import MultiFailed, TooLarge, ZkError
 from klamm.zk.session import ZkSession
 from klamm.zk.watches import event_of
 
@@ -28,6 +29,20 @@ class ZkArea:
         event = event_of(change, path)
         if event is not None:
             self._on_event(event)
+
+    async def _put(self, path: str, data: bytes) -> None:
+        """Create a node below an existing one or replace its data, fenced. Raises StoreRefused."""
+        ops = self._session.ops
+        for operation in (ops.set_data(path, data, -1), ops.create(path, data), ops.set_data(path, data, -1)):
+            try:
+                await self._fence.multi([operation])
+                return
+            except MultiFailed as failure:
+                last: ZkError = failure
+            except TooLarge as problem:
+                last = problem
+                break
+        raise StoreRefused(f"{path} cannot be written: {last}")
 
     async def _delete(self, doomed: Iterable[str]) -> bool:
         """Delete nodes, fenced; False when one has children."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from klamm.controller.values import ConfigEntity, ConfigWrite, Outcome, StoredConfig
 from klamm.zk import layout, paths
+from klamm.zk.fenced import Entry, outcome_of
 from klamm.zk.layout import ProducerIdBlock, Unreadable
-from klamm.zk.requests import BadVersion, NoNode, ZkError
+from klamm.zk.requests import BadVersion, MultiFailed, NoNode, Operations, ZkError
 from klamm.zk.store_base import ZkArea
 
 log = logging.getLogger("klamm.zk.store")
@@ -20,17 +22,48 @@ class ZkConfigs(ZkArea):
     """Config nodes."""
 
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
-        nodes = await self._session.read_each([paths.config_path("topics", topic) for topic in topics])
-        configs: list[dict[str, str] | None] = []
-        for topic, node in zip(topics, nodes, strict=True):
+        stored = await self.read_configs([ConfigEntity("topics", topic) for topic in topics])
+        return [None if config is None else config.properties for config in stored]
+
+    async def read_configs(self, entities: Sequence[ConfigEntity]) -> list[StoredConfig | None]:
+        nodes = await self._session.read_each([paths.config_path(*entity) for entity in entities])
+        configs: list[StoredConfig | None] = []
+        for entity, node in zip(entities, nodes, strict=True):
             try:
                 if isinstance(node, ZkError):
                     raise node
-                configs.append({} if node is None else layout.decode_config(node.data))
+                configs.append(StoredConfig({}, -1) if node is None else StoredConfig(layout.decode_config(node.data), node.version))
             except (Unreadable, ZkError) as problem:
-                log.warning("The config of topic %s cannot be read: %s", topic, problem)
+                log.warning("The config of %s cannot be read: %s", entity, problem)
                 configs.append(None)
         return configs
+
+    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[Outcome]:
+        return await self._fence.write([_ConfigUpdate(self._session.ops, write) for write in writes], self._settle_config)
+
+    async def _settle_config(self, sent: Sequence[_ConfigUpdate], entry: _ConfigUpdate, _: int, failure: MultiFailed) -> None:
+        """A config with our bytes and the version after the expected one was written by a try whose answer was lost."""
+        if failure.repeated:
+            found = await self._session.read_versions([update.path for update in sent])
+            for update, node in zip(sent, found, strict=True):
+                if node == (update.data, update.write.expected + 1):
+                    update.outcome = Outcome.OK
+        if entry.outcome is None:
+            entry.outcome = outcome_of(failure.code)
+
+
+class _ConfigUpdate(Entry):
+    """The write of one config, and the notification of it."""
+
+    __slots__ = ("data", "path", "write")
+
+    def __init__(self, ops: Operations, write: ConfigWrite) -> None:
+        self.write = write
+        self.path = paths.config_path(*write.entity)
+        self.data = layout.encode_config(write.properties)
+        creates = write.expected < 0
+        first = ops.create(self.path, self.data) if creates else ops.set_data(self.path, self.data, write.expected)
+        super().__init__((first, ops.create_numbered(paths.CONFIG_CHANGE_PREFIX, layout.encode_config_change(str(write.entity)))))
 
 
 class ZkProducerIds(ZkArea):

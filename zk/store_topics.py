@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from klamm.controller import events
 from klamm.controller.values import LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
+from klamm.protocol.nouns import TopicPartition
 from klamm.zk import layout, paths
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.fenced import Entry, Fence, settle, together
@@ -54,6 +55,10 @@ class ZkPartitionStates(ZkArea):
         found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
         decode = layout.decode_state
         return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
+
+    async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+        found = await self._session.watch_and_read([paths.state_path(*key) for key in partitions], self._seen)
+        return [None if node is None else layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         return await self._states.write(writes)

@@ -33,4 +33,7 @@ def event_of(change: Change, path: str) -> events.WatchEvent | None:
             return events.BrokerModifications(int(name))
         if parent == paths.TOPICS:
             return events.PartitionModifications(name)
+        state = paths.partition_of(path)
+        if state is not None:
+            return events.PartitionReassignmentIsrChange(*state)
     return None

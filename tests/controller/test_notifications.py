@@ -268,3 +268,15 @@ async def test_a_lost_epoch_while_removing_notifications(stage: Stage) -> None:
     stage.world.notify_isr_change([])
     await stage.settle()
     assert not stage.controller.is_active
+
+
+async def test_a_watched_state_that_its_leader_writes_is_read_again(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    await stage.store.watch_states([tp("t")])
+    stage.somebody_writes("t", isr=(1,))
+    await stage.settle()
+    assert stage.state("t") == "1 e0 [1] v1"
+    stage.somebody_writes("t", isr=(1, 2))
+    await stage.settle()
+    assert stage.state("t") == "1 e0 [1, 2] v2", "the watch is armed again"

@@ -32,7 +32,7 @@ class Seat(NamedTuple):
 
     store: Store
     events: list[Any]
-    session: Any
+    session: ZkSession
 
 
 class Lab(ABC):
@@ -101,6 +101,18 @@ class Lab(ABC):
         """Put a number beyond int32 into `/controller_epoch`."""
 
     @abstractmethod
+    async def put(self, path: str, content: Any) -> None:
+        """Create a node, with its parents; dicts become JSON."""
+
+    @abstractmethod
+    async def contents(self, path: str) -> list[bytes | None]:
+        """Data of the children of a node, by their names."""
+
+    @abstractmethod
+    async def read(self, path: str) -> tuple[bytes | None, int] | None:
+        """Data and version of a node."""
+
+    @abstractmethod
     async def close(self) -> None: ...
 
 
@@ -143,9 +155,20 @@ class RealLab(Lab):
         await seat.session.stop()
 
     async def put(self, path: str, content: Any, **kwargs: Any) -> None:
-        """Create a node; dicts become JSON."""
         assert self.zk is not None
         await asyncio.to_thread(self.zk.create, path, _bytes(content), makepath=True, **kwargs)
+
+    async def contents(self, path: str) -> list[bytes | None]:
+        assert self.zk is not None
+        names = sorted(await asyncio.to_thread(self.zk.get_children, path))
+        return [(await asyncio.to_thread(self.zk.get, f"{path}/{name}"))[0] for name in names]
+
+    async def read(self, path: str) -> tuple[bytes | None, int] | None:
+        assert self.zk is not None
+        if await asyncio.to_thread(self.zk.exists, path) is None:
+            return None
+        data, stat = await asyncio.to_thread(self.zk.get, path)
+        return data, stat.version
 
     async def replace(self, path: str, content: Any) -> None:
         assert self.zk is not None
@@ -256,17 +279,18 @@ class SimulatedLab(Lab):
     async def seat(self) -> Seat:
         events: list[Any] = []
         store = SimulatedStore(self._world, events.append, Faults(), random.Random(0))
-        return Seat(store, events, store)
+        return Seat(store, events, store.zk_session)
 
     async def events(self, seat: Seat) -> list[Any]:
         # As on the real one: an answer comes after every event of what happened before it was asked.
-        await seat.session.zk_session.exists("/")
+        await seat.session.exists("/")
         found = list(seat.events)
         seat.events.clear()
         return found
 
     async def leave(self, seat: Seat) -> None:
-        seat.session.disconnect()
+        assert isinstance(seat.store, SimulatedStore)
+        seat.store.disconnect()
 
     async def start_broker(self, broker_id: int) -> None:
         self._world.start_broker(broker_id)
@@ -280,6 +304,7 @@ class SimulatedLab(Lab):
 
     async def create_topic(self, name: str, replicas: Mapping[int, tuple[int, ...]], topic_id: bytes | None) -> None:
         self._world.create_topic(name, dict(replicas), topic_id)
+        del self._world.configs[name]
 
     async def grow_topic(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> None:
         self._world.grow_topic(name, dict(replicas))
@@ -313,6 +338,17 @@ class SimulatedLab(Lab):
 
     async def spoil_epoch(self) -> None:
         self._world.spoilt.add("/controller_epoch")
+
+    async def put(self, path: str, content: Any) -> None:
+        self._world.zk.create(path, _bytes(content))
+
+    async def contents(self, path: str) -> list[bytes | None]:
+        zk = self._world.zk
+        return [zk.nodes[f"{path}/{name}"].data for name in sorted(zk.children(path))]
+
+    async def read(self, path: str) -> tuple[bytes | None, int] | None:
+        node = self._world.zk.get(path)
+        return None if node is None else (node.data, node.version)
 
     async def close(self) -> None:
         for store in list(self._world.stores):

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from klamm.controller import events
 from klamm.controller.values import (
     Assignment,
+    BrokerRegistration,
+    BrokerState,
+    ConfigEntity,
+    ConfigWrite,
     ControllerEpoch,
     ControllerMoved,
     LeaderAndIsr,
     Outcome,
     StateWrite,
+    StoredConfig,
     StoredTopic,
     StoreRefused,
     TopicWrite,
 )
-from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.labs import Lab, Seat
+from klamm.zk.requests import ConnectionLost
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -440,3 +448,191 @@ async def test_producer_ids_are_given_out_once(lab: Lab) -> None:
     assert await first.store.allocate_producer_ids(0) == (0, 1000)
     assert await second.store.allocate_producer_ids(1) == (1000, 1000)
     assert await first.store.allocate_producer_ids(0) == (2000, 1000)
+
+
+# configs with their notifications
+
+
+def config(entity: ConfigEntity, expected: int, **properties: str) -> ConfigWrite:
+    return ConfigWrite(entity, {name.replace("_", "."): value for name, value in properties.items()}, expected)
+
+
+T, BROKER_1, DEFAULT = ConfigEntity("topics", "t"), ConfigEntity("brokers", "1"), ConfigEntity("brokers", "<default>")
+
+
+async def test_configs_are_written_with_a_notification_each(lab: Lab, office: Seat) -> None:
+    assert await office.store.read_configs([T, BROKER_1]) == [StoredConfig({}, -1)] * 2
+    writes = [config(T, -1, retention_ms="7"), config(BROKER_1, -1, x="1"), config(DEFAULT, -1)]
+    assert await office.store.write_configs(writes) == [Outcome.OK] * 3
+    assert await office.store.read_configs([DEFAULT, T, BROKER_1]) == [
+        StoredConfig({}, 0), StoredConfig({"retention.ms": "7"}, 0), StoredConfig({"x": "1"}, 0),
+    ]  # fmt: skip
+    assert await office.store.write_configs([config(T, 0)]) == [Outcome.OK]
+    assert await office.store.read_configs([T]) == [StoredConfig({}, 1)]
+    announced = [b'{"version":2,"entity_path":"%b"}' % str(entity).encode() for entity in (T, BROKER_1, DEFAULT, T)]
+    assert await lab.contents("/config/changes") == announced
+    assert await lab.read("/config/topics/t") == (b'{"version":1,"config":{}}', 1)
+
+
+async def test_each_config_is_written_or_refused_alone_and_only_what_is_written_is_announced(lab: Lab, office: Seat) -> None:
+    await office.store.write_configs([config(T, -1), config(BROKER_1, -1)])
+    writes = [config(T, -1, a="1"), config(BROKER_1, 3, a="1"), config(DEFAULT, 0, a="1"), config(ConfigEntity("topics", "u"), -1, a="1")]
+    assert await office.store.write_configs(writes) == [Outcome.NODE_EXISTS, Outcome.BAD_VERSION, Outcome.NO_NODE, Outcome.OK]
+    assert await office.store.read_configs([T, BROKER_1]) == [StoredConfig({}, 0)] * 2
+    assert len(await lab.contents("/config/changes")) == 3
+
+
+async def test_a_config_that_cannot_be_read_has_no_version(lab: Lab, office: Seat) -> None:
+    await lab.spoil_config("t")
+    assert await office.store.read_configs([T, BROKER_1]) == [None, StoredConfig({}, -1)]
+
+
+async def test_nobody_but_the_controller_writes_configs_throttle_removals_and_registrations(lab: Lab, office: Seat) -> None:
+    other = await lab.seat()
+    for attempt in (
+        other.store.write_configs([config(T, -1)]),
+        other.store.write_throttled_replicas_removal(["t"]),
+        other.store.delete_throttled_rates_removal(),
+        other.store.write_registrations([BrokerRegistration(1, 1, BrokerState.FENCED, ())]),
+    ):
+        with pytest.raises(ControllerMoved):
+            await attempt
+    assert [await lab.read(path) for path in ("/config/topics/t", "/admin/throttled_replicas_removal", "/cluster/brokers/1")] == [None] * 3
+    assert await lab.contents("/config/changes") == []
+
+
+# throttle removals
+
+
+async def test_throttle_removals_are_sorted_lists_that_come_and_go(lab: Lab, office: Seat) -> None:
+    store = office.store
+    assert await store.throttled_replicas_removal() is None
+    assert await store.throttled_rates_removal() is None
+    await store.write_throttled_replicas_removal(["foo", "bar", "foo"])
+    await store.write_throttled_rates_removal([3, 0, 1, 3])
+    assert await lab.read("/admin/throttled_replicas_removal") == (b'{"version":1,"topics":["bar","foo"]}', 0)
+    assert await lab.read("/admin/throttled_rates_removal") == (b'{"version":1,"brokers":[0,1,3]}', 0)
+    await store.write_throttled_replicas_removal(["u"])
+    await store.write_throttled_rates_removal([])
+    assert await store.throttled_replicas_removal() == ["u"]
+    assert await store.throttled_rates_removal() == []
+    await store.delete_throttled_replicas_removal()
+    await store.delete_throttled_rates_removal()
+    await store.delete_throttled_rates_removal()
+    assert await store.throttled_replicas_removal() is None
+    assert await store.throttled_rates_removal() is None
+
+
+async def test_throttle_removals_under_their_other_names_are_read_and_deleted_too(lab: Lab, office: Seat) -> None:
+    store = office.store
+    await store.write_throttled_replicas_removal(["b"])
+    await lab.put("/admin/remove_throttled_replicas", {"version": 1, "topics": ["c", "b", "a"]})
+    await lab.put("/admin/remove_throttled_rates", {"version": 1, "brokers": [2, 1]})
+    assert await store.throttled_replicas_removal() == ["a", "b", "c"]
+    assert await store.throttled_rates_removal() == [1, 2]
+    await store.delete_throttled_replicas_removal()
+    await store.delete_throttled_rates_removal()
+    assert await store.throttled_replicas_removal() is None
+    assert await store.throttled_rates_removal() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", {"version": 1}, {"topics": [1], "brokers": ["1"]}, {"topics": "t", "brokers": 1}])
+async def test_a_throttle_removal_that_cannot_be_read_is_an_empty_one(lab: Lab, office: Seat, content: Any) -> None:
+    await lab.put("/admin/throttled_replicas_removal", content)
+    await lab.put("/admin/throttled_rates_removal", content)
+    assert await office.store.throttled_replicas_removal() == []
+    assert await office.store.throttled_rates_removal() == []
+
+
+# registrations
+
+REGISTERED = BrokerRegistration(
+    5, 3, BrokerState.OFFLINE, (Endpoint("INTERNAL", "k0", 9033, 0), Endpoint("EXTERNAL", "b0", 9092, 3)), "0", 7203
+)
+
+
+async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat) -> None:
+    assert await office.store.registrations() == {}
+    bare = BrokerRegistration(6, 1, BrokerState.FENCED, ())
+    assert await office.store.write_registrations([REGISTERED, bare]) == [Outcome.OK] * 2
+    assert await lab.read("/cluster/brokers/5") == (
+        b'{"version":1,"epoch":3,"state":"OFFLINE","settings":{"listener_security_protocol_map":'
+        b'{"INTERNAL":"PLAINTEXT","EXTERNAL":"SASL_SSL"},"endpoints":["INTERNAL://k0:9033","EXTERNAL://b0:9092"],"rack":"0","jmx_port":7203}}',
+        0,
+    )
+    assert await lab.read("/cluster/brokers/6") == (
+        b'{"version":1,"epoch":1,"state":"FENCED","settings":{"listener_security_protocol_map":{},"endpoints":[],"jmx_port":-1}}', 0
+    )  # fmt: skip
+    assert await office.store.registrations() == {5: REGISTERED, 6: bare}
+
+
+async def test_a_registration_is_replaced(lab: Lab, office: Seat) -> None:
+    await office.store.write_registrations([REGISTERED])
+    changed = [REGISTERED._replace(epoch=4, state=BrokerState.ONLINE), REGISTERED._replace(id=7)]
+    assert await office.store.write_registrations(changed) == [Outcome.OK] * 2
+    assert await office.store.registrations() == {5: changed[0], 7: changed[1]}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", {"version": 1}, {"epoch": 1, "state": "AWAY", "settings": {"endpoints": [], "listener_security_protocol_map": {}}}]
+)
+async def test_a_registration_that_cannot_be_read_is_left_out(lab: Lab, office: Seat, content: Any) -> None:
+    await office.store.write_registrations([REGISTERED])
+    await lab.put("/cluster/brokers/8", content)
+    await lab.put("/cluster/brokers/nobody", b"")
+    assert await office.store.registrations() == {5: REGISTERED}
+
+
+# watches on states
+
+
+async def test_a_watched_state_reports_its_next_change(lab: Lab, office: Seat) -> None:
+    await office.store.create_states([creation("t", 0), creation("t", 1)])
+    keys = [TopicPartition("t", index) for index in range(3)]
+    assert await office.store.watch_states(keys) == [STATE, STATE, None]
+    await lab.events(office)
+    await lab.overwrite_state(keys[1], STATE._replace(isr=(1,)))
+    await lab.overwrite_state(keys[1], STATE._replace(isr=(1, 2)))
+    assert await lab.events(office) == [events.PartitionReassignmentIsrChange("t", 1)]
+    await office.store.write_states([StateWrite("t", 0, STATE._replace(leader_epoch=1), 0)])
+    assert await lab.events(office) == [events.PartitionReassignmentIsrChange("t", 0)], "own writes too"
+    await office.store.read_states(keys)
+    await lab.overwrite_state(keys[0], STATE)
+    assert await lab.events(office) == [], "a plain read arms nothing"
+
+
+# answers that are lost
+
+
+class LosesAnswers:
+    """Every write takes hold, and the first answer to each is lost."""
+
+    def __init__(self) -> None:
+        self._lost: set[int] = set()
+
+    def before(self, number: int, request: Any) -> None: ...
+
+    def after(self, number: int, request: Any) -> None:
+        if id(request) not in self._lost:
+            self._lost.add(id(request))
+            raise ConnectionLost
+
+
+async def test_whatever_is_written_counts_once_when_its_answer_is_lost(lab: Lab, office: Seat) -> None:
+    store = office.store
+    await lab.put("/admin/remove_throttled_rates", {"version": 1, "brokers": [2, 1]})
+    await lab.ask_deletion("t")
+    office.session.write_hook = LosesAnswers()
+    assert await store.create_states([creation("t", 0), creation("t", 1)]) == [Outcome.OK] * 2
+    assert await store.write_states([StateWrite("t", 0, STATE._replace(leader=2), 0)]) == [Outcome.OK]
+    assert await store.write_configs([config(T, -1, a="1"), config(BROKER_1, -1)]) == [Outcome.OK] * 2
+    assert await store.write_configs([config(T, 0, a="2")]) == [Outcome.OK]
+    assert len(await lab.contents("/config/changes")) == 3
+    assert await store.write_registrations([REGISTERED]) == [Outcome.OK]
+    await store.write_throttled_rates_removal([4])
+    await store.delete_throttled_rates_removal()
+    assert await store.throttled_rates_removal() is None
+    await store.remove_deletions(["t"])
+    assert await store.deletions() == []
+    await store.delete_topics([("t", [0, 1])])
+    assert await store.topics() == []

@@ -1,0 +1,100 @@
+"""`/cluster/brokers`: brokers that register with the controller, both ways (RegisterBroker, layout 4.5)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from klamm.controller.values import BrokerRegistration, BrokerState, Outcome
+from klamm.zk import paths
+from klamm.zk.broker_node import broker_ids, decode_endpoints, encode_endpoints
+from klamm.zk.fenced import Entry, outcome_of
+from klamm.zk.layout import Unreadable, int32
+from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
+from klamm.zk.store_base import ZkArea
+
+log = logging.getLogger("klamm.zk.store")
+
+# A znode that is deleted each time it is replaced, and there each time it is created, is given up after so many tries.
+_ATTEMPTS = 4
+
+
+def encode_registration(registration: BrokerRegistration) -> bytes:
+    protocols, endpoints = encode_endpoints(registration.endpoints)
+    settings: dict[str, Any] = {"listener_security_protocol_map": protocols, "endpoints": endpoints}
+    if registration.rack is not None:
+        settings["rack"] = registration.rack
+    settings["jmx_port"] = registration.jmx_port
+    content = {"version": 1, "epoch": registration.epoch, "state": registration.state.name, "settings": settings}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistration:
+    """Raises Unreadable."""
+    try:
+        content = json.loads(data if data is not None else b"")
+        settings = content["settings"]
+        endpoints = decode_endpoints(settings["endpoints"], settings["listener_security_protocol_map"])
+        rack = settings.get("rack")
+        if not isinstance(rack, str | None):
+            raise ValueError(f"rack {rack!r}")
+        jmx_port = int32(settings.get("jmx_port", -1))
+        return BrokerRegistration(broker_id, int32(content["epoch"]), BrokerState[content["state"]], endpoints, rack, jmx_port)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
+        raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
+
+
+class _Registration(Entry):
+    """A znode that is replaced, or created where there is none."""
+
+    __slots__ = ("_attempts", "_data", "_ops", "_path")
+
+    def __init__(self, ops: Operations, registration: BrokerRegistration) -> None:
+        self._ops = ops
+        self._path = paths.registration_path(registration.id)
+        self._data = encode_registration(registration)
+        self._attempts = 0
+        super().__init__((ops.set_data(self._path, self._data, -1),))
+
+    def correct(self, code: int) -> bool:
+        """Create what is not there, replace what is; False when that was tried often enough."""
+        self._attempts += 1
+        if code == NO_NODE:
+            self.operations = (self._ops.create(self._path, self._data),)
+        else:
+            self.operations = (self._ops.set_data(self._path, self._data, -1),)
+        return code in (NO_NODE, NODE_EXISTS) and self._attempts < _ATTEMPTS
+
+
+class ZkBrokerRegistrations(ZkArea):
+    """Registrations of brokers, all of them the controller's own."""
+
+    async def registrations(self) -> dict[int, BrokerRegistration]:
+        ids = broker_ids(await self._session.children(paths.REGISTERED_BROKERS))
+        found = {}
+        for broker_id, node in zip(ids, await self._session.read_versions(list(map(paths.registration_path, ids))), strict=True):
+            try:
+                if node is not None:
+                    found[broker_id] = decode_registration(broker_id, node[0])
+            except Unreadable as problem:
+                log.error("The registration of broker %d counts as absent: %s", broker_id, problem)
+        return found
+
+    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[Outcome]:
+        if registrations and await self._session.exists(paths.REGISTERED_BROKERS) is None:
+            await self._make_parent()
+        return await self._fence.write([_Registration(self._session.ops, each) for each in registrations], self._settle_registration)
+
+    async def _make_parent(self) -> None:
+        for path in (paths.REGISTERED_BROKERS.rpartition("/")[0], paths.REGISTERED_BROKERS):
+            try:
+                await self._fence.multi([self._session.ops.create(path, None)])
+            except MultiFailed as failure:
+                if failure.code != NODE_EXISTS:
+                    raise
+
+    async def _settle_registration(self, _: Sequence[_Registration], entry: _Registration, __: int, failure: MultiFailed) -> None:
+        if not entry.correct(failure.code):
+            entry.outcome = outcome_of(failure.code)
