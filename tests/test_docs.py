@@ -1,4 +1,4 @@
-"""The Python programs in README.md run as they are printed."""
+"""The programs in README.md run as they are printed, and the pages name files and folders that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
 
 
 def programs() -> list[str]:
@@ -42,6 +43,21 @@ def test_the_program_runs(tmp_path: Path) -> None:
     assert (first.count(","), second.count(":")) == (2, 1 + second.count(","))
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README.read_text()))
-def test_every_link_of_the_readme_leads_to_a_file(link: str) -> None:
-    assert (README.parent / link).exists()
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md")]
+PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+NEW = {"server/apis/offset_for_leader_epoch.py"}
+"""Named as an example of a file to create."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    names = set(re.findall(r"`([a-z_]+/[\w./*-]*)`", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)))
+    assert not sorted(name for name in names - NEW if not list(ROOT.glob(name.rstrip("/"))))
