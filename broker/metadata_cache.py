@@ -114,6 +114,11 @@ class MetadataCache:
         """A topic's id, zero when it has none or is unknown."""
         return self.topic_ids.get(topic, ZERO_UUID)
 
+    def controller_endpoint(self, listener: str) -> Endpoint | None:
+        """Where the active controller listens, None when it is not known or has no such listener."""
+        broker = None if self.controller_id is None else self.brokers.get(self.controller_id)
+        return None if broker is None else broker.endpoints.get(listener)
+
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
+from functools import partial
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
@@ -32,7 +34,7 @@ from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.config_application import ConfigApplication, controller_options
-from klamm.server.controlled_shutdown import leave
+from klamm.server.controlled_shutdown import request_controlled_shutdown
 from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
@@ -41,7 +43,9 @@ from klamm.server.handlers import HANDLERS, offered
 from klamm.server.identity import BrokerIdentity
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id
 from klamm.server.net.channels import Channels
+from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import CannotListen, Listeners
+from klamm.server.net.tap import BrokerTap, Tap
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
@@ -69,6 +73,7 @@ class BrokerServer:
     services: Services
     controller: Controller
     store: ZkStore
+    _controller_requests: ControllerRequests
 
     def __init__(
         self,
@@ -80,11 +85,12 @@ class BrokerServer:
         mutation_quota: MutationQuota = no_quota,
         patient: bool = True,
         phase: Phase = no_phase,
+        tap: Tap | None = None,
     ) -> None:
         """Raises ConfigError. `patient`: at its stop the broker retries its controlled shutdown as Apache Kafka does; false for a broker of
         a cluster that starts and stops as a whole.
 
-        `phase` may hold this broker's controller at named places.
+        `phase` may hold this broker's controller at named places. `tap` sees every frame.
         """
         self.config = config
         self.identity = BrokerIdentity(config.broker_id, "")
@@ -92,7 +98,8 @@ class BrokerServer:
         self.topic_policy = policies.topic_policy(config) if topic_policy is None else topic_policy
         self.alter_config_policy = policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy
         self.purgatory = Purgatory()
-        self.listeners = Listeners(config)
+        self._tap = None if tap is None else BrokerTap(tap, config.broker_id, time.monotonic)
+        self.listeners = Listeners(config, self._tap)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk)
         self.inter_broker_listener = config.inter_broker_listener_name
@@ -157,7 +164,7 @@ class BrokerServer:
         # without ZooKeeper nothing can be moved; only a patient broker waits for it to come back
         is_registered = self._registration.is_current
         if is_registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
-            await leave(self, self.patient)
+            await request_controlled_shutdown(self.identity, self.config, self._controller_requests, self.zk, self.patient)
         await self.close()
 
     async def failure(self) -> None:
@@ -181,6 +188,7 @@ class BrokerServer:
         await self.listeners.close()
         await self._background.close()
         if self.started:
+            await self._controller_requests.close()
             await self.controller.close()
         if self._channels is not None:
             self._channels.close()
@@ -196,7 +204,9 @@ class BrokerServer:
         await self.admin_zk.ensure_paths()
         self.identity.cluster_id = await self.admin_zk.cluster_id()
         self.identity.broker_id = await self._broker_id()
-        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000)
+        if self._tap is not None:
+            self._tap.broker_id = self.id
+        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap)
         feature_version = step.feature_node_version if step.has_feature_versioning else None
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
         self.controller = Controller(
@@ -204,6 +214,8 @@ class BrokerServer:
             finalized_features=lambda: self._feature_cache.current.finalized, phase=self._phase,
         )  # fmt: skip
         self.services = self._make_services()
+        find_controller = partial(self.metadata.controller_endpoint, self.inter_broker_listener)
+        self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start)
         dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
         self._session = SessionHandler(

@@ -29,6 +29,7 @@ from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.first_connection import connect
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.net.outgoing import ask
+from klamm.server.net.tap import Tap
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
 from klamm.zk.embedded import EmbeddedZooKeeper
@@ -60,13 +61,18 @@ class LocalCluster:
         topics: Sequence[SeedTopic] = (),
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
+        tap: Tap | None = None,
     ) -> None:
-        """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`."""
+        """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
+
+        `tap` sees every frame of every broker.
+        """
         self.nodes: list[BrokerServer] = []
         """The brokers that run, by id."""
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
+        self._tap = tap
         self._brokers = brokers
         self._host = host
         self._port = port
@@ -218,6 +224,7 @@ class LocalCluster:
             alter_config_policy=self._alter_config_policy,
             patient=False,
             phase=partial(self._hold, number),
+            tap=self._tap,
         )
 
     async def _hold(self, broker_id: int, phase: str) -> None:

@@ -35,18 +35,18 @@ class _Request:
     api_key: int
     version: int
     body: bytes
+    timeout_s: float
     retry_until: float
     cause: Cause | None
     response: asyncio.Future[Any]
 
 
 class ControllerRequests:
-    """`find` returns the active controller's endpoint, or None when it is not known; `timeout_s` limits one try."""
+    """`find` returns the active controller's endpoint, or None when it is not known."""
 
-    def __init__(self, client_id: str, find: Callable[[], Endpoint | None], timeout_s: float, tap: BrokerTap | None = None) -> None:
+    def __init__(self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None) -> None:
         self._client_id = client_id
         self._find = find
-        self._timeout_s = timeout_s
         self._tap = tap
         self._waiting: deque[_Request] = deque()
         self._sender: asyncio.Task[None] | None = None
@@ -56,8 +56,10 @@ class ControllerRequests:
         self._payload: asyncio.Future[bytes] | None = None
         self._closed = False
 
-    async def send(self, api_key: int, version: int, request: messages.Message, retry_s: float, cause: Cause | None = None) -> Any:
-        """The decoded response. Tries begin until `retry_s` from now have passed, the first one in any case.
+    async def send(
+        self, api_key: int, version: int, request: messages.Message, timeout_s: float, retry_s: float = 0.0, cause: Cause | None = None
+    ) -> Any:
+        """The decoded response. `timeout_s` limits one try. Failed tries are repeated for `retry_s`; without it there is one try.
 
         Raises ControllerUnreachable, also when MAX_WAITING requests wait already or the broker stops.
         """
@@ -67,12 +69,12 @@ class ControllerRequests:
             raise ControllerUnreachable(f"{MAX_WAITING} requests wait for the controller")
         loop = asyncio.get_running_loop()
         body = messages.encode(request, version)
-        waiting = _Request(api_key, version, body, loop.time() + retry_s, cause, loop.create_future())
+        waiting = _Request(api_key, version, body, timeout_s, loop.time() + retry_s, cause, loop.create_future())
         self._waiting.append(waiting)
         if self._sender is None:
             self._sender = loop.create_task(self._send_all())
         try:
-            async with asyncio.timeout(retry_s + self._timeout_s):
+            async with asyncio.timeout(retry_s + timeout_s):
                 return await waiting.response
         except TimeoutError:
             raise ControllerUnreachable("no response in time") from None
@@ -122,14 +124,14 @@ class ControllerRequests:
 
     async def _try(self, request: _Request) -> Any:
         """Send a request once; its decoded response. Raises OSError or RemoteProtocolError."""
-        connection = await self._connected()
+        connection = await self._connected(request.timeout_s)
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
         self._payload = asyncio.get_running_loop().create_future()
         frame = messages.encode_request(request.api_key, request.version, correlation_id, self._client_id, request.body)
         connection.send(frame, request.cause)
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(request.timeout_s):
                 payload = await self._payload
         finally:
             self._payload = None
@@ -139,7 +141,7 @@ class ControllerRequests:
         response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
         return response
 
-    async def _connected(self) -> Connection:
+    async def _connected(self, timeout_s: float) -> Connection:
         """The connection to the controller that the metadata cache has now. Raises OSError."""
         endpoint = self._find()
         if endpoint is None:
@@ -149,7 +151,7 @@ class ControllerRequests:
             self._hang_up()
         if self._connection is None:
             tap = None if self._tap is None else self._tap.connection(ConnectionKind.TO_CONTROLLER, f"{endpoint.host}:{endpoint.port}")
-            self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, self._timeout_s, tap)
+            self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, timeout_s, tap)
             self._address = address
         return self._connection
 

@@ -41,15 +41,16 @@ class Sender:
     """Requests to whichever broker `controller` is."""
 
     def __init__(self, controller: ScriptedBroker | None, timeout_s: float = 20, tap: BrokerTap | None = None) -> None:
+        self.timeout_s = timeout_s
         self.controller = controller
-        self.requests = ControllerRequests("3", self._find, timeout_s, tap)
+        self.requests = ControllerRequests("3", self._find, tap)
 
     def _find(self) -> Endpoint | None:
         return None if self.controller is None else Endpoint("PLAINTEXT", "127.0.0.1", self.controller.port, 0)
 
     def send(self, broker_epoch: int = 0, retry_s: float = 20) -> asyncio.Task[Any]:
         request = messages.AllocateProducerIdsRequest(broker_id=3, broker_epoch=broker_epoch)
-        return asyncio.ensure_future(self.requests.send(ALLOCATE_PRODUCER_IDS, 0, request, retry_s))
+        return asyncio.ensure_future(self.requests.send(ALLOCATE_PRODUCER_IDS, 0, request, self.timeout_s, retry_s))
 
 
 @pytest.fixture

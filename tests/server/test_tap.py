@@ -11,6 +11,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.server.dispatch import Handler
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.channels import Channels
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
@@ -191,3 +193,31 @@ def test_connections_of_a_broker_have_different_ids() -> None:
     tap = BrokerTap(Frames(), 1, lambda: 0.0)
     ids = {tap.connection(ConnectionKind.ACCEPTED, "127.0.0.1:1").connection.id for _ in range(3)}
     assert len(ids) == 3
+
+
+async def test_tap_of_a_local_cluster_sees_clients_channels_and_requests_to_the_controller(zookeeper: str, chroot: str) -> None:
+    """And both ends of a connection between two brokers see the same frames."""
+    tap = Frames()
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 2, 2)], tap=tap)
+    await cluster.start()
+    try:
+        controller = cluster.controller_id
+        await cluster.stop_broker(3 - controller)
+    finally:
+        await cluster.stop()
+    by_kind: dict[ConnectionKind, list[Frame]] = {kind: [] for kind in ConnectionKind}
+    for frame in tap.frames:
+        by_kind[frame.connection.kind].append(frame)
+    assert {frame.connection.broker_id for frame in tap.frames} == {1, 2}
+
+    def payloads(kind: ConnectionKind, direction: Direction) -> list[bytes]:
+        return [frame.payload for frame in by_kind[kind] if frame.direction is direction]
+
+    sent_by_brokers = payloads(ConnectionKind.CHANNEL, SENT) + payloads(ConnectionKind.TO_CONTROLLER, SENT)
+    assert {payload[1] for payload in payloads(ConnectionKind.CHANNEL, SENT)} >= {4, 6}, "LeaderAndIsr and UpdateMetadata"
+    assert {payload[1] for payload in payloads(ConnectionKind.TO_CONTROLLER, SENT)} == {7}, "ControlledShutdown"
+    received = payloads(ConnectionKind.ACCEPTED, RECEIVED)
+    assert all(payload in received for payload in sent_by_brokers)
+    assert any(payload[1] == 19 for payload in received), "CreateTopics of the client that makes the first topics"
+    for frame in by_kind[ConnectionKind.ACCEPTED]:
+        assert (frame.cause is None) == (frame.direction is RECEIVED)
