@@ -6,11 +6,14 @@ from collections import Counter
 
 import pytest
 
-LONG_RUN_S = 60.0
 SLOWEST = 15
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("long_run", "seconds from which a run says where its time went", default="60")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Setup and teardown count for the test that caused them: a fixture that many share counts for the first."""
     by_folder: Counter[str] = Counter()
     by_test: Counter[str] = Counter()
@@ -22,7 +25,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 by_folder[folder] += report.duration  # type: ignore[assignment]
                 by_test[report.nodeid] += report.duration  # type: ignore[assignment]
                 tests[folder] += report.when == "call"
-    if sum(by_folder.values()) < LONG_RUN_S:
+    if sum(by_folder.values()) < float(config.getini("long_run")):
         return
     terminalreporter.section("time by folder")
     for folder, seconds in by_folder.most_common():
@@ -34,4 +37,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _folder(nodeid: str) -> str:
     """`tests/cluster` of `tests/cluster/test_x.py::test_y`, `tests` of a file beside the folders."""
-    return "/".join(nodeid.partition("::")[0].split("/")[:-1][:2])
+    return "/".join(nodeid.partition("::")[0].split("/")[:-1][:2]) or "."
