@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.pace import Pace
+from klamm.controller.phases import IsrsAltered
 from klamm.controller.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Outcome, StateWrite, intern_ints
 from klamm.protocol import messages
@@ -131,7 +132,8 @@ class _Joined:
             for p, state in zip(lost, await term.store.read_states([p.key for p in lost]), strict=True):
                 if state is not None:
                     cluster.states_changed((p,), (state,))
-        await term.phase("isr-altered")
+        named = self.named
+        await term.reach(lambda: IsrsAltered(cluster.epoch, tuple(p.key for p in named)))
         with term.sender.batch() as batch:
             batch.tell_all(self.named)
         self.writes, self.slots = [], []

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from klamm.controller import deletion, partition_machine, replica_machine
 from klamm.controller.cluster import Partition
+from klamm.controller.phases import BrokersFailed, BrokersStarted, LeadersElected
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Broker
@@ -104,8 +105,8 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     started = set(broker_ids)
     term.send_metadata(sorted(cluster.brokers.keys() - started))
     with term.sender.batch() as batch:
-        batch.tell(broker_ids, [p for p in cluster.partitions() if p.info is not None and not p.topic.queued])
-    await term.phase("broker-startup-told")
+        batch.tell(broker_ids, [p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None])
+    await term.reach(lambda: BrokersStarted(cluster.epoch, tuple(broker_ids)))
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)
     await partition_machine.trigger(term)
@@ -128,15 +129,17 @@ async def on_failure(term: Term, broker_ids: list[int]) -> None:
 async def on_replicas_offline(term: Term, replicas: dict[int, list[Partition]]) -> None:
     """Replicas are gone: leaders are elected elsewhere, ISRs shrink, deletions that need them fail."""
     cluster = term.cluster
-    leaderless = [p for p in cluster.partitions() if p.info is not None and not p.topic.queued and p.info.leader not in cluster.online(p)]
+    leaderless = [
+        p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None and p.info.leader not in cluster.online(p)
+    ]
     partition_machine.to_state(term, leaderless, PartitionState.OFFLINE)
-    await term.phase("leaderless-offline")
+    await term.reach(lambda: BrokersFailed(cluster.epoch, tuple(replicas)))
     elected = await partition_machine.trigger(term)
-    await term.phase("leaders-elected")
-    rest = {b: [p for p in held if not p.topic.queued] for b, held in replicas.items()}
+    await term.reach(lambda: LeadersElected(cluster.epoch, tuple(replicas)))
+    rest = {b: [p for p in held if p.topic.deletion is None] for b, held in replicas.items()}
     rest = {b: held for b, held in rest.items() if held}
     await replica_machine.move(term, rest, ReplicaState.OFFLINE)
-    failing = {b: [p for p in held if p.topic.queued] for b, held in replicas.items()}
+    failing = {b: [p for p in held if p.topic.deletion is not None] for b, held in replicas.items()}
     if any(failing.values()):
         await deletion.fail(term, failing)
     if not rest and not elected:

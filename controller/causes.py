@@ -55,7 +55,12 @@ class ConfigChanged:
     """A dynamic config of a topic or of this broker changed."""
 
 
-Cause = WatchFired | TimerFired | RequestReceived | ResponseReceived | BrokerStarted | SessionChanged | ConfigChanged
+@dataclass(frozen=True, slots=True)
+class ReleasedFromPhase:
+    """Somebody let go on what he had held at a phase; the event says which."""
+
+
+Cause = WatchFired | TimerFired | RequestReceived | ResponseReceived | BrokerStarted | SessionChanged | ConfigChanged | ReleasedFromPhase
 
 WATCH_FIRED = WatchFired()
 

@@ -139,6 +139,7 @@ class DeletionsPostponed:
     """The deletions of these topics wait for a broker."""
 
     topics: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)

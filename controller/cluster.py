@@ -21,6 +21,7 @@ from klamm.controller.states import (
     ReplicaStateMaps,
     ReplicaStates,
 )
+from klamm.controller.topic_deletions import TopicDeletion, TopicDeletions
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
 
@@ -52,16 +53,21 @@ class Partition:
 
 
 class Topic:
-    """A topic and its partitions. `queued` while it is queued for deletion."""
+    """A topic and its partitions. `deletion` while it is queued for deletion."""
 
-    __slots__ = ("id", "name", "partitions", "queued", "wire_head")
+    __slots__ = ("deletion", "id", "name", "partitions", "wire_head")
 
     def __init__(self, name: str, topic_id: bytes | None) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
-        self.queued = False
+        self.deletion: TopicDeletion | None = None
         self.wire_head: bytes | None = None
+
+    @property
+    def queued(self) -> bool:
+        """Whether the topic is queued for deletion."""
+        return self.deletion is not None
 
     @property
     def wire_id(self) -> bytes:
@@ -90,12 +96,7 @@ class Cluster:
         self.reassigning: AbstractSet[Partition] = self._reassigning
         self._offline_dirs: dict[int, set[Partition]] = {}
         self.offline_dirs: Mapping[int, AbstractSet[Partition]] = self._offline_dirs
-        self._to_delete: dict[str, None] = {}
-        self.to_delete: Mapping[str, None] = self._to_delete
-        self._deletion_started: set[str] = set()
-        self.deletion_started: AbstractSet[str] = self._deletion_started
-        self._ineligible: set[str] = set()
-        self.ineligible: AbstractSet[str] = self._ineligible
+        self.deletions = TopicDeletions()
         self._not_online: dict[Partition, None] = {}
         self._offline_of: dict[Ints, Ints] = {}
         self._replica_state_maps = ReplicaStateMaps()
@@ -117,6 +118,7 @@ class Cluster:
         self._reassigning.clear()
         self._offline_dirs.clear()
         self._not_online.clear()
+        self.deletions.ended()
         if self._see is not None:
             self._see(changes.TermEnded(self.epoch))
 
@@ -233,9 +235,7 @@ class Cluster:
     def topic_removed(self, name: str) -> None:
         """A topic is gone, and with it all that was remembered of its deletion."""
         topic = self._topics.pop(name, None)
-        self._to_delete.pop(name, None)
-        self._deletion_started.discard(name)
-        self._ineligible.discard(name)
+        self.deletions.removed(name)
         if topic is not None:
             self._forget_partitions(topic)
         if self._see is not None:
@@ -265,7 +265,7 @@ class Cluster:
 
     def not_online(self) -> list[Partition]:
         """Partitions in state NEW or OFFLINE whose topic is not being deleted."""
-        return [p for p in self._not_online if not p.topic.queued]
+        return [p for p in self._not_online if p.topic.deletion is None]
 
     # --- states ---
 
@@ -388,28 +388,28 @@ class Cluster:
 
     def deletion_queued(self, name: str) -> None:
         """Somebody asked for the deletion of a topic."""
-        self._to_delete[name] = None
+        deletion = self.deletions.queued(name)
         topic = self._topics.get(name)
         if topic is not None:
-            topic.queued = True
+            topic.deletion = deletion
         if self._see is not None:
             self._see(changes.DeletionQueued(name))
 
     def deletions_started(self, names: Iterable[str]) -> None:
         """The partitions of these topics have no leaders any more: not to be done a second time."""
-        self._deletion_started.update(started := tuple(names))
+        self.deletions.started(started := tuple(names))
         if self._see is not None:
             self._see(changes.DeletionsStarted(started))
 
-    def deletions_postponed(self, names: Iterable[str]) -> None:
+    def deletions_postponed(self, names: Iterable[str], why: str) -> None:
         """These topics wait for a broker."""
-        self._ineligible.update(waiting := tuple(names))
+        self.deletions.postponed(waiting := tuple(names), why)
         if self._see is not None:
-            self._see(changes.DeletionsPostponed(waiting))
+            self._see(changes.DeletionsPostponed(waiting, why))
 
     def deletions_resumed(self, names: Iterable[str]) -> None:
         """These topics wait no longer."""
-        self._ineligible.difference_update(resumed := tuple(names))
+        self.deletions.resumed(resumed := tuple(names))
         if self._see is not None:
             self._see(changes.DeletionsResumed(resumed))
 

@@ -18,8 +18,10 @@ from klamm.controller.batch import Channels
 from klamm.controller.causes import Cause, TimerFired
 from klamm.controller.events import ElectionEvent, Event
 from klamm.controller.options import ControllerOptions
+from klamm.controller.phases import ControllerElectionDue
+from klamm.controller.steering import Steering
 from klamm.controller.store import Store
-from klamm.controller.term import ELECTION, Phase, Term
+from klamm.controller.term import Term
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
 
 log = logging.getLogger("klamm.controller")
@@ -45,7 +47,7 @@ class ControllerElection:
         new_term: Callable[[int], Term],
         put: Callable[[Event, Cause], None],
         now_ms: Callable[[], int],
-        phase: Phase,
+        steering: Steering | None,
         resigned: Callable[[], None],
     ) -> None:
         self.active_id = -1
@@ -58,7 +60,7 @@ class ControllerElection:
         self._new_term = new_term
         self._put = put
         self._now_ms = now_ms
-        self._phase = phase
+        self._steering = steering
         self._resigned = resigned
         self._retry: asyncio.TimerHandle | None = None
         self._retry_seconds: float = FIRST_RETRY_SECONDS
@@ -133,7 +135,8 @@ class ControllerElection:
             return
         if self._retry is not None:
             return
-        await self._phase(ELECTION)
+        if self._steering is not None:
+            await self._steering.reach(ControllerElectionDue(self._broker_id))
         try:
             epoch = await self._store.register_controller(self._broker_id, self._now_ms())
         except ControllerMoved:

@@ -15,6 +15,7 @@ from klamm.controller.causes import (
     Cause,
     ConfigChanged,
     QueuedEvent,
+    ReleasedFromPhase,
     RequestReceived,
     ResponseReceived,
     SessionChanged,
@@ -88,6 +89,8 @@ def cause_text(cause: Cause) -> str:
             return "the ZooKeeper session changed"
         case ConfigChanged():
             return "a config changed"
+        case ReleasedFromPhase():
+            return "released from a phase"
         case _:
             assert_never(cause)
 

@@ -1,18 +1,32 @@
 """Deleting topics (controller 12.2, 12.3).
 
-A queued topic is first leaderless in every broker's metadata, then its replicas stop and are deleted; when every replica has
-confirmed, its nodes go. A dead replica makes the topic ineligible until the broker is back.
+A queued topic first loses its leaders in every broker's metadata, then its replicas are stopped and deleted; when every replica has
+confirmed, its znodes go. A dead replica makes the topic ineligible until the broker is back.
+
+A deletion is no suspended call but a record of the cluster (`topic_deletions.py`): every event that can bring deletions further calls
+`resume`. Between its steps somebody may hold it (`phases.py`); then `resume` leaves it alone, and the event of its release resumes it
+behind that step.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from klamm.controller import partition_machine, replica_machine
+from klamm.controller.causes import ReleasedFromPhase
 from klamm.controller.cluster import Partition, Topic
+from klamm.controller.events import PhaseReleased
+from klamm.controller.phases import (
+    DeletionPropagated,
+    DeletionQueued,
+    DeletionReplicasDeleted,
+    DeletionReplicasStopped,
+    ProcedurePhase,
+)
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
+from klamm.controller.topic_deletions import TopicDeletion
 
 log = logging.getLogger("klamm.controller.deletion")
 
@@ -22,17 +36,17 @@ _STARTED, _SUCCESSFUL, _INELIGIBLE = ReplicaState.DELETION_STARTED, ReplicaState
 async def on_topic_deletion(term: Term) -> None:
     """Children of `/admin/delete_topics` changed."""
     cluster = term.cluster
-    asked = await term.store.deletions()
+    requested = await term.store.deletions()
     if not term.options.delete_topic_enable:
-        if asked:
-            log.info("deletion of %s refused: delete.topic.enable is false", asked)
-            await term.store.remove_deletions(asked)
+        if requested:
+            log.info("deletion of %s refused: delete.topic.enable is false", requested)
+            await term.store.remove_deletions(requested)
         return
-    unknown = [t for t in asked if t not in cluster.topics]
+    unknown = [t for t in requested if t not in cluster.topics]
     if unknown:
         log.warning("deletion requests for unknown topics %s are removed", unknown)
         await term.store.remove_deletions(unknown)
-    known = [t for t in asked if t in cluster.topics]
+    known = [t for t in requested if t in cluster.topics]
     if known:
         for t in known:
             cluster.deletion_queued(t)
@@ -40,18 +54,18 @@ async def on_topic_deletion(term: Term) -> None:
 
 
 async def initialise(term: Term) -> None:
-    """What was asked for before this term (controller 3.2, step 5)."""
+    """Take up the deletions that were requested before this term (controller 3.2, step 5)."""
     cluster = term.cluster
-    asked = await term.store.deletions()
+    requested = await term.store.deletions()
     if not term.options.delete_topic_enable:
-        if asked:
-            await term.store.remove_deletions(asked)
+        if requested:
+            await term.store.remove_deletions(requested)
         return
-    for t in asked:
+    for t in requested:
         cluster.deletion_queued(t)
         topic = cluster.topics.get(t)
         if topic is not None and any(p in cluster.reassigning or cluster.offline_replicas(p) for p in topic.partitions.values()):
-            cluster.deletions_postponed((t,))
+            cluster.deletions_postponed((t,), "a replica was offline or being reassigned when the controller failed over")
 
 
 async def resume_for(term: Term, names: Iterable[str]) -> None:
@@ -70,12 +84,12 @@ async def fail(term: Term, replicas: Mapping[int, Sequence[Partition]]) -> None:
     for b, held in failing.items():
         movable, _ = term.cluster.legal_moves(b, held, _INELIGIBLE)
         await replica_machine.move(term, {b: movable}, _INELIGIBLE)
-    _mark_ineligible(term, {p.topic.name for held in failing.values() for p in held}, "a broker stopped, or could not delete its replica")
+    _mark_ineligible(term, {p.topic.name for held in failing.values() for p in held}, "a replica is gone or refused")
     await resume(term)
 
 
 async def on_stopped(term: Term, broker_id: int, failed: Sequence[Partition], succeeded: Sequence[Partition]) -> None:
-    """A broker answered a StopReplica that deletes."""
+    """A broker responded to a StopReplica that deletes."""
     if failed:
         await fail(term, {broker_id: failed})
     done = [p for p in succeeded if p.topic.queued]
@@ -84,35 +98,46 @@ async def on_stopped(term: Term, broker_id: int, failed: Sequence[Partition], su
         await resume(term)
 
 
+async def on_phase_released(term: Term, phase: ProcedurePhase) -> None:
+    """A deletion that was held may go on."""
+    if term.cluster.deletions.was_released(phase.topic, phase):
+        await resume(term)
+
+
 def _mark_ineligible(term: Term, names: Iterable[str], why: str) -> None:
     for t in names:
-        if t in term.cluster.to_delete and t not in term.cluster.ineligible:
+        deletion = term.cluster.deletions.get(t)
+        if deletion is not None and deletion.ineligible is None:
             log.info("deletion of topic %s waits: %s", t, why)
-            term.cluster.deletions_postponed((t,))
+            term.cluster.deletions_postponed((t,), why)
 
 
 async def resume(term: Term) -> None:
-    """Take every queued topic a step further."""
+    """Take every queued topic that is not held a step further."""
     cluster = term.cluster
     leftovers: list[str] = []
     complete: list[Topic] = []
     retry: list[Topic] = []
-    begin: list[Topic] = []
-    for name in cluster.to_delete:
-        topic = cluster.topics.get(name)
+    begin: list[tuple[TopicDeletion, Topic, ProcedurePhase | None]] = []
+    for deletion in cluster.deletions:
+        topic = cluster.topics.get(deletion.topic)
         if topic is None:
-            leftovers.append(name)
+            leftovers.append(deletion.topic)
             continue
+        if deletion.held is not None:
+            continue
+        behind = cluster.deletions.went_on(deletion.topic)
         seen = {p.replica_states.get(r, ReplicaState.NON_EXISTENT) for p in topic.partitions.values() for r in p.assignment.replicas}
         if seen <= {_SUCCESSFUL}:
-            complete.append(topic)
+            if isinstance(behind, DeletionReplicasDeleted) or _goes_on(term, deletion, DeletionReplicasDeleted):
+                complete.append(topic)
             continue
         if _STARTED in seen:
             continue
         if _INELIGIBLE in seen:
             retry.append(topic)
-        if name not in cluster.ineligible:
-            begin.append(topic)
+        if deletion.ineligible is None:
+            begin.append((deletion, topic, behind))
     if leftovers:  # an earlier controller got no further than the tree; the request must not outlive it and hit a later topic
         await term.store.delete_topics([(name, ()) for name in leftovers])
         for name in leftovers:
@@ -122,7 +147,20 @@ async def resume(term: Term) -> None:
     if retry:
         await _retry(term, retry)
     if begin:
-        await _start(term, begin)
+        await _delete_replicas(term, begin)
+
+
+def _goes_on(term: Term, deletion: TopicDeletion, kind: type[ProcedurePhase]) -> bool:
+    """Whether a deletion may go on at a phase; where somebody holds it there, its record says so."""
+    steering = term.steering
+    if steering is None or not steering.holds:
+        return True
+    phase = kind(term.cluster.epoch, deletion.topic)
+    held = steering.park(phase, lambda: term.put(PhaseReleased(phase), ReleasedFromPhase()))
+    if held is None:
+        return True
+    term.cluster.deletions.was_held(deletion.topic, held)
+    return False
 
 
 async def _retry(term: Term, topics: list[Topic]) -> None:
@@ -135,9 +173,31 @@ async def _retry(term: Term, topics: list[Topic]) -> None:
     await replica_machine.move(term, waiting, ReplicaState.OFFLINE)
 
 
-async def _start(term: Term, topics: list[Topic]) -> None:
+async def _delete_replicas(term: Term, deletions: list[tuple[TopicDeletion, Topic, ProcedurePhase | None]]) -> None:
+    """Have the replicas of topics stopped and deleted: all the steps, or those behind the phase where a topic was held."""
+    begun = [
+        (deletion, topic)
+        for deletion, topic, behind in deletions
+        if isinstance(behind, DeletionQueued) or (behind is None and _goes_on(term, deletion, DeletionQueued))
+    ]
+    if begun:
+        _propagate(term, [topic for _, topic in begun])
+    propagated = [(deletion, topic) for deletion, topic in begun if _goes_on(term, deletion, DeletionPropagated)]
+    propagated += [(deletion, topic) for deletion, topic, behind in deletions if isinstance(behind, DeletionPropagated)]
+    await _stop(term, [topic for _, topic in propagated])
+    stopped = [topic for deletion, topic in propagated if _goes_on(term, deletion, DeletionReplicasStopped)]
+    again = [topic for _, topic, behind in deletions if isinstance(behind, DeletionReplicasStopped)]
+    await _stop(term, again, but=ReplicaState.OFFLINE)  # a broker that came back while the topic was held has its replicas online again
+    dead, online = _dead_and_online(term, [*stopped, *again])
+    await replica_machine.move(term, online, _STARTED)
+    if dead:
+        _mark_ineligible(term, {p.topic.name for held in dead.values() for p in held}, "a replica is on a dead broker")
+
+
+def _propagate(term: Term, topics: Collection[Topic]) -> None:
+    """Every broker is told that the topics have no leaders any more."""
     cluster = term.cluster
-    first = [t for t in topics if t.name not in cluster.deletion_started]
+    first = [t for t in topics if t.deletion is not None and not t.deletion.started]
     partitions = [p for t in first for p in t.partitions.values()]
     if partitions:
         known = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
@@ -146,23 +206,32 @@ async def _start(term: Term, topics: list[Topic]) -> None:
     cluster.deletions_started(t.name for t in first)
     with term.sender.batch() as batch:
         batch.tell_all(p for t in topics for p in t.partitions.values())
-    await term.phase("deletion-told")
+
+
+def _dead_and_online(term: Term, topics: Collection[Topic]) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
+    """Replicas of topics on brokers that are not there; those on brokers that are, and have not confirmed their deletion."""
+    cluster = term.cluster
     dead: dict[int, list[Partition]] = {}
-    stop: dict[int, list[Partition]] = {}
+    online: dict[int, list[Partition]] = {}
     for topic in topics:
         for p in topic.partitions.values():
-            online = cluster.online(p)
+            there = cluster.online(p)
             for r in dict.fromkeys(p.assignment.replicas):
-                if r not in online:
+                if r not in there:
                     dead.setdefault(r, []).append(p)
                 elif cluster.replica_state(p, r) is not _SUCCESSFUL:
-                    stop.setdefault(r, []).append(p)
+                    online.setdefault(r, []).append(p)
+    return dead, online
+
+
+async def _stop(term: Term, topics: Collection[Topic], but: ReplicaState | None = None) -> None:
+    """Stop the replicas that are online, except those in one state; those that are not are ineligible for deletion."""
+    cluster = term.cluster
+    dead, online = _dead_and_online(term, topics)
+    if but is not None:
+        online = {b: [p for p in held if cluster.replica_state(p, b) is not but] for b, held in online.items()}
     await replica_machine.move(term, dead, _INELIGIBLE)
-    await replica_machine.move(term, stop, ReplicaState.OFFLINE)
-    await term.phase("deletion-stopped")
-    await replica_machine.move(term, stop, _STARTED)
-    if dead:
-        _mark_ineligible(term, {p.topic.name for held in dead.values() for p in held}, "a replica is on a dead broker")
+    await replica_machine.move(term, online, ReplicaState.OFFLINE)
 
 
 async def _complete(term: Term, topics: list[Topic]) -> None:
@@ -172,7 +241,6 @@ async def _complete(term: Term, topics: list[Topic]) -> None:
         for p in topic.partitions.values():
             for r in dict.fromkeys(p.assignment.replicas):
                 gone.setdefault(r, []).append(p)
-    await term.phase("deletion-confirmed")
     known = [(t.name, sorted(t.partitions)) for t in topics]
     await replica_machine.move(term, gone, ReplicaState.NON_EXISTENT)
     await term.store.delete_topics(known)

@@ -71,6 +71,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             log.warning("the znode /admin/reassign_partitions is ignored: this version cannot reassign partitions")
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
+        case events.PhaseReleased(phase):
+            await deletion.on_phase_released(term, phase)
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_answered(term, broker_id, response)

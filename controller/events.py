@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.options import ControllerOptions
+from klamm.controller.phases import ProcedurePhase
 from klamm.controller.values import Assignment, Election, ElectionResult
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -130,6 +131,13 @@ class TopicUncleanLeaderElectionEnabled:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseReleased:
+    """A procedure that was held between two events may go on."""
+
+    phase: ProcedurePhase
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponseReceived:
     """A broker responded to LeaderAndIsr. `broker_epoch` is the one the broker had then."""
 
@@ -230,6 +238,7 @@ ControllerEvent = (
     | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnabled
     | TopicUncleanLeaderElectionEnabled
+    | PhaseReleased
     | LeaderAndIsrResponseReceived
     | StopReplicaResponseReceived
     | Request

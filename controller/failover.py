@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from klamm.controller import brokers, deletion, leader_elections, partition_machine, replica_machine, topics
+from klamm.controller import brokers, deletion, leader_elections, partition_machine, phases, replica_machine, topics
 from klamm.controller.term import Term
 
 log = logging.getLogger("klamm.controller")
@@ -16,8 +16,9 @@ TOPICS_AT_A_TIME = 50
 async def fail_over(term: Term) -> None:
     """All steps, each complete before the next."""
     cluster, store = term.cluster, term.store
+    epoch, me = cluster.epoch, term.broker_id
     await store.setup_feature()
-    await term.phase("failover-feature")
+    await term.reach(lambda: phases.FailoverBegun(epoch, me))
     names, _ = await store.log_dir_notifications()
     await store.delete_log_dir_notifications(names)
     names, _ = await store.isr_notifications()
@@ -32,17 +33,17 @@ async def fail_over(term: Term) -> None:
     )
     for _, broker in sorted(registered.items()):
         brokers.open_channel(term, broker)
-    await term.phase("failover-loaded")
+    await term.reach(lambda: phases.FailoverLoaded(epoch, me))
 
     await deletion.initialise(term)
     term.send_metadata()
     await replica_machine.start(term)
-    await term.phase("failover-replicas-told")
+    await term.reach(lambda: phases.FailoverReplicasStarted(epoch, me))
     await partition_machine.start(term)
-    await term.phase("failover-partitions-elected")
+    await term.reach(lambda: phases.FailoverPartitionsStarted(epoch, me))
     await deletion.resume(term)
     await leader_elections.by_node(term, at_failover=True)
-    await term.phase("failover-done")
+    await term.reach(lambda: phases.FailoverDone(epoch, me))
 
 
 async def load(term: Term, names: list[str]) -> None:

@@ -9,6 +9,7 @@ from klamm.controller import elections, partition_machine
 from klamm.controller.cluster import Partition
 from klamm.controller.pace import Pace
 from klamm.controller.partition_machine import StateChangeFailed
+from klamm.controller.phases import PreferredLeadersElected
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
 from klamm.controller.values import Election, ElectionResult
@@ -80,7 +81,7 @@ async def by_node(term: Term, *, at_failover: bool = False) -> None:
         for key, result in results.items():
             if result.error not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
                 log.warning("preferred election of %s by znode: %s %s", key, result.error.name, result.message)
-        await term.phase("preferred-elected")
+        await term.reach(lambda: PreferredLeadersElected(term.cluster.epoch, tuple(listed)))
     await term.store.delete_preferred_election()
     if asked is not None:
         # a node created in between shows up here; absent, this arms the watch again

@@ -30,8 +30,9 @@ from klamm.controller.events import ElectionEvent, Event
 from klamm.controller.frames import Encoder
 from klamm.controller.ids import random_topic_id
 from klamm.controller.options import ControllerOptions
+from klamm.controller.steering import Steering
 from klamm.controller.store import Store
-from klamm.controller.term import Phase, Term, no_phase
+from klamm.controller.term import Term
 from klamm.controller.values import Assignment, ControllerMoved, Election, ElectionResult, StoreLost, StoreRefused
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -55,7 +56,7 @@ class Controller:
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         new_topic_id: Callable[[], bytes] = random_topic_id,
         finalized_features: Callable[[], Mapping[str, int]] = dict,
-        phase: Phase = no_phase,
+        steering: Steering | None = None,
         subscriber: Subscriber | None = None,
     ) -> None:
         self.broker_id = broker_id
@@ -64,14 +65,14 @@ class Controller:
         self.queue = EventQueue()
         self.election = ControllerElection(
             broker_id, store, channels, options,
-            register_broker=register_broker, new_term=self._new_term, put=self.queue.put, now_ms=now_ms, phase=phase,
+            register_broker=register_broker, new_term=self._new_term, put=self.queue.put, now_ms=now_ms, steering=steering,
             resigned=self._drop_rebalance,
         )  # fmt: skip
         self._store = store
         self._channels = channels
         self._new_topic_id = new_topic_id
         self._finalized_features = finalized_features
-        self._phase = phase
+        self._steering = steering
         self._subscriber = subscriber
         self._task: asyncio.Task[None] | None = None
         self._decided: decision_log.DecidedStates | None = None
@@ -105,7 +106,7 @@ class Controller:
 
     def queued_for_deletion(self, topic: str) -> bool:
         """Whether the topic is queued for deletion."""
-        return self.term is not None and topic in self.term.cluster.to_delete
+        return self.term is not None and topic in self.term.cluster.deletions
 
     def told_topics(self) -> set[str]:
         """Topics that brokers are told of: those that have a partition with a state, and are not queued for deletion."""
@@ -263,7 +264,7 @@ class Controller:
         sender = RequestSender(cluster, self._channels, encoder, options, self._on_response)
         term = Term(
             self.broker_id, cluster, self._store, self._channels, sender, options, self.put, self._new_topic_id,
-            self._finalized_features, self._phase,
+            self._finalized_features, self._steering,
         )  # fmt: skip
         if self.current is not None:
             term.begin_event(self.current)

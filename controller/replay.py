@@ -60,8 +60,8 @@ def _apply(cluster: Cluster, change: Change) -> None:
             cluster.deletion_queued(topic)
         case changes.DeletionsStarted(topics):
             cluster.deletions_started(topics)
-        case changes.DeletionsPostponed(topics):
-            cluster.deletions_postponed(topics)
+        case changes.DeletionsPostponed(topics, why):
+            cluster.deletions_postponed(topics, why)
         case changes.DeletionsResumed(topics):
             cluster.deletions_resumed(topics)
         case _:

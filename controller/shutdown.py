@@ -6,6 +6,7 @@ import logging
 
 from klamm.controller import elections, partition_machine, replica_machine
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.phases import ShutdownLeadersMoved
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -34,7 +35,7 @@ async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> 
     led = [p for p in held if p.info is not None and p.info.leader == broker_id]
     followed = [p for p in held if p.info is not None and p.info.leader != broker_id]
     await partition_machine.to_online(term, led, elections.ControlledShutdown())
-    await term.phase("shutdown-leaders-moved")
+    await term.reach(lambda: ShutdownLeadersMoved(cluster.epoch, broker_id))
     if followed:
         with term.sender.batch() as batch:
             for p in followed:

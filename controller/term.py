@@ -1,13 +1,13 @@
 """One term of an active controller: the state and the partners that every procedure works with.
 
-A term begins with an election and ends with resignation; nothing of it outlives it. `phase` is the seam at which a test (or a
-user who steers) may hold, step or crash the controller: procedures await it by name at each boundary.
+A term begins with an election and ends with resignation; nothing of it outlives it. At each of its phases (`phases.py`) a test, or a user
+who steers, may hold, step or crash the controller.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from klamm.controller.batch import Channels, RequestSender
@@ -15,17 +15,9 @@ from klamm.controller.causes import Cause, QueuedEvent, TimerFired
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.events import AutoPreferredReplicaLeaderElection, Event
 from klamm.controller.options import ControllerOptions
+from klamm.controller.phases import EventPhase
+from klamm.controller.steering import Steering
 from klamm.controller.store import Store
-
-Phase = Callable[[str], Awaitable[None]]
-
-
-ELECTION = "election"
-"""The one phase outside of a term: this broker is about to try to become controller."""
-
-
-async def no_phase(name: str) -> None:
-    """Nobody holds the controller."""
 
 
 @dataclass(slots=True)
@@ -42,7 +34,8 @@ class Term:
     new_topic_id: Callable[[], bytes]
     finalized_features: Callable[[], Mapping[str, int]] = dict
     """Version level by name, as this broker has last seen them in `/feature`."""
-    phase: Phase = no_phase
+    steering: Steering | None = None
+    """Who may hold this controller at phases; None where nobody does."""
     written: set[Partition] = field(default_factory=set)
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
     event: QueuedEvent | None = None
@@ -56,6 +49,11 @@ class Term:
         self.sender.event = queued.sequence
         self.sender.posted.clear()
         self.written.clear()
+
+    async def reach(self, phase: Callable[[], EventPhase]) -> None:
+        """Come to a phase inside an event, which is made only where something may be held; returns when it may go on."""
+        if self.steering is not None and self.steering.holds:
+            await self.steering.reach(phase())
 
     def options_changed(self, options: ControllerOptions) -> None:
         """Decide by these from now on."""

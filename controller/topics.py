@@ -9,6 +9,7 @@ from klamm.controller import partition_machine, replica_machine
 from klamm.controller.batch import Recipients
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.elections import Offline
+from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, StoredTopic, TopicWrite
@@ -61,7 +62,7 @@ async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None
             tell(p)
     partition_machine.to_state(term, [p for p in new if p.state is PartitionState.NON_EXISTENT], PartitionState.NEW)
     await replica_machine.move(term, told.by_broker, ReplicaState.NEW)
-    await term.phase("partitions-new")
+    await term.reach(lambda: PartitionsAppeared(term.cluster.epoch, tuple(p.key for p in new)))
     await partition_machine.to_online(term, new, Offline())
     await replica_machine.move(term, told.by_broker, ReplicaState.ONLINE)
 

@@ -26,7 +26,7 @@ from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
 from klamm.controller.ids import random_topic_id
 from klamm.controller.loop import Controller
-from klamm.controller.term import Phase, no_phase
+from klamm.controller.steering import Steering
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.nouns import Endpoint
 from klamm.server import policies
@@ -84,13 +84,13 @@ class BrokerServer:
         alter_config_policy: AlterConfigPolicy | None = None,
         mutation_quota: MutationQuota = no_quota,
         patient: bool = True,
-        phase: Phase = no_phase,
+        steering: Steering | None = None,
         tap: Tap | None = None,
     ) -> None:
         """Raises ConfigError. `patient`: at its stop the broker retries its controlled shutdown as Apache Kafka does; false for a broker of
         a cluster that starts and stops as a whole.
 
-        `phase` may hold this broker's controller at named places. `tap` sees every frame.
+        `steering` may hold this broker's controller at its phases. `tap` sees every frame.
         """
         self.config = config
         self.identity = BrokerIdentity(config.broker_id, "")
@@ -106,7 +106,7 @@ class BrokerServer:
         self.started = False
         self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
         self._mutation_quota = mutation_quota
-        self._phase = phase
+        self._steering = steering
         self._background = BackgroundTasks()
         self._feature_cache = FeatureCache()
         self._feature_watch: FeatureWatch | None = None
@@ -211,7 +211,7 @@ class BrokerServer:
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
         self.controller = Controller(
             self.id, self.store, self._channels, controller_options(config), self._registration.register,
-            finalized_features=lambda: self._feature_cache.current.finalized, phase=self._phase,
+            finalized_features=lambda: self._feature_cache.current.finalized, steering=self._steering,
         )  # fmt: skip
         self.services = self._make_services()
         find_controller = partial(self.metadata.controller_endpoint, self.inter_broker_listener)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 TESTS = Path(__file__).resolve().parent
 DOCS = TESTS.parent / "docs"
@@ -154,6 +155,29 @@ def walks_page() -> str:
     return "\n".join(lines)
 
 
+def phases_page() -> str:
+    """The phases at which a controller can be held, from the union that the controller uses."""
+    from klamm.controller.phases import EventPhase, ProcedurePhase
+
+    lines = [
+        NOTE,
+        "# Phases of the controller\n",
+        "Drawn from `controller/phases.py`. A test, or a program that runs a cluster in its own process, can hold a controller at each of",
+        "them, step it, or crash it there (`controller/steering.py`).\n",
+    ]
+    kinds = [
+        ("Inside an event", "Held there, the controller's only task and its queue wait; brokers and clients go on.", EventPhase),
+        ("Between events", "Held there, only this procedure is parked; all other events are processed as if none were.", ProcedurePhase),
+    ]
+    for title, what, union in kinds:
+        lines += [f"## {title}\n", f"{what}\n", "| phase | fields | where the controller is |", "|---|---|---|"]
+        for phase in get_args(union):
+            fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(phase))
+            lines.append(f"| {phase.__name__} | {fields} | {phase.__doc__} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def compatibility_page() -> str:
     """What was compared with a real Kafka, and the known differences."""
     from klamm.tests.compatibility import page
@@ -165,6 +189,7 @@ PAGES = {
     "coverage.md": coverage_page,
     "apis.md": apis_page,
     "states.md": states_page,
+    "phases.md": phases_page,
     "walks.md": walks_page,
     "compatibility.md": compatibility_page,
 }

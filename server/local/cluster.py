@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.term import ELECTION
+from klamm.controller.phases import ControllerElectionDue
+from klamm.controller.steering import Steering
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
@@ -69,6 +69,8 @@ class LocalCluster:
         """
         self.nodes: list[BrokerServer] = []
         """The brokers that run, by id."""
+        self.steering = Steering()
+        """Holds the brokers' controllers at phases."""
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
@@ -81,8 +83,6 @@ class LocalCluster:
         self._embedded: EmbeddedZooKeeper | None = None
         self._ports: dict[int, int] = {}
         self._killed: dict[int, BrokerServer] = {}
-        self._candidates: frozenset[int] | None = None
-        self._elected = asyncio.Event()
         self._step = asyncio.Lock()
         self.zookeeper = ""
         match zookeeper:
@@ -175,13 +175,12 @@ class LocalCluster:
             candidates = frozenset(node.id for node in self.nodes if node.id == to or (to is None and node.id != before))
             if not candidates:
                 raise ValueError("there is no other broker that could be controller")
-            self._candidates, self._elected = candidates, asyncio.Event()
+            others = self.steering.hold(ControllerElectionDue, where=lambda phase: phase.broker_id not in candidates)
             try:
                 await self.nodes[0].zk.delete(CONTROLLER)
                 await self._until(lambda: self.controller_id in candidates and self._agree(), "another controller is elected")
             finally:
-                self._candidates = None
-                self._elected.set()
+                others.release()
             return self.controller_id
 
     async def _start(self) -> None:
@@ -223,14 +222,9 @@ class LocalCluster:
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
             patient=False,
-            phase=partial(self._hold, number),
+            steering=self.steering,
             tap=self._tap,
         )
-
-    async def _hold(self, broker_id: int, phase: str) -> None:
-        """While the controller is moved, brokers that shall not become it wait before an election."""
-        if phase == ELECTION and self._candidates is not None and broker_id not in self._candidates:
-            await self._elected.wait()
 
     def _running(self, broker_id: int) -> BrokerServer:
         for node in self.nodes:

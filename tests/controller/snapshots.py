@@ -22,10 +22,10 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
                 fields[public] = value
             case "brokers":
                 fields[public] = dict(value)
-            case "shutting_down" | "ineligible" | "deletion_started":
+            case "shutting_down":
                 fields[public] = set(value)
-            case "to_delete":
-                fields[public] = list(value)
+            case "deletions":
+                fields[public] = [(deletion.topic, deletion.started, deletion.ineligible) for deletion in value]
             case "reassigning" | "not_online":
                 fields[public] = {p.key for p in value}
             case "offline_dirs":

@@ -22,6 +22,7 @@ from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
+from klamm.controller.steering import Steering
 from klamm.controller.term import Term
 from klamm.controller.values import ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
@@ -55,8 +56,7 @@ class Stage:
     def __init__(self, finalized_features: dict[str, int] | None = None, **options: Any) -> None:
         self.world = World()
         self.told: dict[int, Told] = {}
-        self.phases: list[str] = []
-        self.gate = asyncio.Event()
+        self.steering = Steering()
         self.options = ControllerOptions(**{"auto_leader_rebalance_enable": False, **options})
         self.finalized_features = finalized_features or {}
         self.take_office()
@@ -69,7 +69,7 @@ class Stage:
         self.channels = SimulatedBrokers(self.world, self.told)
         self.controller = Controller(
             ME, self.store, self.channels, self.options, self._register, now_ms=lambda: 0, new_topic_id=lambda: bytes([7] * 16),
-            finalized_features=lambda: self.finalized_features, phase=self._phase, subscriber=self.changes.append,
+            finalized_features=lambda: self.finalized_features, steering=self.steering, subscriber=self.changes.append,
         )  # fmt: skip
 
     def _event(self, event: Any) -> None:
@@ -77,9 +77,6 @@ class Stage:
 
     async def _register(self) -> None:
         """The brokers of the stage stay registered."""
-
-    async def _phase(self, name: str) -> None:
-        self.phases.append(name)
 
     # --- acting ---
 

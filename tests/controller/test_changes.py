@@ -71,7 +71,7 @@ def mutations(tree: ast.AST) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize(
     "source",
     [
-        "p.info = state", "p.topic.queued = True", "cluster.brokers[1] = b", "del cluster.reassigning['t']", "cluster._brokers.pop(1)",
+        "p.info = state", "p.topic.deletion = None", "cluster.brokers[1] = b", "del cluster.reassigning['t']", "cluster._brokers.pop(1)",
         "a, p.assignment = 1, 2", "cluster.epoch += 1", "topic.partitions.clear()", "term.cluster.reassigning.add(p)",
         "cluster.offline_dirs[b].discard(p)", "for p.state in states: pass",
     ],

@@ -47,7 +47,7 @@ async def test_all_steps(stage: Stage) -> None:
     await stage.settle()
     assert stage.since(mark) == GONE
     assert not stage.controller.queued_for_deletion("t")
-    assert "t" not in stage.cluster.topics and not stage.cluster.topics_by_id and not stage.cluster.deletion_started
+    assert "t" not in stage.cluster.topics and not stage.cluster.topics_by_id and not stage.cluster.deletions
     assert "t" not in stage.world.topics and not stage.world.states and not stage.world.deletions
 
 
@@ -97,7 +97,7 @@ async def test_partitions_that_never_had_a_leader(stage: Stage) -> None:
     mark = stage.mark()
     await delete(stage, "t")
     assert stage.frames(mark, "UMR 1")[0] == "UMR 1: t-0 -2 e0 [1] v0"
-    assert stage.cluster.ineligible == {"t"}, "waits for its broker"
+    assert stage.cluster.deletions.ineligible == {"t"}, "waits for its broker"
     assert stage.replica(3, "t", 1) == "ONLINE", "as every replica of a new partition; it may not become ineligible from there"
     await stage.start(3)
     assert "t" not in stage.world.topics
@@ -116,7 +116,7 @@ async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCapt
     assert stage.since(mark) == [
         *umr("t-0 -2 e0 [1] v0 off[2]", 1, 3), "WROTE t-0 -1 e2 [1] v2", "SR 1: t-0 e-2", "SR 1: t-0 e-2 delete"
     ]  # fmt: skip
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     assert stage.replica(1, "t") == "DELETION_SUCCESSFUL"
     assert stage.replica(2, "t") == "OFFLINE", "ready to be tried again once it is back"
     mark = stage.mark()
@@ -129,7 +129,7 @@ async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCapt
         *umr("t-0 -2 e0 [1] v0", 1, 2, 3),
         "SR 2: t-0 e-2", "SR 2: t-0 e-2 delete",
     ]  # fmt: skip
-    assert stage.cluster.ineligible == set()
+    assert stage.cluster.deletions.ineligible == set()
     mark = stage.mark()
     stage.channels.release()
     await stage.settle()
@@ -143,12 +143,12 @@ async def test_the_first_of_all_replicas_that_returns_is_stopped_at_once(stage: 
     await stage.create("t", (2, 3))
     await stage.stop(2, 3)
     await delete(stage, "t")
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     mark = stage.mark()
     await stage.start(3)
     assert stage.frames(mark, "SR") == ["SR 3: t-0 e-2", "SR 3: t-0 e-2 delete"]
     assert stage.replica(3, "t") == "DELETION_SUCCESSFUL"
-    assert stage.cluster.ineligible == {"t"}, "the other one is still away"
+    assert stage.cluster.deletions.ineligible == {"t"}, "the other one is still away"
     await stage.start(2)
     assert "t" not in stage.world.topics
 
@@ -159,7 +159,7 @@ async def test_a_topic_that_was_removed_by_hand_leaves_no_mark(stage: Stage) -> 
     await stage.create("t", (1, 2))
     await stage.stop(2)
     await delete(stage, "t")
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     del stage.world.topics["t"], stage.world.deletions["t"]
     stage.world.states.clear()
     await stage.put(events.TopicChange())
@@ -180,7 +180,7 @@ async def test_a_replica_dies_before_it_confirms(stage: Stage) -> None:
     # other topics come first; then the replica is ineligible, and at once offline again to be ready, which costs a write
     assert stage.writes(mark) == ["WROTE u-0 1 e1 [1] v1", "WROTE t-0 -1 e3 [2] v3"]
     assert (stage.replica(1, "t"), stage.replica(2, "t")) == ("DELETION_SUCCESSFUL", "OFFLINE")
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     stage.channels.release()
     await stage.settle()
     assert "t" in stage.world.topics, "the answer of one that is gone counts for nothing"
@@ -238,7 +238,7 @@ async def test_a_replica_that_cannot_be_deleted_waits_for_its_brokers_start(stag
     stage.world.undeletable.add((2, TopicPartition("t", 0)))
     mark = stage.mark()
     await delete(stage, "t")
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     assert (stage.replica(1, "t"), stage.replica(2, "t")) == ("DELETION_SUCCESSFUL", "OFFLINE")
     assert stage.frames(mark, "SR") == [
         "SR 1: t-0 e-2", "SR 2: t-0 e-2", "SR 1: t-0 e-2 delete", "SR 2: t-0 e-2 delete",
@@ -259,7 +259,7 @@ async def test_the_others_go_on_when_one_topic_cannot(stage: Stage) -> None:
     stage.world.undeletable.add((2, TopicPartition("t", 0)))
     await delete(stage, "t", "u")
     assert set(stage.world.topics) == {"t"}
-    assert set(stage.cluster.to_delete) == {"t"}
+    assert set(stage.cluster.deletions.topics) == {"t"}
 
 
 def stopped(error: int, *rows: tuple[str, int, int]) -> Any:
@@ -283,9 +283,9 @@ async def test_answers(stage: Stage) -> None:
         assert stage.replica(1, "t", 0) == "DELETION_STARTED"
         assert stage.replica(2, "t", 1) == "DELETION_STARTED"
         assert stage.replica(1, "alive") == "ONLINE"
-        assert stage.cluster.ineligible == set()
+        assert stage.cluster.deletions.ineligible == set()
     await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(-1, ("t", 0, 0))))
-    assert stage.cluster.ineligible == {"t"}, "a top-level error speaks of all that are listed"
+    assert stage.cluster.deletions.ineligible == {"t"}, "a top-level error speaks of all that are listed"
     assert stage.replica(1, "t", 0) == "DELETION_INELIGIBLE", "another replica is still being deleted"
     await stage.put(events.StopReplicaResponseReceived(2, stage.world.brokers[2].epoch, stopped(0, ("t", 1, 0))))
     assert stage.replica(2, "t", 1) == "DELETION_SUCCESSFUL"
@@ -302,7 +302,7 @@ async def test_both_outcomes_in_one_answer(stage: Stage) -> None:
     await delete(stage, "t", "u")
     await stage.put(events.StopReplicaResponseReceived(1, stage.world.brokers[1].epoch, stopped(0, ("t", 0, 56), ("u", 0, 0))))
     assert set(stage.world.topics) == {"t"}
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
 
 
 async def test_a_failed_log_directory_counts_as_dead(stage: Stage) -> None:
@@ -314,7 +314,7 @@ async def test_a_failed_log_directory_counts_as_dead(stage: Stage) -> None:
     mark = stage.mark()
     await delete(stage, "t")
     assert stage.frames(mark, "SR") == ["SR 1: t-0 e-2", "SR 1: t-0 e-2 delete", "SR 2: t-0 e-2"]
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     stage.world.bounce_broker(2)
     await stage.settle()
     assert "t" not in stage.world.topics
@@ -373,7 +373,7 @@ async def test_an_offline_replica_makes_it_wait_at_fail_over(stage: Stage) -> No
     await stage.create("u", (2,))
     stage.world.deletions.update({"t": None, "u": None})
     await stage.fail_over()
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     assert set(stage.world.topics) == {"t"}, "the other one goes"
     assert stage.replica(1, "t") == "ONLINE"
     await stage.start(3)
@@ -389,7 +389,7 @@ async def test_a_reassignment_makes_it_wait_at_fail_over(stage: Stage) -> None:
     stage.take_office()
     stage.controller.start()
     await stage.settle()
-    assert stage.cluster.ineligible == {"t"}
+    assert stage.cluster.deletions.ineligible == {"t"}
     assert "t" in stage.world.topics
 
 

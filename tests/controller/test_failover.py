@@ -10,6 +10,8 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from klamm.controller.phases import EventPhase, FailoverLoaded, FailoverPartitionsStarted, FailoverReplicasStarted, PartitionsAppeared
+from klamm.controller.steering import Hold
 from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -233,22 +235,17 @@ async def test_a_replica_that_cannot_go_offline_is_ineligible_for_deletion(stage
     assert (stage.replica(1, "t"), stage.replica(2, "t")) == ("ONLINE", "DELETION_INELIGIBLE")
 
 
-@pytest.mark.parametrize("phase", ["failover-loaded", "failover-replicas-told", "failover-partitions-elected"])
+@pytest.mark.parametrize("phase", [FailoverLoaded, FailoverReplicasStarted, FailoverPartitionsStarted])
 @pytest.mark.parametrize("fault", [RuntimeError("a fault of ours"), StoreRefused("ZooKeeper error -102"), ControllerMoved("raised")])
 async def test_whatever_fails_while_taking_office_gives_it_away(
-    stage: Stage, timers: list[Timer], phase: str, fault: Exception, caplog: pytest.LogCaptureFixture
+    stage: Stage, timers: list[Timer], phase: type[EventPhase], fault: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing acts on a half-loaded cluster; the office is free at once, and this broker takes part in an election again a little later."""
-    faults = [phase]
-
-    async def fail_once(name: str) -> None:
-        if faults and name == faults[0]:
-            faults.clear()
-            raise fault
-
-    stage.controller._phase = fail_once
+    hold = stage.steering.hold(phase)
     await stage.open(1)
-    assert not faults
+    hold.fail(fault)
+    hold.release()
+    await stage.settle()
     assert (stage.controller.is_active, stage.controller.term, stage.world.controller) == (False, None, None)
     assert stage.channels.open == set()
     (retry,) = timers
@@ -302,12 +299,10 @@ async def test_an_election_that_cannot_be_held_is_tried_again(stage: Stage, time
 
 
 async def test_a_session_that_ends_while_taking_office_leaves_no_term(stage: Stage, timers: list[Timer]) -> None:
-    async def lose(name: str) -> None:
-        if name == "failover-loaded":
-            raise StoreLost("the session is over")
-
-    stage.controller._phase = lose
+    hold = stage.steering.hold(FailoverLoaded)
     await stage.open(1)
+    hold.fail(StoreLost("the session is over"))
+    await stage.settle()
     assert (stage.controller.is_active, stage.controller.term, stage.channels.open, timers) == (False, None, set(), [])
 
 
@@ -355,17 +350,12 @@ async def test_expired_and_back(stage: Stage) -> None:
 # --- 2: preemption ---
 
 
-async def held(stage: Stage) -> None:
+async def held(stage: Stage) -> Hold[PartitionsAppeared]:
     """The controller is kept busy, what comes now waits in the queue."""
-    stage.gate = asyncio.Event()
+    hold = stage.steering.hold(PartitionsAppeared)
     stage.world.create_topic("slow", {0: (1,)}, b"s" * 16)
-
-    async def wait(name: str) -> None:
-        if name == "partitions-new":
-            await stage.gate.wait()
-
-    stage.term.phase = wait
-    await stage.settle()
+    await hold.reached()
+    return hold
 
 
 def ask_everything(stage: Stage) -> dict[str, asyncio.Future[Any]]:
@@ -395,7 +385,7 @@ PREEMPTED = {
 
 async def test_what_waits_when_the_session_expires_is_preempted(stage: Stage) -> None:
     await stage.open(1, 2)
-    await held(stage)
+    hold = await held(stage)
     mark = stage.mark()
     asked = ask_everything(stage)
     await stage.settle()
@@ -403,7 +393,7 @@ async def test_what_waits_when_the_session_expires_is_preempted(stage: Stage) ->
     expiring = asyncio.ensure_future(stage.controller.expire())
     assert await refusals(asked) == PREEMPTED, "at once, though an event is still being handled"
     assert not expiring.done(), "Expire waits for it"
-    stage.gate.set()
+    hold.release()
     await expiring
     await stage.settle()
     assert stage.controller.term is None

@@ -94,7 +94,7 @@ def lisr_state(p: Partition, is_new: bool, version: int) -> Any:
 def umr_state(cluster: Cluster, p: Partition, version: int) -> Any:
     info = p.info
     assert info is not None
-    doomed = p.topic.name in cluster.to_delete
+    doomed = p.topic.name in cluster.deletions
     usable = {b for b in cluster.brokers if b not in cluster.shutting_down and p not in cluster.offline_dirs.get(b, ())}
     fields = {
         "topic_name": p.topic.name, "partition_index": p.index, "controller_epoch": info.controller_epoch,

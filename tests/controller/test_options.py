@@ -10,6 +10,7 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.options import ControllerOptions
+from klamm.controller.phases import PartitionsAppeared
 from klamm.tests.controller.stage import Stage
 
 
@@ -27,21 +28,14 @@ def test_options_cannot_be_changed_in_place() -> None:
 
 async def test_an_event_that_is_being_handled_keeps_its_options(stage: Stage) -> None:
     await stage.open(1)
-    held, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hold(name: str) -> None:
-        if name == "partitions-new":
-            held.set()
-            await go_on.wait()
-
-    stage.term.phase = hold
+    hold = stage.steering.hold(PartitionsAppeared)
     stage.world.create_topic("t", {0: (1,)}, b"t" * 16)
-    await held.wait()
+    await hold.reached()
     before = stage.term.options
     stage.change_options(unclean_leader_election_enable=True)
     await asyncio.sleep(0)
     assert stage.term.options is before
-    go_on.set()
+    hold.release()
     await stage.settle()
     assert stage.term.options is stage.controller.options is stage.options
 

@@ -322,7 +322,7 @@ class Story:
         w, cluster = self.world, term.cluster
         assert set(cluster.brokers) == set(w.brokers)
         assert set(cluster.topics) == set(w.topics)
-        assert set(cluster.to_delete) == set(w.deletions) <= set(w.topics)
+        assert set(cluster.deletions.topics) == set(w.deletions) <= set(w.topics)
         assert w.preferred is None and not w.isr_notifications and not w.log_dir_notifications
         known = {(b, p.key) for b, held in cluster.offline_dirs.items() for p in held}
         hosted = {(r, TopicPartition(t, i)) for t, stored in w.topics.items() for i, a in stored.assignments.items() for r in a.replicas}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from klamm.controller import events
+from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated_brokers import Frame
@@ -155,13 +155,7 @@ async def test_several_topics_grow_in_one_go(stage: Stage) -> None:
     await stage.open(1)
     for name in ("t", "u", "v"):
         await stage.create(name, (1,))
-    gate = asyncio.Event()
-
-    async def hold(name: str) -> None:
-        if name == "partitions-new":
-            await gate.wait()
-
-    stage.term.phase = hold
+    hold = stage.steering.hold(PartitionsAppeared)
     mark = stage.mark()
     grow(stage, "t", {1: (1,)})
     await stage.settle()
@@ -169,7 +163,7 @@ async def test_several_topics_grow_in_one_go(stage: Stage) -> None:
     grow(stage, "v", {1: (1,)})
     await stage.settle()
     assert stage.since(mark) == []
-    gate.set()
+    hold.release()
     await stage.settle()
     assert sorted(stage.writes(mark)) == ["WROTE t-1 1 e0 [1] v0", "WROTE u-1 1 e0 [1] v0", "WROTE v-1 1 e0 [1] v0"]
     assert stage.frames(mark, "LISR") == ["LISR 1: t-1 1 e0 [1] v0 new", "LISR 1: u-1 1 e0 [1] v0 new v-1 1 e0 [1] v0 new"]

@@ -20,7 +20,7 @@ def agreed(cluster: LocalCluster, tree: Tree) -> bool:
     term = controller.controller.term
     assert term is not None and tree.controller_epoch() == term.cluster.epoch
     assert set(term.cluster.topics) == set(topics)
-    assert not term.cluster.to_delete
+    assert not term.cluster.deletions.topics
     for node in cluster.nodes:
         assert set(node.metadata.topics) == set(topics), f"topics in the cache of broker {node.id}"
         assert node.metadata.controller_id == controller.id

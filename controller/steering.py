@@ -1,0 +1,160 @@
+"""Holding controllers at phases: for tests, and for whoever steers a cluster in his own process.
+
+    hold = steering.hold(DeletionPropagated, where=lambda phase: phase.topic == "t")
+    await hold.reached()     # until a controller has come to this phase of this topic
+    ...                      # look around, stop brokers, create topics
+    hold.step()              # it goes on; the next one that comes to such a phase is held again
+    hold.release()           # whatever is held goes on, and nothing is held any more
+
+One Steering serves all controllers of a cluster; a phase that several holds want is held by the one that was made first. A controller
+that ends, or whose term ends, is held no more. What the two kinds of phases mean for the rest of the controller says `phases.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from klamm.controller.phases import EventPhase, Phase, ProcedurePhase
+
+P = TypeVar("P", bound=Phase)
+
+
+class HeldPhase(Generic[P]):
+    """A controller that is held at a phase."""
+
+    def __init__(self, hold: Hold[P], phase: P, go_on: Callable[[], None], fail: Callable[[BaseException], None] | None) -> None:
+        self.phase = phase
+        self._hold = hold
+        self._go_on = go_on
+        self._fail = fail
+
+    def step(self) -> None:
+        """Let it go on."""
+        self.drop()
+        self._go_on()
+
+    def fail(self, error: BaseException) -> None:
+        """Let the event fail with this error, as if it were raised at the phase. Raises ValueError at a phase between events."""
+        if self._fail is None:
+            raise ValueError("a phase between events belongs to no event that could fail")
+        self.drop()
+        self._fail(error)
+
+    def drop(self) -> None:
+        """What is held has ended: there is nothing to go on."""
+        self._hold.dropped(self)
+
+
+class Hold(Generic[P]):
+    """Phases of some kinds, as far as `where` says so, are held until somebody lets them go on."""
+
+    def __init__(self, steering: Steering, kinds: tuple[type[P], ...], where: Callable[[P], bool]) -> None:
+        self._steering = steering
+        self._kinds = kinds
+        self._where = where
+        self._held: list[HeldPhase[P]] = []
+        self._arrival = asyncio.Event()
+
+    @property
+    def held(self) -> list[P]:
+        """The phases that are held now, in the order of their arrival."""
+        return [held.phase for held in self._held]
+
+    async def reached(self, count: int = 1) -> P:
+        """Wait until so many are held; the first of them."""
+        while len(self._held) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
+        return self._held[0].phase
+
+    def step(self) -> P:
+        """Let the first one go on; which it was. Raises IndexError when none is held."""
+        first = self._held[0]
+        first.step()
+        return first.phase
+
+    def fail(self, error: BaseException) -> P:
+        """Let the event of the first one fail; which it was. Raises IndexError when none is held, ValueError at a phase between events."""
+        first = self._held[0]
+        first.fail(error)
+        return first.phase
+
+    def release(self) -> None:
+        """Hold nothing any more; what is held goes on."""
+        self._steering.ended(self)
+        while self._held:
+            self.step()
+
+    def wants(self, phase: Phase) -> bool:
+        """Whether this phase is to be held."""
+        return isinstance(phase, self._kinds) and self._where(phase)
+
+    def keep(self, phase: P, go_on: Callable[[], None], fail: Callable[[BaseException], None] | None) -> HeldPhase[P]:
+        """Hold a controller that came to a phase."""
+        held = HeldPhase(self, phase, go_on, fail)
+        self._held.append(held)
+        self._arrival.set()
+        return held
+
+    def dropped(self, held: HeldPhase[P]) -> None:
+        """This one is held no more."""
+        if held in self._held:
+            self._held.remove(held)
+
+
+class Steering:
+    """Who steers makes holds, controllers come to phases."""
+
+    def __init__(self) -> None:
+        self._holds: list[Hold[Any]] = []
+
+    def hold(self, *kinds: type[P], where: Callable[[P], bool] = lambda phase: True) -> Hold[P]:
+        """From now on phases of these kinds are held, those for which `where` is true."""
+        hold = Hold(self, kinds, where)
+        self._holds.append(hold)
+        return hold
+
+    def release(self) -> None:
+        """End all holds; what is held goes on."""
+        for hold in list(self._holds):
+            hold.release()
+
+    def ended(self, hold: Hold[Any]) -> None:
+        """This hold holds nothing any more."""
+        if hold in self._holds:
+            self._holds.remove(hold)
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything may be held: where nothing is, no phase need be made."""
+        return bool(self._holds)
+
+    async def reach(self, phase: EventPhase) -> None:
+        """A controller comes to a phase inside an event; returns when it may go on."""
+        hold = self._wanted(phase)
+        if hold is None:
+            return
+        going: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        held = hold.keep(phase, lambda: _finish(going), lambda error: _finish(going, error))
+        try:
+            await going
+        finally:
+            held.drop()
+
+    def park(self, phase: ProcedurePhase, go_on: Callable[[], None]) -> HeldPhase[Any] | None:
+        """A procedure comes to a phase between events; None where it may go on at once, else `go_on` is called when it may."""
+        hold = self._wanted(phase)
+        return None if hold is None else hold.keep(phase, go_on, None)
+
+    def _wanted(self, phase: Phase) -> Hold[Any] | None:
+        return next((hold for hold in self._holds if hold.wants(phase)), None)
+
+
+def _finish(going: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if not going.done():
+        if error is None:
+            going.set_result(None)
+        else:
+            going.set_exception(error)
