@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UNENCODABLE, UPDATE_METADATA, Encoder
 from klamm.controller.options import ControllerOptions
-from klamm.protocol.clean_answers import is_clean_leader_and_isr
+from klamm.protocol.clean_responses import is_clean_leader_and_isr
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, Ints
 
 T = TypeVar("T")

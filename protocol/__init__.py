@@ -1,1 +1,1 @@
-"""Bytes to messages and back; no sockets, no state."""
+"""Messages of the protocol and their codec, and the nouns that all packages share; no sockets, no state."""

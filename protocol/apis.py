@@ -2,8 +2,8 @@
 
 One line per API: key, name, lowest and highest version, first flexible version (None: never) and whether it is a cluster action
 (between brokers). Flexible versions use request header 2 and response header 1, the others 1 and 0. Two exceptions: an ApiVersions
-answer has header 0 in every version, so that a client can read it before it knows the broker, and a ControlledShutdown request
-of version 0 has header 0, which lacks the client id. Drafts are APIs of our own, served only when switched on.
+response has header 0 in every version, so that a client can read it before it knows the broker; and a ControlledShutdown request of
+version 0 has header 0, which has no client id. Drafts are APIs of Klamm, supported only when their feature is on.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ApiKey(IntEnum):
 
 
 class Api(NamedTuple):
-    """One API: its range of versions, inclusive, and what its frames look like."""
+    """One API: its lowest and highest version, and the form of its frames."""
 
     key: ApiKey
     name: str

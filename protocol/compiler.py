@@ -1,13 +1,13 @@
-"""Makes the classes and the codecs of one message, when they are first wanted.
+"""Makes the classes and the codecs of one message, on first use.
 
-A `MessageType` stands for one message: its schema, a class for each of its structures, and the decoders and encoders compiled so
-far, one for each version. The source of a codec is written by `DecoderSource` or `EncoderSource` and compiled with `exec`; nothing in
-it comes from a peer, only from the definitions.
+A `MessageType` is one message: its schema, a class for each of its structures, and one decoder and one encoder per version, compiled on
+first use. `DecoderSource` and `EncoderSource` write the source of a codec, and `exec` compiles it; the source depends only on the
+definitions, never on data of a peer.
 
-Classes are tuples with named fields, like `typing.NamedTuple`, that hold the fields of all versions. Every field has a default; that
-of an array is a new empty list each time. What a caller names and calls is a constructor class; what it makes is an instance of that
-class's base, which has no `__new__` of its own, because `Row((...))` is then all C and half the cost of `tuple.__new__(Row, (...))`:
-decoding 100,000 partition states is mostly that. `isinstance` and `match` take the constructor class as if it were the real one.
+Classes are tuples with named fields, like `typing.NamedTuple`, that hold the fields of all versions. Every field has a default; the
+default of an array is a new empty list each time. Callers use a constructor class, whose instances belong to its base class. The base has
+no `__new__`, because `Row((...))` then runs in C and costs half of `tuple.__new__(Row, (...))`, which is most of the work of decoding
+100,000 partition states. `isinstance` and `match` accept the constructor class in place of the base.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Element: Any = type(vars(namedtuple("_One", "first"))["first"])
 
 
 class Message(tuple[Any, ...]):
-    """A message or a structure of one: a tuple whose elements have names."""
+    """A message or a structure of a message: a tuple whose elements have names."""
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -45,7 +45,7 @@ class Message(tuple[Any, ...]):
         return type(self)(values)
 
     def _asdict(self) -> dict[str, Any]:
-        """Field names and values, in order; structures inside stay what they are."""
+        """Field names and values, in order; nested structures are not converted."""
         return dict(zip(self._fields, self, strict=True))
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Message(tuple[Any, ...]):
 
 
 class Constructor(type):
-    """The type of the classes that callers name; their instances are those of their base."""
+    """The type of the constructor classes; their instances belong to the base class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__mro__[1])
@@ -82,11 +82,11 @@ class MessageType:
 
     @property
     def top(self) -> Constructor:
-        """The class of the message itself; those of its structures are its attributes."""
+        """The class of the message; the classes of its structures are attributes of it."""
         return self.rows[self.schema.root.name]._constructor
 
     def decoder(self, version: int) -> Decoder:
-        """The function that reads this version, made on first use."""
+        """The decoder of this version, made on first use."""
         found = self.decoders.get(version)
         if found is None:
             self._check(version)
@@ -95,14 +95,14 @@ class MessageType:
         return found
 
     def encoder(self, version: int) -> Encoder:
-        """The function that writes this version, made on first use."""
+        """The encoder of this version, made on first use."""
         found = self.encoders.get(version)
         if found is None:
             found = self.encoders[version] = self.struct_encoder(self.schema.root.name, version)
         return found
 
     def struct_encoder(self, struct_name: str, version: int) -> Encoder:
-        """The function that writes one structure as it stands inside the message, made on first use."""
+        """The function that encodes one structure as a part of the message, made on first use."""
         found = self._struct_encoders.get((struct_name, version))
         if found is not None:
             return found
@@ -141,7 +141,7 @@ class MessageType:
 
 
 def _parameter(field: Field) -> tuple[str, str]:
-    """How a field stands in the list of parameters, and what its value is made from."""
+    """The field in the list of parameters, and the expression for its value."""
     name = field.attribute
     if field.default is None:
         return f"{name}=None", name

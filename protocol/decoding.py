@@ -1,4 +1,4 @@
-"""Writes the Python source of a decoder: one straight function for one message and version.
+"""Writes the Python source of a decoder: one function without calls for one message and version.
 
 Neighbouring fields of fixed size, and the length that follows them, are read by one `Struct`. Structures are inlined; each becomes a
 tuple of its class. Arrays of structures have up to three ways, chosen while reading:
@@ -8,9 +8,9 @@ tuple of its class. Arrays of structures have up to three ways, chosen while rea
   through a function made for that shape;
 * otherwise a loop.
 
-What no broker may accept is refused: nulls where none may be, counts that the rest of the buffer cannot hold, and more than MAX_ELEMENTS
-in the arrays of one message (both before anything is allocated for them), anything cut. Lengths below -1 count as null, bad UTF-8 is
-replaced, unknown tags are skipped.
+The decoder refuses what a broker must refuse: null where it is not allowed, counts that exceed the rest of the buffer, more than
+MAX_ELEMENTS in the arrays of one message (both before memory is allocated), and truncated data. Lengths below -1 count as null, invalid
+UTF-8 is replaced, unknown tags are skipped.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", 
 WIDTHS = {code: Packer(f">{code}").size for code in CODES.values()} | {"B": 1}
 RUN_FROM = 4
 MAX_ELEMENTS = 2_000_000
-"""Elements of all arrays of a message, short lists of int32 apart. A frame of 100 MB may hold fifty million: gigabytes of objects."""
+"""Limit of the elements in all arrays of a message, without short lists of int32. A frame of 100 MB can have fifty million elements, which
+would be gigabytes of objects.
+"""
 
 
 def has_shape(struct: Struct, version: int) -> bool:
-    """Whether a structure has only fixed fields and int32 arrays, none tagged: its counts then say where everything is."""
+    """Whether a structure has only fixed fields and int32 arrays, none of them tagged; then its counts determine all positions."""
     return all(
         not field.is_tagged(version) and field.struct is None and field.type in CODES
         and (not field.is_array or (field.type == "int32" and version not in field.nullable))
@@ -40,7 +42,7 @@ def has_shape(struct: Struct, version: int) -> bool:
 
 
 class DecoderSource:
-    """Collects the lines of one decoder; `names` is what they refer to."""
+    """Collects the lines of one decoder; `names` are the objects that they refer to."""
 
     def __init__(self, schema: Schema, version: int, rows: dict[str, type[Any]]) -> None:
         self.schema = schema
@@ -105,7 +107,7 @@ class DecoderSource:
     # Structures
 
     def default(self, field: Field) -> str:
-        """An expression for the value of a field that is not there."""
+        """An expression for the value of a field that the version lacks."""
         if field.default is None:
             return "None"
         if field.is_array:
@@ -165,7 +167,7 @@ class DecoderSource:
     # Fields
 
     def field(self, struct: Struct, field: Field) -> str:
-        """Read one field; the result is an expression for its value, good once what is pending has been read."""
+        """Read one field; the result is an expression for its value, valid after the pending values have been read."""
         where = f"{struct.name}.{field.name}"
         nullable = self.version in field.nullable
         if field.is_array:
@@ -256,7 +258,7 @@ class DecoderSource:
         return value
 
     def few_numbers(self, value: str, n: str) -> None:
-        """The common int32 array: a replica list. All else about arrays goes into the branch that this leaves open."""
+        """The most frequent array: a list of replicas (int32). Other cases are handled in the branch that this leaves open."""
         least = 1 if self.flexible else 0
         self.line(f"if {least} <= {n} < {primitives.SMALL_RUN + least}:")
         self.line(f"    {value} = {'COMPACT_READERS' if self.flexible else 'INT32_READERS'}[{n}](buf, pos)")
@@ -320,7 +322,7 @@ class DecoderSource:
     # Sizes
 
     def least_width(self, field: Field) -> int:
-        """The fewest bytes an element of this array can have; at least one, so that no count is free."""
+        """The smallest size of an element of this array, at least one, so that every count is limited by the buffer."""
         if field.struct is not None:
             return max(1, self.least_struct(field.struct))
         if field.type in CODES:

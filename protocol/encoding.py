@@ -1,11 +1,11 @@
-"""Writes the Python source of an encoder: one straight function for one message (or structure) and version.
+"""Writes the Python source of an encoder: one function without calls for one message (or structure) and version.
 
 The function appends pieces to a list and joins them once. Neighbouring fields of fixed size are packed by one `Struct`; a structure of
 fixed fields and int32 arrays (a partition state) is one `Struct` altogether, chosen by the lengths of its arrays. An element of
 an array of structures may be `bytes`: a structure encoded before, written as it is.
 
-What Kafka's writer refuses is refused: null where none may be, a field that the version lacks, unless it may be left out or has its
-default, and numbers and strings beyond their range. A tagged field is written only where it differs from its default.
+The encoder refuses what Kafka's writer refuses: null where it is not allowed; a field that the version lacks, unless it is ignorable or has
+its default; numbers and strings out of range. A tagged field is written only when it differs from its default.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.protocol.shapes import ShapePackers
 
 
 class EncoderSource:
-    """Collects the lines of one encoder; `names` is what they refer to."""
+    """Collects the lines of one encoder; `names` are the objects that they refer to."""
 
     def __init__(self, schema: Schema, version: int, rows: dict[str, type[Any]]) -> None:
         self.schema = schema

@@ -1,9 +1,9 @@
-"""Kafka's error codes, and the exceptions of this room.
+"""Kafka's error codes, and the exceptions of this package.
 
 `ErrorCode` is the wire's int16 with its name; `retriable` and `refreshes_metadata` say how the Java client treats it.
-An `ApiError` is an answer: a handler raises it where one error code (and perhaps a text of ours) is the whole result.
-`LocalProtocolError` means that we misused the codec, `RemoteProtocolError` that the peer sent something no broker may accept;
-whoever owns the connection closes it. Any other exception out of this room is a bug.
+A handler raises an `ApiError` where one error code, with or without a text, is the whole result.
+`LocalProtocolError` means that Klamm misused the codec. `RemoteProtocolError` means that the peer sent something that a broker must not
+accept; the owner of the connection closes it. Any other exception of this package is a bug.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ _REFRESHES_METADATA = frozenset((
 
 
 class ApiError(Exception):
-    """An answer that is an error: its code, and a text for people, or None where the code says it all."""
+    """A result that is an error: its code, and a text for people; None where the code is enough."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")
@@ -174,8 +174,8 @@ class ApiError(Exception):
 
 
 class LocalProtocolError(Exception):
-    """We asked for a message that cannot exist: a null or a field where the version has none, a number out of range."""
+    """The message cannot be encoded: a null or a field that the version does not allow, a number out of range."""
 
 
 class RemoteProtocolError(Exception):
-    """The peer sent bytes that are no message of this protocol."""
+    """The peer sent bytes that are not a message of this protocol."""

@@ -1,8 +1,8 @@
-"""Frames out of a stream of bytes, without IO.
+"""Cuts a stream of bytes into frames, without IO.
 
-A frame is a length of four bytes and as many bytes of payload. `FrameReader.feed` takes what arrived and returns the payloads that are
-complete; what is left waits for more. A length that is negative or above the limit is an error of the peer as soon as its four bytes
-are there, so that nothing is kept for a frame that will be refused; the error carries the frames that were complete before it.
+A frame is a length of four bytes and as many bytes of payload. `FrameReader.feed` takes received bytes and returns the complete payloads;
+it keeps the rest for the next call. A length that is negative or above the limit is an error of the peer as soon as its four bytes have
+arrived, so no memory is used for a frame that will be refused. The error has the frames that were complete before it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ DEFAULT_LIMIT = 104857600
 _LENGTH = Struct(">i")
 
 
-# How clients of other protocols begin, as a length: a TLS record (handshake or alert, version 3.x), the verbs of HTTP.
+# The first four bytes of other protocols, read as a length: a TLS record (handshake or alert, version 3.x), the methods of HTTP.
 _TLS = (b"\x15\x03", b"\x16\x03")
 _HTTP = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ")
 
 
 def _mistaken_for_kafka(length: int) -> str:
-    """What a peer speaks, judged by the four bytes that should have been a length; empty when that is not known."""
+    """The protocol of a peer whose first four bytes are not a length, as a text; empty when it is not known."""
     begin = _LENGTH.pack(length)
     if begin.startswith(_TLS):
         return "; it begins like TLS: is the client set to SSL, where this port is PLAINTEXT?"
@@ -32,7 +32,7 @@ def _mistaken_for_kafka(length: int) -> str:
 
 
 class BadLength(RemoteProtocolError):
-    """A length that no broker takes. `payloads` are the frames of the same feed that came whole before it."""
+    """An invalid length. `payloads` are the complete frames before it in the same feed."""
 
     def __init__(self, length: int, limit: int, payloads: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes; the limit is {limit}{_mistaken_for_kafka(length)}")
@@ -51,11 +51,11 @@ class FrameReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes of an unfinished frame that wait for the rest."""
+        """Number of bytes of the incomplete frame."""
         return len(self._rest)
 
     def clear(self) -> None:
-        """Drop the unfinished frame; the next bytes are the start of another one."""
+        """Drop the incomplete frame; the next bytes start a new frame."""
         self._rest.clear()
         self._needed = 4
 

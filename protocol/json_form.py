@@ -1,7 +1,7 @@
 """Messages as the JSON that Kafka's own converters read and write.
 
 Field names are Kafka's with a small first letter; a uuid is base64url without padding, bytes and records are base64. A field that the
-version lacks is left out, and so is a tagged field with its default value. Not fast: for tests, journals and looking at things.
+version lacks is left out, and so is a tagged field with its default value. It is slow: for tests and debugging.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def to_json(message: Any, version: int) -> dict[str, Any]:
 
 
 def from_json(name: str, version: int, value: dict[str, Any]) -> Any:
-    """The message that a JSON object means. A field of the version that is missing is refused, unless it is tagged; so is an unknown one.
+    """The message of a JSON object. A missing field of the version is refused, unless it is tagged; so is an unknown field.
 
-    Whether the values may be sent in this version is for the encoder to say.
+    The encoder checks whether the values are allowed in this version.
     """
     kind = message_type(name)
     return _struct_from_json(kind, kind.schema.root, value, version)

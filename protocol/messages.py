@@ -9,7 +9,7 @@ records are `bytes`; arrays are lists, those of numbers tuples; structures are t
     body, end = decode("CreateTopicsRequest", 7, payload, offset)      # RemoteProtocolError: the peer is bad
     data = encode(body, 7)                                             # LocalProtocolError: we are
 
-Which versions may be served is the business of whoever dispatches: a version that does not exist is a LocalProtocolError here.
+The dispatcher decides which versions are supported: here a version that does not exist is a LocalProtocolError.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ranges = {api.name: schema.Versions(api.min_version, api.max_version) for api i
 
 
 def message_type(name: str) -> MessageType:
-    """What is known of a message: schema, classes, codecs. Raises LocalProtocolError where there is no such message."""
+    """Schema, classes and codecs of a message. Raises LocalProtocolError when there is no such message."""
     found = _types.get(name)
     if found is None:
         api_name = name.removesuffix("Request").removesuffix("Response")
@@ -51,7 +51,7 @@ def __getattr__(name: str) -> Any:
 
 
 def decode(name: str, version: int, buf: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Any, int]:
-    """The message that starts at `offset`, and where it ends. What follows it is left alone, as Kafka does."""
+    """The message that starts at `offset`, and the position after it. Bytes after it are ignored, as in Kafka."""
     decoder = _decoders.get((name, version))
     if decoder is None:
         decoder = _decoders[name, version] = message_type(name).decoder(version)
@@ -69,14 +69,14 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def struct_encoder(top_name: str, struct_name: str, version: int) -> Callable[[Any], bytes]:
-    """The function from a structure to its bytes inside `top_name`; what it returns may stand for the structure in an array."""
+    """The function that encodes a structure of `top_name`; its result can replace the structure in an array."""
     return message_type(top_name).struct_encoder(struct_name, version)
 
 
 # Headers
 
 class RequestHeader(NamedTuple):
-    """What every request starts with. A client id of None counts as empty."""
+    """The header of a request. A client id of None counts as empty."""
 
     api_key: int
     api_version: int
@@ -94,8 +94,8 @@ _FRAME_AND_REQUEST_START = struct.Struct(">ihhi")
 def decode_request_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
     """The header of a request and where its body starts.
 
-    The version may be one that nobody serves, so that an ApiVersions request from the future can be answered; an unknown key is refused,
-    because nobody can tell what its header looks like.
+    The version may be an unsupported one, because an ApiVersions request of any version gets a response. An unknown key is refused,
+    because the form of its header is not known.
     """
     try:
         key, version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(payload)
@@ -123,7 +123,7 @@ def decode_request_header(payload: bytes | bytearray | memoryview) -> tuple[Requ
 
 
 def _shortest_header(payload: bytes | bytearray | memoryview) -> tuple[RequestHeader, int]:
-    """Header 0 with less than two bytes behind it; anything else this short is cut."""
+    """Header 0 with less than two bytes after it; any other header of this length is truncated."""
     if len(payload) >= 8:
         key, version, correlation_id = _REQUEST_START.unpack_from(payload)
         if key in APIS and APIS[key].request_header_version(version) == 0:

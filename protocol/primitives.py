@@ -1,8 +1,8 @@
-"""Run-time parts that generated codecs call: variable-length numbers, tags to skip, and shapes of runs.
+"""Functions that generated codecs call: variable-length numbers, skipping of tags, arrays of equal elements.
 
-The generated code handles the common case inline (a length below 127 is one byte) and comes here for the rest. Reading never checks
-the end of the buffer after each field: a read beyond it raises IndexError or struct.error, and a cut slice leaves the position
-beyond the end, where the decoder looks once when it is through.
+The generated code handles the frequent case inline (a length below 127 is one byte) and calls these functions otherwise. The end of the
+buffer is not checked after each field: a read beyond it raises IndexError or struct.error, and a slice that is too short leaves the
+position beyond the end, which the decoder checks once at its end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def read_string_length(buf: bytes, pos: int) -> tuple[int, int]:
-    """Length + 1 of a compact string that is longer than one byte can say."""
+    """Length + 1 of a compact string whose length needs more than one byte."""
     value, pos = read_uvarint(buf, pos)
     if value - 1 > MAX_STRING:
         raise RemoteProtocolError(f"a string of {value - 1} bytes is too long")
@@ -64,7 +64,7 @@ def write_string_length(length: int) -> bytes:
 
 
 def skip_tags(buf: bytes, pos: int) -> int:
-    """The position behind a section of tagged fields that nobody here knows."""
+    """The position after a section of unknown tagged fields."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _tag, pos = read_uvarint(buf, pos)
@@ -125,7 +125,7 @@ def not_struct(wanted: str, value: object) -> LocalProtocolError:
     return LocalProtocolError(f"{type(value).__name__} where {wanted} belongs")
 
 
-# What generated code may refer to, by the names it uses.
+# The names that generated code can use.
 FOR_DECODERS: dict[str, Any] = {
     "COMPACT_READERS": COMPACT_READERS,
     "INT32_READERS": INT32_READERS,

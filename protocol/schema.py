@@ -1,8 +1,8 @@
 """Message definitions, read from Kafka-format JSON into immutable objects.
 
-A definition is looked for in our own `schemas` room first and then among the files inside kafka-python, which are read as data: its
-package is located, not imported, because importing it costs more than our whole start. Those files describe later brokers too, so
-a definition is cut to the versions we stand in for: fields that none of these versions has are dropped.
+A definition is looked up in the package `schemas` first, then among the files of kafka-python, which are read as data: that package is
+located but not imported, because its import takes longer than the whole start of Klamm. The files describe later brokers too, so a
+definition is limited to the versions that Klamm supports: fields that none of these versions has are dropped.
 
 Names: a field keeps Kafka's name with a small first letter in JSON (`topicId`), and in Python is written with underscores, one before
 every capital but a leading one (`topic_id`, `is_k_raft_controller`), as kafka-python does. Structures keep Kafka's names.
@@ -69,7 +69,7 @@ class Field(NamedTuple):
 
     @property
     def is_numbers(self) -> bool:
-        """An array of numbers: its values are tuples, so that they can be shared and are no work for the garbage collector."""
+        """An array of numbers: its values are tuples, so that they can be shared and the garbage collector ignores them."""
         return self.is_array and self.type in NUMBERS
 
     def is_plain(self, version: int) -> bool:
@@ -85,7 +85,7 @@ class Struct(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A message: its structures, the outermost first in line as `root`."""
+    """A message and its structures; `root` is the outermost one."""
 
     name: str
     api_key: int | None
@@ -105,8 +105,8 @@ def attribute_name(name: str) -> str:
 
 @cache
 def folders() -> tuple[str, ...]:
-    """Where definitions lie, ours first."""
-    from importlib.util import find_spec  # costs 2 ms, which a start need not pay
+    """The folders with definitions, Klamm's first."""
+    from importlib.util import find_spec  # takes 2 ms, so it is not imported at start
 
     ours = os.path.dirname(str(klamm.schemas.__file__))
     spec = find_spec("kafka")
@@ -121,9 +121,9 @@ def find(name: str) -> str | None:
 
 
 def load(name: str, valid: Versions | None = None) -> Schema:
-    """The definition of a message for the versions of `valid`, or for those it names itself.
+    """The definition of a message for the versions `valid`, or for the versions that it names itself.
 
-    Files of later brokers call early versions invalid but still describe them, so `valid` overrules them at both ends.
+    Files of later brokers mark early versions as invalid but still describe them, so `valid` takes precedence.
     """
     path = find(name)
     if path is None:
@@ -175,7 +175,7 @@ def _field(spec: dict[str, Any], valid: Versions, common: dict[str, Any], struct
 
 
 def _default(kind: str, is_array: bool, given: Any) -> Any:
-    """The value of a field that is not there. () stands for an empty array; for a structure, of its own defaults."""
+    """The value of a field that the version lacks. () means an empty array; for a structure, one with its defaults."""
     if given is not None and str(given) == "null":
         return None
     if is_array or kind[0].isupper():

@@ -1,9 +1,9 @@
-"""Runs of partition states: structures of fixed fields and int32 arrays, many at a time.
+"""Arrays of partition states: many structures of fixed fields and int32 arrays are read and written at once.
 
-The partitions of a topic mostly have equally many replicas and in-sync replicas, so all elements of the array have one length, and
-their counts stand in the same column. `UniformRuns` looks at the first element, checks each count's column over the whole run
-(a slice with a stride, so it costs next to nothing), and unpacks the run with a comprehension made for that shape. Shapes are
-few; the number kept is bounded because a peer chooses them.
+The partitions of a topic mostly have the same number of replicas and of in-sync replicas, so all elements of the array have one length,
+and their counts are in the same columns of bytes. `UniformRuns` takes the counts of the first element, compares the column of each count
+over the whole array (a slice with a stride, which is fast), and unpacks the array with a comprehension that is made for these counts. The
+number of kept comprehensions is limited, because a peer chooses the counts.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UniformRuns:
         return make(buf[pos:stop]), stop
 
     def compile(self, shape: tuple[int, ...]) -> Make:
-        """A function from the bytes of a run to its structures."""
+        """A function that makes the structures from the bytes of an array."""
         counts = iter(shape)
         layout = ">"
         targets: list[str] = []
@@ -91,13 +91,13 @@ class UniformRuns:
 
 
 class ShapePackers:
-    """Writes one such structure: a `Struct.pack` for each combination of array lengths, made on first sight.
+    """Writes one such structure: one `Struct.pack` per combination of array lengths, made on first use.
 
     A missing one is made from the lengths alone, so the generated code needs only `packers[lengths]`.
     """
 
     def __init__(self, layout: list[str]) -> None:
-        """`layout` has the letters of what stands before, between and behind the arrays, counts included."""
+        """`layout` has the format letters before, between and after the arrays, counts included."""
         self.layout = layout
         self.kept: dict[tuple[int, ...], Callable[..., bytes]] = {}
 

@@ -1,8 +1,7 @@
-"""Tells a LeaderAndIsr answer without errors from its bytes, without making an object of each of its rows.
+"""Recognises a LeaderAndIsr response without errors from its bytes, without an object per row.
 
-A broker answers with a row for every partition it was told of, and hardly ever does a row say anything but "no error". The rows
-of a topic are of one length, so their error codes stand in two columns; a slice with a stride counts the zeros in each. Whatever
-does not look exactly like that is for the decoder.
+The response has a row for every partition of the request, and almost every row says "no error". The rows of a topic have one length, so
+their error codes are two columns of bytes; a slice with a stride counts the zeros of each. Any other form goes to the decoder.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _ROW = 7
 
 
 def is_clean_leader_and_isr(version: int, payload: bytes, offset: int) -> bool:
-    """Whether the answer's body at `offset` is whole, ends with the payload and holds no error code but 0."""
+    """Whether the body at `offset` is complete, ends with the payload, and has no error code except 0."""
     if version < FIRST_BY_TOPIC:
         return False
     try:
@@ -37,7 +36,7 @@ def is_clean_leader_and_isr(version: int, payload: bytes, offset: int) -> bool:
 
 
 def _count(payload: bytes, at: int) -> tuple[int, int]:
-    """A compact array's number of elements (one to three bytes; a null or longer one is left to the decoder)."""
+    """The number of elements of a compact array (one to three bytes; null and longer ones go to the decoder)."""
     first = payload[at]
     if 0 < first < 128:
         return first - 1, at + 1
