@@ -42,10 +42,12 @@ class Channels(Protocol):
         body: bytes,
         on_response: Callable[[Any], None] | None,
         ignorable: Callable[[bytes, int], bool] | None = None,
+        event: int | None = None,
     ) -> None:
         """Queue a request; to a broker without a channel (it died in this very event) nothing is sent.
 
-        `ignorable` may say of an answer's bytes that nobody needs it decoded.
+        `event` is the sequence number of the event that it is sent for. `ignorable` may say of an answer's bytes that nobody needs
+        it decoded.
         """
 
     def close(self) -> None: ...
@@ -236,4 +238,4 @@ class RequestSender:
             self._on_response(broker_id, api_key, sent_by, response)
 
         self.posted.append((api_key, broker_id))
-        self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable)
+        self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable, sent_by)

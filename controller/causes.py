@@ -26,10 +26,14 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A client or a broker sent a request. `connection` is empty where the request did not come over one."""
+    """A client or a broker sent a request. `connection` is empty where the request did not come over one.
+
+    Connection and correlation id are those that a tap of frames shows.
+    """
 
     api: str
     connection: str = ""
+    correlation_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,8 @@ def cause_text(cause: Cause) -> str:
             return "a watch fired"
         case TimerFired(name):
             return f"timer {name}"
-        case RequestReceived(api, connection):
-            return f"request {api} of connection {connection}" if connection else f"request {api}"
+        case RequestReceived(api, connection, correlation_id):
+            return f"request {api} {correlation_id} of connection {connection}" if connection else f"request {api}"
         case ResponseReceived(broker_id, sent_by):
             return f"response of broker {broker_id} to event {sent_by}"
         case BrokerStarted():

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.protocol.apis import ApiKey
+from klamm.controller.causes import RequestReceived
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.authorizer import CLUSTER_NAME, SUPPORTED_OPERATIONS, AllowAll, Operation, Resource, ResourceType
 
 if TYPE_CHECKING:
@@ -26,16 +27,24 @@ class Context:
     `large`: the response is so long that it is encoded in a thread.
     """
 
-    __slots__ = ("api_key", "api_version", "cacheable", "client_id", "large", "peer", "services")
+    __slots__ = ("api_key", "api_version", "cacheable", "client_id", "correlation_id", "large", "peer", "services")
 
-    def __init__(self, services: Services, peer: Peer, api_key: ApiKey, api_version: int, client_id: str | None = None) -> None:
+    def __init__(
+        self, services: Services, peer: Peer, api_key: ApiKey, api_version: int, client_id: str | None = None, correlation_id: int = 0
+    ) -> None:
         self.services = services
         self.peer = peer
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
+        self.correlation_id = correlation_id
         self.cacheable = True
         self.large = False
+
+    @property
+    def cause(self) -> RequestReceived:
+        """This request as the cause of an event."""
+        return RequestReceived(APIS[self.api_key].name, self.peer.connection, self.correlation_id)
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Whether the principal may do this. The name is needed for everything but the cluster."""

@@ -104,7 +104,7 @@ class Dispatcher:
             if not logged:
                 peer.responses.add(payload, unsupported)
             return unsupported
-        ctx = Context(self._services, peer, api.key, version, header.client_id)
+        ctx = Context(self._services, peer, api.key, version, header.client_id, header.correlation_id)
         if len(payload) > LARGE_REQUEST_BYTES:
             return self._respond_to_large(ctx, handler, header.correlation_id, payload, offset)
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)

@@ -7,15 +7,18 @@ from klamm.server.response_cache import ResponseCache
 
 
 class Peer:
-    """One per connection. `responses` are the cached responses that are valid for it.
+    """One per connection, which has the id `connection` among those of its broker. `responses` are the cached responses for it.
 
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("host", "listener", "principal", "responses")
+    __slots__ = ("connection", "host", "listener", "principal", "responses")
 
-    def __init__(self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS) -> None:
+    def __init__(
+        self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
+    ) -> None:
         """`listener` is the listener's name, `host` the client's address without port."""
+        self.connection = connection
         self.listener = listener
         self.host = host
         self.responses = responses

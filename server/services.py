@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.causes import Cause
 from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic
 from klamm.protocol.apis import Api
 from klamm.protocol.errors import ErrorCode
@@ -27,7 +28,10 @@ from klamm.server.quotas import MutationQuota
 
 
 class ControllerService(Protocol):
-    """What requests need of this broker's controller. Its coroutines raise ApiError, NOT_CONTROLLER when it is not active."""
+    """What requests need of this broker's controller. Its coroutines raise ApiError, NOT_CONTROLLER when it is not active.
+
+    `cause` is the request, for the event that it becomes.
+    """
 
     @property
     def is_active(self) -> bool:
@@ -39,19 +43,21 @@ class ControllerService(Protocol):
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None when the controller knows none."""
 
-    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], election: Election, cause: Cause
+    ) -> dict[TopicPartition, ElectionResult]:
         """Elect leaders now; a result for each partition."""
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int, cause: Cause) -> list[TopicPartition]:
         """Move leaderships away from a broker; the partitions that it still leads."""
 
-    async def alter_partition(self, request: Any, version: int) -> Any:
+    async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
         """The AlterPartitionResponse."""
 
-    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:
         """Those of the partitions, or of all, that are being reassigned."""
 
-    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:
         """(first id, count) of a new block."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.causes import Cause
 from klamm.controller.ids import random_topic_id
 from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic, StoreLost
 from klamm.protocol import messages
@@ -42,19 +43,21 @@ class InactiveController:
     def topic_name(self, topic_id: bytes) -> str | None:
         return None
 
-    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], election: Election, cause: Cause
+    ) -> dict[TopicPartition, ElectionResult]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int, cause: Cause) -> list[TopicPartition]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
-    async def alter_partition(self, request: Any, version: int) -> Any:
+    async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
-    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
-    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
 

@@ -17,7 +17,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        start, length = await ctx.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+        start, length = await ctx.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch, ctx.cause)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code)
     return messages.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=length)

@@ -18,7 +18,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        return await ctx.services.controller.alter_partition(request, ctx.api_version)
+        return await ctx.services.controller.alter_partition(request, ctx.api_version, ctx.cause)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code)
 

@@ -17,7 +17,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        remaining = await ctx.services.controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+        remaining = await ctx.services.controller.controlled_shutdown(request.broker_id, request.broker_epoch, ctx.cause)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code)
     partition_type = messages.ControlledShutdownResponse.RemainingPartition

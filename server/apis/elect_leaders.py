@@ -87,7 +87,7 @@ async def _elect(
 ) -> dict[TopicPartition, Result]:
     """Elect and wait for the metadata cache; the results in the order asked. `left_out`: those that need no election are."""
     try:
-        elected = await ctx.services.controller.elect_leaders(partitions, election)
+        elected = await ctx.services.controller.elect_leaders(partitions, election, ctx.cause)
     except ApiError as error:
         return dict.fromkeys(partitions, (error.code, error.message))
     results: dict[TopicPartition, Result] = {}

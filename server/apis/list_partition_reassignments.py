@@ -21,7 +21,8 @@ async def handle(ctx: Context, request: Any) -> Any:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        found = await ctx.services.controller.list_reassignments(None if request.topics is None else await _named(request.topics))
+        named = None if request.topics is None else await _named(request.topics)
+        found = await ctx.services.controller.list_reassignments(named, ctx.cause)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message or "This is not the active controller.")
     response = messages.ListPartitionReassignmentsResponse

@@ -47,6 +47,9 @@ class ConnectionOwner(Protocol):
     max_request_bytes: int
     tap: BrokerTap | None
 
+    def connection_id(self, peer: str) -> str:
+        """The id of a new connection from `peer`."""
+
     def opened(self, connection: ClientConnection) -> None:
         """The connection is there."""
 
@@ -100,9 +103,10 @@ class ClientConnection(asyncio.Protocol):
         address = transport.get_extra_info("peername") or ("?", 0)
         host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
         self.name = f"{host}:{address[1]}"
-        self.peer = Peer(self._listener.name, host, self._responses)
+        connection_id = self._listener.connection_id(self.name)
+        self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
         if self._listener.tap is not None:
-            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name)
+            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id)
             self._send = self._tap.writer(self._transport.write)
         self._listener.opened(self)
 

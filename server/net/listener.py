@@ -57,6 +57,7 @@ class Listener:
         self.dispatcher = dispatcher
         self.max_request_bytes = max_request_bytes
         self.tap = tap
+        self._connection_number = 0
         self.responses = ResponseCache()
         self.connections: set[ClientConnection] = set()
         self.requests: set[asyncio.Task[None]] = set()
@@ -95,6 +96,11 @@ class Listener:
         await asyncio.gather(*self.requests, return_exceptions=True)
 
     # --- what connections say
+
+    def connection_id(self, peer: str) -> str:
+        """The id of a new connection from `peer`, as Apache Kafka writes them: both ends, then a number, as ports are used again."""
+        self._connection_number += 1
+        return f"{self.name}-{peer}-{self._connection_number}"
 
     def log_closing(self, connection: LimitedConnection, reason: str) -> None:
         """A connection is closed for what its client did."""

@@ -138,7 +138,7 @@ class ConnectionTap:
 
 
 class BrokerTap:
-    """A broker's tap: numbers its connections. `broker_id` may become known, or change, before the first one."""
+    """A broker's tap: numbers the connections that we open. `broker_id` may become known, or change, before the first one."""
 
     def __init__(self, tap: Tap, broker_id: int, clock: Callable[[], float]) -> None:
         self.broker_id = broker_id
@@ -146,7 +146,9 @@ class BrokerTap:
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def connection(self, kind: ConnectionKind, peer: str) -> ConnectionTap:
-        """The tap of a new connection."""
-        info = ConnectionInfo(self.broker_id, f"{kind.value} {peer} {next(self._numbers)}", kind, peer)
+    def connection(self, kind: ConnectionKind, peer: str, connection_id: str | None = None) -> ConnectionTap:
+        """The tap of a new connection. One that we opened gets its id here."""
+        if connection_id is None:
+            connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
+        info = ConnectionInfo(self.broker_id, connection_id, kind, peer)
         return ConnectionTap(self._tap, info, self._clock)

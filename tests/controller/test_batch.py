@@ -30,7 +30,9 @@ class Wires:
 
     def close(self) -> None: ...
 
-    def send(self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Any, ignorable: Any = None) -> None:
+    def send(
+        self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Any, ignorable: Any = None, event: int | None = None
+    ) -> None:
         self.sent.append((Frame(broker_id, api_key, version, body), on_response))
         self.ignorable.append(ignorable)
 

@@ -100,10 +100,10 @@ async def test_a_request_is_the_cause_of_its_event_with_its_connection(stage: St
     await stage.open(1)
     seen = await causes(stage)
     await stage.controller.allocate_producer_ids(1, stage.world.brokers[1].epoch)
-    await stage.controller.elect_leaders([TopicPartition("t", 0)], Election.PREFERRED, RequestReceived("ElectLeaders", "127.0.0.1:1-2"))
+    await stage.controller.elect_leaders([TopicPartition("t", 0)], Election.PREFERRED, RequestReceived("ElectLeaders", "127.0.0.1:1-2", 7))
     assert seen == [
         ("AllocateProducerIds", RequestReceived("AllocateProducerIds")),
-        ("ElectLeaders", RequestReceived("ElectLeaders", "127.0.0.1:1-2")),
+        ("ElectLeaders", RequestReceived("ElectLeaders", "127.0.0.1:1-2", 7)),
     ]
 
 
@@ -167,9 +167,9 @@ async def test_the_decision_line_names_number_and_cause(stage: Stage, caplog: py
 def test_every_cause_has_a_text() -> None:
     samples: dict[type, Cause] = {
         TimerFired: TimerFired("leader rebalance"),
-        RequestReceived: RequestReceived("AlterPartition", "x"),
+        RequestReceived: RequestReceived("AlterPartition", "x", 5),
         ResponseReceived: ResponseReceived(2, 17),
     }
     texts = {cause_text(samples.get(kind) or kind()) for kind in get_args(Cause)}
     assert len(texts) == len(get_args(Cause))
-    assert {"timer leader rebalance", "request AlterPartition of connection x", "response of broker 2 to event 17"} < texts
+    assert {"timer leader rebalance", "request AlterPartition 5 of connection x", "response of broker 2 to event 17"} < texts

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from klamm.controller.causes import Cause
 from klamm.controller.values import Election, ElectionResult
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -37,7 +38,9 @@ class FakeController(InactiveController):
         self.refusal = refusal
         self.asked: list[tuple[list[TopicPartition], Election]] = []
 
-    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], election: Election, cause: Cause
+    ) -> dict[TopicPartition, ElectionResult]:
         self.asked.append((list(partitions), election))
         await asyncio.sleep(0)
         if self.refusal is not None:
@@ -234,9 +237,11 @@ async def test_election_types(version: int, election_type: int, election: int) -
 
 async def test_the_time_of_the_election_counts() -> None:
     class SlowController(FakeController):
-        async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Election) -> dict[TopicPartition, ElectionResult]:
+        async def elect_leaders(
+            self, partitions: Sequence[TopicPartition], election: Election, cause: Cause
+        ) -> dict[TopicPartition, ElectionResult]:
             await asyncio.sleep(0.03)
-            return await super().elect_leaders(partitions, election)
+            return await super().elect_leaders(partitions, election, cause)
 
     class Remembering(Purgatory):
         async def wait(self, keys: Iterable[str], ready: Callable[[], bool], timeout_ms: int) -> bool:

@@ -213,11 +213,36 @@ async def test_tap_of_a_local_cluster_sees_clients_channels_and_requests_to_the_
     def payloads(kind: ConnectionKind, direction: Direction) -> list[bytes]:
         return [frame.payload for frame in by_kind[kind] if frame.direction is direction]
 
-    sent_by_brokers = payloads(ConnectionKind.CHANNEL, SENT) + payloads(ConnectionKind.TO_CONTROLLER, SENT)
+    ours = by_kind[ConnectionKind.CHANNEL] + by_kind[ConnectionKind.TO_CONTROLLER]
+    responded = {frame.cause for frame in ours if frame.direction is RECEIVED}
+
+    def has_response(frame: Frame) -> bool:
+        return RequestId(frame.connection.id, int.from_bytes(frame.payload[4:8], "big")) in responded
+
     assert {payload[1] for payload in payloads(ConnectionKind.CHANNEL, SENT)} >= {4, 6}, "LeaderAndIsr and UpdateMetadata"
     assert {payload[1] for payload in payloads(ConnectionKind.TO_CONTROLLER, SENT)} == {7}, "ControlledShutdown"
     received = payloads(ConnectionKind.ACCEPTED, RECEIVED)
-    assert all(payload in received for payload in sent_by_brokers)
+    assert all(frame.payload in received for frame in ours if frame.direction is SENT and has_response(frame))
     assert any(payload[1] == 19 for payload in received), "CreateTopics of the client that makes the first topics"
     for frame in by_kind[ConnectionKind.ACCEPTED]:
         assert (frame.cause is None) == (frame.direction is RECEIVED)
+
+
+async def test_request_can_be_followed_from_its_frame_over_its_event_to_the_frames_that_it_caused(
+    zookeeper: str, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log of decisions names the connection and the correlation id of a request; requests to brokers name the event."""
+    tap = Frames()
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 1, 2)], tap=tap)
+    await cluster.start()
+    try:
+        with caplog.at_level(logging.DEBUG, "klamm.controller"):
+            await cluster.stop_broker(3 - cluster.controller_id)
+    finally:
+        await cluster.stop()
+    sent = next(f for f in tap.frames if f.connection.kind is ConnectionKind.TO_CONTROLLER and f.direction is SENT)
+    request = next(f for f in tap.frames if f.connection.kind is ConnectionKind.ACCEPTED and f.payload == sent.payload)
+    line = next(line for line in caplog.messages if f"request ControlledShutdown 0 of connection {request.connection.id}" in line)
+    event = int(line.split("event ", 1)[1].split()[0])
+    caused = [f for f in tap.frames if f.cause == ControllerEvent(event)]
+    assert {f.payload[1] for f in caused} >= {4, 6}, "LeaderAndIsr to the new leader, UpdateMetadata to all"
