@@ -65,7 +65,7 @@ class WriteHook(Protocol):
         """The write was not sent yet."""
 
     def after(self, number: int, request: Any) -> None:
-        """The write took hold, and its answer is here. Not called for a write that was refused."""
+        """The answer is here: the write took hold, or was refused."""
 
 
 class ZkSession(ZkNodes):
@@ -182,7 +182,13 @@ class ZkSession(ZkNodes):
             return await self._submit(request)
         number = self.writes
         hook.before(number, request)
-        answer = await self._submit(request)
+        try:
+            answer = await self._submit(request)
+        except (ConnectionLost, SessionExpired):
+            raise
+        except ZkError:
+            hook.after(number, request)
+            raise
         hook.after(number, request)
         return answer
 
