@@ -143,7 +143,7 @@ class ReplicaManager:
     # UpdateMetadata
 
     def handle_update_metadata(self, request: Any, broker_epoch: int) -> tuple[Any, set[str]]:
-        """The answer, and the topics whose waiting requests should look again."""
+        """The response, and the topics whose waiting requests should look again."""
         refusal = self._refusal(request, broker_epoch)
         touched = set() if refusal else self.metadata.update(request)
         return messages.UpdateMetadataResponse(error_code=int(refusal)), touched
@@ -348,7 +348,7 @@ def stopped_partitions(request: Any, version: int) -> list[tuple[str, int, int, 
 
 
 def refuse_leader_and_isr(request: Any, version: int, code: ErrorCode) -> Any:
-    """A LeaderAndIsr answer with one error, at the top and for every partition."""
+    """A LeaderAndIsr response with one error, at the top and for every partition."""
     partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
     if version >= 5:
         topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
@@ -369,7 +369,7 @@ def refuse_leader_and_isr(request: Any, version: int, code: ErrorCode) -> Any:
 
 
 def refuse_stop_replica(request: Any, version: int, code: ErrorCode) -> Any:
-    """A StopReplica answer with one error, at the top and for every partition: what a caller without CLUSTER_ACTION gets."""
+    """A StopReplica response with one error, at the top and for every partition: what a caller without CLUSTER_ACTION gets."""
     error = messages.StopReplicaResponse.StopReplicaPartitionError
     results = [error(topic_name=t, partition_index=p, error_code=int(code)) for t, p, _, _ in stopped_partitions(request, version)]
     return messages.StopReplicaResponse(error_code=int(code), partition_errors=results)

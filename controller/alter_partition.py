@@ -64,7 +64,7 @@ def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int
 
 
 class Answer:
-    """A request's answer while it is put together; rows of partitions being written are filled in later."""
+    """A request's response while it is put together; rows of partitions being written are filled in later."""
 
     __slots__ = ("error", "topics", "version")
 

@@ -46,7 +46,7 @@ class Channels(Protocol):
     ) -> None:
         """Queue a request; to a broker without a channel (it died in this very event) nothing is sent.
 
-        `event` is the sequence number of the event that it is sent for. `ignorable` may say of an answer's bytes that nobody needs
+        `event` is the sequence number of the event that it is sent for. `ignorable` may say of a response's bytes that nobody needs
         it decoded.
         """
 
@@ -220,7 +220,7 @@ class RequestSender:
             return encode({p: partitions[p] for p in rest} if isinstance(partitions, Mapping) else rest)
 
     def _tells_nothing(self, broker_id: int, payload: bytes, offset: int) -> bool:
-        """An answer without errors is news only where log directories were offline."""
+        """A response without errors is news only where log directories were offline."""
         return not self._cluster.offline_dirs.get(broker_id) and is_clean_leader_and_isr(self._encoder.lisr_version, payload, offset)
 
     def _post(

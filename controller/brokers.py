@@ -1,6 +1,6 @@
 """Brokers coming, going and changing (controller 4).
 
-`/brokers/ids` is compared with what is registered here: new ids, ids whose node was made anew (a greater czxid: they bounced)
+`/brokers/ids` is compared with what is registered here: new ids, ids whose znode was made anew (a greater czxid: they bounced)
 and dead ones are handled in this sequence, each group in ascending order of ids.
 
 A broker that does not support what the cluster has finalised does not become registered: nobody is told of it, and it is told nothing.
@@ -147,9 +147,9 @@ async def on_replicas_offline(term: Term, replicas: dict[int, list[Partition]]) 
 
 
 async def on_broker_modifications(term: Term, broker_id: int) -> None:
-    """A broker's node has new data: endpoints and features count, a rack alone does not (controller 4.4).
+    """A broker's znode has new data: endpoints and features count, a rack alone does not (controller 4.4).
 
-    A broker that counted as absent, because its node could not be read, is there now if it can.
+    A broker that counted as absent, because its znode could not be read, is there now if it can.
     """
     cluster = term.cluster
     broker = await term.store.broker(broker_id)

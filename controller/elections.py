@@ -1,6 +1,6 @@
 """Who leads a partition next: pure functions of a few lines (controller 8).
 
-Each takes the assigned replicas in order, the in-sync replicas and the brokers that count as online, and answers with a Choice,
+Each takes the assigned replicas in order, the in-sync replicas and the brokers that count as online, and responses with a Choice,
 or None when nobody may lead. "First" always means first in assignment order.
 """
 

@@ -322,7 +322,7 @@ class Encoder:
     def stop_replica(self, cluster: Cluster, broker: Broker, partitions: Mapping[Partition, tuple[int, bool]]) -> list[tuple[bytes, bool]]:
         """(body, deletes) of each StopReplica request: one, or one per delete flag below version 3.
 
-        `partitions` gives the leader epoch and whether to delete; "deletes" is true when the answer must be looked at.
+        `partitions` gives the leader epoch and whether to delete; "deletes" is true when the response must be looked at.
         """
         version, request = self.sr_version, messages.StopReplicaRequest
         common = {"controller_id": self.controller_id, "controller_epoch": cluster.epoch, "broker_epoch": broker.epoch}

@@ -84,7 +84,7 @@ async def by_node(term: Term, *, at_failover: bool = False) -> None:
         await term.reach(lambda: PreferredLeadersElected(term.cluster.epoch, tuple(listed)))
     await term.store.delete_preferred_election()
     if asked is not None:
-        # a node created in between shows up here; absent, this arms the watch again
+        # a znode created in between shows up here; absent, this arms the watch again
         await by_node(term)
 
 

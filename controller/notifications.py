@@ -1,4 +1,4 @@
-"""What brokers post into ZooKeeper for the controller, and what their answers tell (controller 4.6, 9, 12.3)."""
+"""What brokers post into ZooKeeper for the controller, and what their responses tell (controller 4.6, 9, 12.3)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def on_state_change(term: Term, key: TopicPartition) -> None:
 
 
 async def on_log_dir_event(term: Term) -> None:
-    """A log directory failed somewhere: tell those brokers their roles again; their answers name what is lost."""
+    """A log directory failed somewhere: tell those brokers their roles again; their responses name what is lost."""
     names, broker_ids = await term.store.log_dir_notifications()
     try:
         hosted = {b: term.cluster.partitions_on(b) for b in dict.fromkeys(broker_ids) if b in term.cluster.brokers}

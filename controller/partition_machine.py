@@ -23,7 +23,7 @@ from klamm.protocol.nouns import Ints, next_epoch
 log = logging.getLogger("klamm.controller.state_change")
 
 MAX_ROUNDS = 100
-"""A partition whose node changes under every one of so many tries is given up."""
+"""A partition whose znode changes under every one of so many tries is given up."""
 
 
 class StateChangeFailed(Exception):

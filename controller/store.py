@@ -5,9 +5,9 @@ Every write is fenced: it takes hold only while `/controller_epoch` has the vers
 ControllerMoved is raised. Lists are written in as many multis as size asks (1,000 operations, 900 KB), pipelined; each entry
 succeeds or fails alone and the outcomes come back in the order of the writes. A lost connection is waited out and the work
 repeated (an own write found in place counts as OK); the end of the session raises StoreLost. Whatever else ZooKeeper will not do (no
-rights, a node in the way, one that cannot be read where nothing can stand for it) raises StoreRefused. Reads of many nodes are multiReads.
-Methods that say "arms" leave a one-shot watch that puts the named event on the controller's queue.
-Source: zookeeper-layout 1.1-1.4, 3, 5.
+rights, a znode in the way, one that cannot be read where nothing can stand for it) raises StoreRefused. Reads of many znodes are
+multiReads. Methods that say "arms" leave a one-shot watch that puts the named event on the controller's queue. Source: zookeeper-layout
+1.1-1.4, 3, 5.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ControllerElectionStore(Protocol):
         """
 
     async def delete_controller(self) -> None:
-        """Delete `/controller`, fenced. A missing node is fine."""
+        """Delete `/controller`, fenced. A missing znode is fine."""
 
     async def end_leftover(self, broker_id: int) -> bool:
         """Delete a `/controller` that names `broker_id` though nobody acts as controller: of an earlier session, or of a term that failed.
@@ -70,7 +70,7 @@ class BrokerStore(Protocol):
     """`/brokers/ids` (layout 3.2)."""
 
     async def brokers(self) -> dict[int, Broker]:
-        """All registered brokers; unreadable nodes are logged and left out.
+        """All registered brokers; unreadable znodes are logged and left out.
 
         Arms BrokerChange (children), and BrokerModifications (data) of those left out.
         """
@@ -89,20 +89,20 @@ class TopicStore(Protocol):
         """Names below `/brokers/topics`. Arms TopicChange (children)."""
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Topic nodes in the order asked; one that is no JSON has no partitions. Arms PartitionModifications (data).
+        """Topic znodes in the requested order; one that is not JSON has no partitions. Arms PartitionModifications (data).
 
         None where missing, or unreadable and logged.
         """
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
-        """Replace topic nodes, fenced."""
+        """Replace topic znodes, fenced."""
 
 
 class PartitionStateStore(Protocol):
     """`/brokers/topics/<topic>/partitions/<partition>/state` (layout 3.5)."""
 
     async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
-        """States in the order asked; None where the node is missing, or unreadable and logged."""
+        """States in the requested order; None where the znode is missing, or unreadable and logged."""
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         """Conditional writes. OK means the new PE is `expected + 1`."""
@@ -111,7 +111,7 @@ class PartitionStateStore(Protocol):
         """As `read_states`. Arms PartitionReassignmentIsrChange (data) of those whose znode exists."""
 
     async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
-        """Create state nodes (and their parents, whose presence is fine). OK means PE 0."""
+        """Create state znodes (and their parents, whose presence is fine). OK means PE 0."""
 
 
 class TopicDeletionStore(Protocol):
@@ -124,7 +124,7 @@ class TopicDeletionStore(Protocol):
         """Remove deletion requests, fenced."""
 
     async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
-        """Remove the tree, the config node and the deletion request of each topic, in this order, fenced. Missing nodes are fine."""
+        """Remove the tree, the config znode and the deletion request of each topic, in this order, fenced. Missing znodes are fine."""
 
 
 class PreferredElectionStore(Protocol):
@@ -137,7 +137,7 @@ class PreferredElectionStore(Protocol):
         """
 
     async def delete_preferred_election(self) -> None:
-        """Delete that node, fenced; fine when absent."""
+        """Delete that znode, fenced; fine when absent."""
 
 
 class ReassignmentStore(Protocol):
@@ -150,20 +150,20 @@ class ReassignmentStore(Protocol):
         """
 
     async def write_reassignments(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
-        """Replace the node's entries, fenced; delete the node when none is left."""
+        """Replace the znode's entries, fenced; delete the znode when none is left."""
 
 
 class NotificationStore(Protocol):
     """`/isr_change_notification` and `/log_dir_event_notification` (layout 3.7)."""
 
     async def isr_notifications(self) -> tuple[list[str], list[TopicPartition]]:
-        """(node names, union of their partitions). Arms IsrChangeNotification (children)."""
+        """(znode names, union of their partitions). Arms IsrChangeNotification (children)."""
 
     async def delete_isr_notifications(self, names: Iterable[str]) -> None:
         """Fenced."""
 
     async def log_dir_notifications(self) -> tuple[list[str], list[int]]:
-        """(node names, broker ids). Arms LogDirEventNotification (children)."""
+        """(znode names, broker ids). Arms LogDirEventNotification (children)."""
 
     async def delete_log_dir_notifications(self, names: Iterable[str]) -> None:
         """Fenced."""
@@ -173,10 +173,10 @@ class ConfigStore(Protocol):
     """`/config` (layout 3.8)."""
 
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
-        """Properties stored for each topic ({} when the node is missing); None where the node cannot be read."""
+        """Properties stored for each topic ({} when the znode is missing); None where the znode cannot be read."""
 
     async def read_configs(self, entities: Sequence[ConfigEntity]) -> list[StoredConfig | None]:
-        """Configs of topics and brokers with the versions of their znodes, in the order asked; None where the znode cannot be read."""
+        """Configs of topics and brokers with the versions of their znodes, in the requested order; None where the znode cannot be read."""
 
     async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[Outcome]:
         """Conditional, fenced writes, each in one multi with the notification that makes the brokers read the entity again."""

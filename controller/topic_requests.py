@@ -29,7 +29,7 @@ BROKER_DEFAULT = -1
 MAX_CREATED_PARTITIONS = 46_341
 """Kafka creates no topic with more: the sum in its check of the partitions' numbers overflows."""
 MAX_PARTITIONS = 100_000
-"""No topic grows beyond: however short its replica lists, its node would be larger than ZooKeeper takes."""
+"""No topic grows beyond: however short its replica lists, its znode would be larger than ZooKeeper takes."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -37,7 +37,7 @@ Assignments = dict[int, Ints]
 
 
 class TopicNamesNeeded(Exception):
-    """The answer depends on which topics there are; `CreationFacts.existing` was None."""
+    """The response depends on which topics there are; `CreationFacts.existing` was None."""
 
 
 def is_valid_name(name: str) -> bool:
@@ -206,7 +206,7 @@ def _check_assignments(assignments: Assignments) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GrowthPlan:
-    """Partitions to add to a topic whose node holds `stored`."""
+    """Partitions to add to a topic whose znode holds `stored`."""
 
     name: str
     stored: StoredTopic
@@ -216,7 +216,7 @@ class GrowthPlan:
 def refuse_growths(
     names: Sequence[str], may_alter: Callable[[str], bool], queued_for_deletion: Callable[[str], bool]
 ) -> dict[str, ApiError | None]:
-    """The checks that need no topic node, one result for each name: named twice, not authorised, being deleted."""
+    """The checks that need no topic znode, one result for each name: named twice, not authorised, being deleted."""
     refusals: dict[str, ApiError | None] = {}
     for name, times in Counter(names).items():
         if times > 1:
@@ -283,7 +283,7 @@ def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: 
 
 @dataclass(slots=True)
 class Deletion:
-    """One element of a DeleteTopics request, and its answer so far. `name` is what the answer shows."""
+    """One element of a DeleteTopics request, and its response so far. `name` is what the response shows."""
 
     name: str | None
     topic_id: bytes

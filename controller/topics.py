@@ -34,7 +34,7 @@ async def on_topic_change(term: Term) -> None:
 
 
 async def take_in(term: Term, names: list[str]) -> list[Partition]:
-    """Read topic nodes, give an id to those without one, and add their partitions to the cluster."""
+    """Read topic znodes, give an id to those without one, and add their partitions to the cluster."""
     cluster = term.cluster
     nodes = zip(names, await term.store.read_topics(names), strict=True)
     stored: dict[str, StoredTopic] = {name: node for name, node in nodes if node is not None}
@@ -68,9 +68,9 @@ async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None
 
 
 async def on_partition_modifications(term: Term, names: list[str]) -> None:
-    """Topic nodes have new data: partitions not known yet, or known without replicas, are added; other replicas are not looked at.
+    """Topic znodes have new data: partitions not known yet, or known without replicas, are added; other replicas are not looked at.
 
-    A topic that counted as absent, because its node could not be read, is there now if it can.
+    A topic that counted as absent, because its znode could not be read, is there now if it can.
     """
     cluster = term.cluster
     new: list[Partition] = []
@@ -99,7 +99,7 @@ def _has_replicas(partition: Partition | None) -> bool:
 
 
 async def _restore(term: Term, topic: Topic, node: StoredTopic) -> None:
-    """Write a topic node back as it was: partitions that have a node of their own, with the assignments known here."""
+    """Write a topic znode back as it was: partitions that have a znode of their own, with the assignments known here."""
     known = [p for i, p in sorted(topic.partitions.items()) if i in node.assignments]
     states = await term.store.read_states([p.key for p in known])
     kept = {p.index: p.assignment for p, state in zip(known, states, strict=True) if state is not None}

@@ -69,7 +69,7 @@ class LeaderAndIsr(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A registered broker (layout 3.2). `epoch` is the czxid of its node; `features` maps a name to (min, max)."""
+    """A registered broker (layout 3.2). `epoch` is the czxid of its znode; `features` maps a name to (min, max)."""
 
     id: int
     epoch: int
@@ -82,7 +82,7 @@ class Broker(NamedTuple):
 
 
 class StoredTopic(NamedTuple):
-    """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the node has none."""
+    """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the znode has none."""
 
     topic_id: bytes | None
     assignments: dict[int, Assignment]
@@ -99,7 +99,7 @@ class Outcome(IntEnum):
 
 
 class StateWrite(NamedTuple):
-    """Write a partition's state if its node still has version `expected` (-1: create it). `state.partition_epoch` is ignored."""
+    """Write a partition's state if its znode still has version `expected` (-1: create it). `state.partition_epoch` is ignored."""
 
     topic: str
     partition: int
@@ -191,4 +191,4 @@ class StoreLost(Exception):
 
 
 class StoreRefused(Exception):
-    """ZooKeeper answered, but not with what was asked for: an error, or a node that cannot be read. The session goes on."""
+    """ZooKeeper answered, but not with what was asked for: an error, or a znode that cannot be read. The session goes on."""

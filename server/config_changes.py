@@ -76,7 +76,7 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
 
 
 async def result_rows(ctx: Context, response: str, resources: Sequence[Any], outcomes: Sequence[Outcome]) -> list[bytes]:
-    """The encoded rows of an answer: each resource and what became of it."""
+    """The encoded rows of a response: each resource and what became of it."""
     pace = Pace()
     row_type = getattr(messages, response).AlterConfigsResourceResponse
     encode = messages.struct_encoder(response, "AlterConfigsResourceResponse", ctx.api_version)

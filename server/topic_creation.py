@@ -75,7 +75,7 @@ async def create_topics(
 
 
 async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create topics with the broker's defaults, without waiting; the code that Metadata answers for each.
+    """Create topics with the broker's defaults, without waiting; the code of each in the Metadata response.
 
     LEADER_NOT_AVAILABLE stands for "created, look again".
     """

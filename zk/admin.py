@@ -24,7 +24,7 @@ ENCODED_AT_ONCE = 5_000
 
 
 class _TopicCreation(Entry):
-    """A topic's config node and its own node, in this order."""
+    """A topic's config znode and its own znode, in this order."""
 
     __slots__ = ("config", "data", "name")
 
@@ -66,11 +66,11 @@ class AdminZk:
         return epoch
 
     async def update_broker(self, broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> None:
-        """Rewrite the broker's node; its epoch stays."""
+        """Rewrite the broker's znode; its epoch stays."""
         await self._session.set(paths.broker_path(broker.id), encode_broker(broker, timestamp_ms, jmx_port, json_version))
 
     async def brokers(self) -> dict[int, Broker]:
-        """All registered brokers whose nodes can be read."""
+        """All registered brokers whose znodes can be read."""
         return await registration.registered_brokers(self._session)
 
     async def broker_racks(self) -> dict[int, str | None]:
@@ -91,7 +91,7 @@ class AdminZk:
         return await self._session.exists(paths.topic_path(topic)) is not None
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Topic nodes in the order asked, None where there is none that can be read."""
+        """Topic znodes in the requested order, None where there is none that can be read."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
         return [None if node is None else layout.decode_topic(name, node[0]) for name, node in zip(names, nodes, strict=True)]
 
@@ -135,7 +135,7 @@ class AdminZk:
         return True
 
     async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
-        """Replace topic nodes, as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_SERVER_ERROR."""
+        """Replace topic znodes, as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_SERVER_ERROR."""
         set_data = self._session.ops.set_data
 
         def entries() -> list[Entry]:
@@ -147,7 +147,7 @@ class AdminZk:
         return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t in topics)), settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
-        """Ask the controller to delete topics; asking twice is fine. UNKNOWN_TOPIC_OR_PARTITION for those that have no node."""
+        """Ask the controller to delete topics; asking twice is fine. UNKNOWN_TOPIC_OR_PARTITION for those that have no znode."""
         ops = self._session.ops
         entries = [Entry((ops.check(paths.topic_path(topic), -1), ops.create(paths.deletion_path(topic), None))) for topic in topics]
 
@@ -165,16 +165,16 @@ class AdminZk:
     # configs
 
     async def config_names(self, kind: str) -> list[str]:
-        """Entities of a kind (topics, brokers, users, clients, ips) that have a config node."""
+        """Entities of a kind (topics, brokers, users, clients, ips) that have a config znode."""
         return await self._session.children(f"/config/{kind}")
 
     async def read_config(self, kind: str, name: str) -> dict[str, str] | None:
-        """Properties of an entity, None when it has no node. Raises Unreadable."""
+        """Properties of an entity, None when it has no znode. Raises Unreadable."""
         (config,) = await self.read_configs(kind, [name])
         return config
 
     async def read_configs(self, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
-        """As `read_config`, in the order asked."""
+        """As `read_config`, in the requested order."""
         return await config_nodes.read_configs(self._session, kind, names)
 
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:

@@ -29,7 +29,7 @@ def broker_ids(names: Iterable[str]) -> list[int]:
 
 
 def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1, json_version: int = 5) -> bytes:
-    """The node of a broker; `json_version` is 5 from IBP 2.7, 4 from 0.10.0, else 2."""
+    """The znode of a broker; `json_version` is 5 from IBP 2.7, 4 from 0.10.0, else 2."""
     protocols, endpoints = encode_endpoints(broker.endpoints)
     content: dict[str, Any] = {}
     if json_version >= 5:
@@ -55,7 +55,7 @@ def encode_endpoints(endpoints: Sequence[Endpoint]) -> tuple[dict[str, str], lis
 
 
 def decode_broker(broker_id: int, epoch: int, data: bytes | None) -> Broker:
-    """A broker whose node was created by transaction `epoch`. Raises Unreadable where Apache Kafka cannot read it."""
+    """A broker whose znode was created by transaction `epoch`. Raises Unreadable where Apache Kafka cannot read it."""
     try:
         content = json.loads(data if data is not None else b"")
         version = int32(content["version"])

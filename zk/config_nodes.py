@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 EXPIRATION_MS = 15 * 60 * 1000
 _PREFIX = paths.last_part(paths.CONFIG_CHANGE_PREFIX)
-# Entities whose node goes with their last property.
+# Entities whose znode goes with their last property.
 _TRANSIENT = ("users", "clients", "ips")
 
 
@@ -33,7 +33,7 @@ class ConfigChange(NamedTuple):
 
 
 async def read_configs(session: ZkSession, kind: str, names: Sequence[str]) -> list[dict[str, str] | None]:
-    """Properties of each entity, None where it has no node. Raises Unreadable."""
+    """Properties of each entity, None where it has no znode. Raises Unreadable."""
     nodes = await session.read_versions([paths.config_path(kind, name) for name in names])
     return [None if node is None else layout.decode_config(node[0]) for node in nodes]
 
@@ -62,7 +62,7 @@ async def write_config(session: ZkSession, kind: str, name: str, properties: Map
 
 
 async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
-    """Delete an entity's empty node, and after a client of a user what is empty above it."""
+    """Delete an entity's empty znode, and after a client of a user what is empty above it."""
     doomed = [paths.config_path(kind, name)]
     user, _, client = name.partition("/clients/")
     if client:

@@ -85,10 +85,10 @@ class Connection(Protocol):
         """Watches on data by full path, to be changed while a request is serialised only."""
 
     def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request; the future gets its answer or a ZkError. Requests are sent in the order of the calls."""
+        """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
 
     def report(self, watch: Watch, change: Change) -> None:
-        """A watch has fired: its owner is told after the answers that came before, and before those that come after. From any thread."""
+        """A watch has fired: its owner is told after the responses that came before, and before those that come after. From any thread."""
 
 
 OnLink = Callable[[Connection, Link, int], None]

@@ -58,7 +58,7 @@ class _Handler(SequentialThreadingHandler):
     def _run(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         try:
             func(*args, **kwargs)
-        except Exception as problem:  # noqa: BLE001 an answer can provoke anything; the session is told and opens a new connection
+        except Exception as problem:  # noqa: BLE001 a response can provoke anything; the session is told and opens a new connection
             log.error("The connection to ZooKeeper ended with an unexpected exception: %r", problem)
 
     def dispatch_callback(self, callback: Callback) -> None:
@@ -99,7 +99,7 @@ class _Client(KazooClient):
 
 
 class _Reply:
-    """What kazoo calls with an answer, in its thread or, when it refuses the request, in ours."""
+    """What kazoo calls with a response, in its thread or, when it refuses the request, in ours."""
 
     __slots__ = ("_connection", "future")
 
@@ -147,7 +147,7 @@ class KazooConnection:
         """End the session; an unresponsive server is left to find out by itself."""
         self._closing = True
         done = self._loop.create_future()
-        # kazoo's stop waits for the server's answer or for its own time-outs, so it waits in a thread that nobody waits for.
+        # kazoo's stop waits for the server's response or for its own time-outs, so it waits in a thread that nobody waits for.
         threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
         try:
             await asyncio.wait_for(done, limit_s)
@@ -206,7 +206,7 @@ class KazooConnection:
         return table
 
     def submit(self, request: Any) -> asyncio.Future[Any]:
-        """Send a request; the future gets its answer or a ZkError. Requests are sent in the order of the calls."""
+        """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
         future = self._loop.create_future()
         if not self._connected:
             future.set_exception(ConnectionLost())

@@ -32,11 +32,11 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Unreadable(StoreRefused):
-    """A node holds what Apache Kafka cannot read either."""
+    """A znode holds what Apache Kafka cannot read either."""
 
 
 def _parse(data: bytes | None) -> Any:
-    """The JSON in a node, None when it holds none."""
+    """The JSON in a znode, None when it holds none."""
     if data is None:
         return None
     try:
@@ -60,7 +60,7 @@ _DECIMAL = re.compile(r"[-+]?[0-9]{1,19}")
 
 
 def parse_int(text: str, within: range = _INT32) -> int:
-    """A number in decimal digits, as a name of a node or a text in one. Raises ValueError."""
+    """A number in decimal digits, as a name of a znode or a text in one. Raises ValueError."""
     if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None or int(text) not in within:
         raise ValueError(f"{text!r} is no int{within.stop.bit_length()}")
     return int(text)
@@ -81,7 +81,7 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerNode | None:
-    """None when the node names no controller."""
+    """None when the znode names no controller."""
     content = _parse(data)
     try:
         return ControllerNode(int32(content["brokerid"]), int32(content.get("kraftControllerEpoch", -1)))
@@ -126,7 +126,7 @@ def encode_topic(topic_id: bytes | None, assignments: Mapping[int, Assignment]) 
 
 
 def decode_topic(name: str, data: bytes | None) -> StoredTopic | None:
-    """The topic of a node; one that is no JSON counts as a topic without partitions and id. None for one that cannot be read."""
+    """The topic of a znode; one that is not JSON counts as a topic without partitions and id. None for one that cannot be read."""
     quick = _decode_settled_topic(data)
     if quick is not None:
         return quick
@@ -159,10 +159,10 @@ _kept_lists: dict[bytes, Assignment] = {}
 
 
 def _decode_settled_topic(data: bytes | None) -> StoredTopic | None:
-    """A node as every writer writes it, with nothing adding or removing: partitions of equal replica lists share one.
+    """A znode as every writer writes it, with nothing adding or removing: partitions of equal replica lists share one.
 
     None where it looks otherwise; then it is read as JSON. The partitions are cut out by their brackets, each list is read as JSON
-    when it is seen first, and what is left of the node is read as JSON too.
+    when it is seen first, and what is left of the znode is read as JSON too.
     """
     if data is None:
         return None
@@ -257,7 +257,7 @@ def encode_state(state: LeaderAndIsr) -> bytes:
 
 
 def decode_state(data: bytes | None, version: int, of: tuple[str, int] = ("a topic", -1)) -> LeaderAndIsr | None:
-    """The state of a partition whose node has `version`; None, which is logged, when the node holds none that can be read."""
+    """The state of a partition whose znode has `version`; None, which is logged, when the znode holds none that can be read."""
     if data is None:
         return None
     state = _read_states.get((data, version))
@@ -381,7 +381,7 @@ def encode_config(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Properties of an entity, none when the node holds no JSON. Raises Unreadable when a value is not a text."""
+    """Properties of an entity, none when the znode holds no JSON. Raises Unreadable when a value is not a text."""
     content = _parse(data)
     config = content.get("config") if isinstance(content, dict) else None
     if not isinstance(config, dict):
@@ -426,7 +426,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 
 class FeatureNode(NamedTuple):
-    """Content of `/feature`: the JSON version, whether features are on, and what is finalised as it stands in the node."""
+    """Content of `/feature`: the JSON version, whether features are on, and what is finalised as it stands in the znode."""
 
     version: int
     enabled: bool

@@ -1,4 +1,4 @@
-"""Reads, writes and watches of nodes as coroutines, paths below the session's chroot. How a request fares says `session`."""
+"""Reads, writes and watches of znodes as coroutines, paths below the session's chroot. How a request fares says `session`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EPHEMERAL, _SEQUENCE = 1, 2
 
 
 class ZkNodes(ABC):
-    """The nodes below `chroot`, as one session sees them."""
+    """The znodes below `chroot`, as one session sees them."""
 
     def __init__(self, servers: str, chroot: str) -> None:
         self.servers = servers
@@ -52,7 +52,7 @@ class ZkNodes(ABC):
         """The connection of the next request."""
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Data and Stat, None when there is no node (which arms nothing)."""
+        """Data and Stat, None when there is no znode (which arms nothing)."""
         try:
             data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
         except NoNode:
@@ -60,19 +60,19 @@ class ZkNodes(ABC):
         return _to_node(data, stat)
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Node | None:
-        """Stat without data. Arms also where there is no node."""
+        """Stat without data. Arms also where there is no znode."""
         stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
         return None if stat is None else _to_node(None, stat)
 
     async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
-        """Names of the children in order, none when there is no node (which arms nothing)."""
+        """Names of the children in order, none when there is no znode (which arms nothing)."""
         try:
             return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
         except NoNode:
             return []
 
     async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
-        """Create a node open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
+        """Create a znode open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
         flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENCE if sequence else 0)
         request = Create(self.chroot + path, data, OPEN_ACL_UNSAFE, flags)
         while True:
@@ -93,7 +93,7 @@ class ZkNodes(ABC):
         return _to_node(None, await self.call(SetData(self.chroot + path, data, version)))
 
     async def delete(self, path: str, version: int = -1) -> bool:
-        """Delete a node; False when there is none. Raises BadVersion, NotEmpty."""
+        """Delete a znode; False when there is none. Raises BadVersion, NotEmpty."""
         try:
             await self.call(Delete(self.chroot + path, version))
         except NoNode:
@@ -106,7 +106,7 @@ class ZkNodes(ABC):
         return [result[len(self.chroot) :] if isinstance(result, str) else result for result in answer or ()]
 
     async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Nodes in the order asked, None where there is none. Raises the first other error."""
+        """Nodes in the requested order, None where there is none. Raises the first other error."""
         nodes = await self.read_each(paths)
         for node in nodes:
             if isinstance(node, ZkError):
@@ -114,15 +114,15 @@ class ZkNodes(ABC):
         return nodes
 
     async def read_each(self, paths: Sequence[str]) -> list[Any]:
-        """As `read_many`, with a ZkError in the place of a node that cannot be read."""
+        """As `read_many`, with a ZkError in the place of a znode that cannot be read."""
         return await self._read(MultiRead, paths)
 
     async def read_versions(self, paths: Sequence[str]) -> list[tuple[bytes | None, int] | None]:
-        """(data, version) in the order asked, None where there is no node."""
+        """(data, version) in the requested order, None where there is no znode."""
         return await self._read(MultiReadVersions, paths)
 
     async def read_by(self, requests: Sequence[Any], first: Sequence[Any] = ()) -> list[Any] | None:
-        """Joined answers of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
+        """Joined responses of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
         if self._has_multi_read:
             try:
                 answers = await self.call_all([*first, *requests])
@@ -133,11 +133,11 @@ class ZkNodes(ABC):
         return None
 
     async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
-        """Names of the children of each, None where there is no node."""
+        """Names of the children of each, None where there is no znode."""
         return await self._read(MultiReadChildren, paths)
 
     async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
-        """Arm a data watch on each path without reading it; where there is no node it fires at once as DELETED."""
+        """Arm a data watch on each path without reading it; where there is no znode it fires at once as DELETED."""
         await self.call_all(self._arm(paths, watch))
 
     async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:

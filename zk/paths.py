@@ -97,12 +97,12 @@ def config_path(kind: str, name: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """Name of a user or client as a node name (layout 1.6). The default entity is DEFAULT_ENTITY as it stands."""
+    """Name of a user or client as a znode name (layout 1.6). The default entity is DEFAULT_ENTITY as it stands."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:
-    """A user or client from its node name."""
+    """A user or client from its znode name."""
     return unquote(name)
 
 

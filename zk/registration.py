@@ -1,7 +1,7 @@
-"""What a broker does in ZooKeeper at its start: top-level paths, cluster id, broker id, its own node (layout 1.7, 3.2, 3.3, 3.11).
+"""What a broker does in ZooKeeper at its start: top-level paths, cluster id, broker id, its own znode (layout 1.7, 3.2, 3.3, 3.11).
 
-None of it is fenced. Brokers that start together race for the same nodes; finding one made by somebody else is always fine, but for
-the broker's own node, whose owner must be the session that registers it.
+None of it is fenced. Brokers that start together race for the same znodes; finding one made by somebody else is always fine, but for
+the broker's own znode, whose owner must be the session that registers it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def next_broker_id(session: ZkSession, reserved_max: int) -> int:
 
 
 async def registered_brokers(session: ZkSession) -> dict[int, Broker]:
-    """All brokers whose nodes can be read."""
+    """All brokers whose znodes can be read."""
     ids = broker_ids(await session.children(paths.BROKER_IDS))
     brokers = {}
     for broker_id, node in zip(ids, await session.read_many(list(map(paths.broker_path, ids))), strict=True):
@@ -90,7 +90,7 @@ async def refuse_taken_addresses(session: ZkSession, broker: Broker) -> None:
 
 
 async def register(session: ZkSession, broker: Broker, timestamp_ms: int, jmx_port: int, json_version: int, former_session: int) -> int:
-    """Create the broker's node and return its epoch. `former_session` registered it earlier in this process (0: none did)."""
+    """Create the broker's znode and return its epoch. `former_session` registered it earlier in this process (0: none did)."""
     path, ops = paths.broker_path(broker.id), session.ops
     data = encode_broker(broker, timestamp_ms, jmx_port, json_version)
     while True:

@@ -1,8 +1,8 @@
-"""Requests that kazoo lacks or makes too slowly, as objects for its request queue, and the errors ZooKeeper answers with.
+"""Requests that kazoo lacks or makes too slowly, as objects for its request queue, and the errors ZooKeeper responses with.
 
-kazoo asks a request for its bytes and lets it read the answer. The three here carry their own type in their bytes (kazoo writes none
+kazoo asks a request for its bytes and lets it read the response. The three here carry their own type in their bytes (kazoo writes none
 when `type` is None), so nothing of kazoo's own treatment of that type applies. An operation of a Multi is its bytes: whoever makes
-it can count them, and joining is all that is left. The answer of a Multi that succeeded is not parsed unless asked for, since an
+it can count them, and joining is all that is left. The response of a Multi that succeeded is not parsed unless asked for, since an
 unconditional success is all that most callers want to know. MultiRead is in ZooKeeper since 3.6. All of them run in kazoo's thread.
 """
 
@@ -31,13 +31,13 @@ END = struct.pack(">iBi", -1, 1, -1)
 _CREATE, _DELETE, _SET_DATA, _CHECK, _READ_DATA, _READ_CHILDREN = (
     struct.pack(">iBi", kind, 0, -1) for kind in (CREATE, DELETE, SET_DATA, CHECK, GET_DATA, GET_CHILDREN)
 )
-# All rights to everybody, and the flags of the kinds of node: version 2 of the tree's access rules may choose another list.
+# All rights to everybody, and the flags of the kinds of znode: version 2 of the tree's access rules may choose another list.
 _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 _PERSISTENT, _EPHEMERAL, _SEQUENTIAL = (_OPEN_TO_ALL + pack_int(flags) for flags in (0, 1, 2))
 
 
 class Node(NamedTuple):
-    """Data and the useful part of the Stat of a znode. Times in milliseconds, `ephemeral_owner` 0 for a persistent node."""
+    """Data and the useful part of the Stat of a znode. Times in milliseconds, `ephemeral_owner` 0 for a persistent znode."""
 
     data: bytes | None
     version: int
@@ -49,7 +49,7 @@ class Node(NamedTuple):
 
 
 class ZkError(StoreRefused):
-    """ZooKeeper refused a request. `repeated`: an earlier try may have succeeded, its answer was lost with the connection."""
+    """ZooKeeper refused a request. `repeated`: an earlier try may have succeeded, its response was lost with the connection."""
 
     def __init__(self, code: int, repeated: bool = False) -> None:
         super().__init__(f"ZooKeeper error {code}")
@@ -58,7 +58,7 @@ class ZkError(StoreRefused):
 
 
 class ConnectionLost(ZkError):
-    """The connection went before the answer came; nothing is known of the request's fate."""
+    """The connection went before the response came; nothing is known of the request's fate."""
 
     def __init__(self, code: int = -4, repeated: bool = False) -> None:
         super().__init__(code, repeated)
@@ -76,19 +76,19 @@ class Unimplemented(ZkError):
 
 
 class NoNode(ZkError):
-    """The node, or the parent of the node to create, does not exist."""
+    """The znode, or the parent of the znode to create, does not exist."""
 
 
 class BadVersion(ZkError):
-    """The node has another version than the expected one."""
+    """The znode has another version than the expected one."""
 
 
 class NodeExists(ZkError):
-    """The node to create exists."""
+    """The znode to create exists."""
 
 
 class NotEmpty(ZkError):
-    """The node to delete has children."""
+    """The znode to delete has children."""
 
 
 class SessionExpired(ZkError):
@@ -141,7 +141,7 @@ class Operations:
         return _join((_CREATE, pack_int(len(name)), name, content, _EPHEMERAL if ephemeral else _PERSISTENT))
 
     def create_numbered(self, prefix: str, data: bytes) -> bytes:
-        """Create a node whose name ends with the next number of its parent."""
+        """Create a znode whose name ends with the next number of its parent."""
         name = self._prefix + prefix.encode()
         return _join((_CREATE, pack_int(len(name)), name, pack_int(len(data)), data, _SEQUENTIAL))
 
@@ -155,7 +155,8 @@ class Operations:
 
 
 class Multi:
-    """All operations or none. The answer is None, or with `results` the created path, the Stat as a Node without data, or None of each."""
+    """All operations or none. The response is None, or with `results` the created path, the Stat as a Node without data, or None of each.
+    """
 
     type = None
 
@@ -206,7 +207,7 @@ class Multi:
 
 
 class MultiRead:
-    """Data of many nodes at one point in time: for each path a Node, None where there is none, or the error that keeps it from us."""
+    """Data of many znodes at one point in time: for each path a Node, None where there is none, or the error that keeps it from us."""
 
     type = None
     _kind = _READ_DATA
@@ -258,7 +259,7 @@ class MultiReadVersions(MultiRead):
 
 
 class MultiReadChildren(MultiRead):
-    """Names of the children of many nodes. The first error is that of the whole."""
+    """Names of the children of many znodes. The first error is that of the whole."""
 
     _kind = _READ_CHILDREN
     _each_fails_alone = False
@@ -276,7 +277,7 @@ class MultiReadChildren(MultiRead):
 class SetWatches:
     """Arm data watches on many paths without reading them, as the Java client does after a reconnect.
 
-    The server fires at once for what is newer than a given transaction id; with the largest one, only for nodes that do not exist, as
+    The server fires at once for what is newer than a given transaction id; with the largest one, only for znodes that do not exist, as
     deletions. The watchers are entered into kazoo's table as the request goes out, in kazoo's thread, so no event can come too early.
     """
 
@@ -303,7 +304,7 @@ class SetWatches:
         return _join(parts)
 
     def deserialize(self, buffer: bytes, offset: int) -> None:
-        """The answer is empty."""
+        """The response is empty."""
 
 
 def _node(data: bytes | None, buffer: bytes, offset: int) -> Node:

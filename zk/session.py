@@ -51,13 +51,13 @@ class SessionChange(Enum):
 
 
 WRITES = (Create, SetData, Delete, Multi)
-"""Requests that change nodes."""
+"""Requests that change znodes."""
 
 
 class WriteHook(Protocol):
     """Stands at the one point that every write of a session passes, told of its number (from 1; a repeated write has a number of its own).
 
-    Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for an answer that is lost (the write is
+    Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for a response that is lost (the write is
     repeated), StoreLost for the end of the session, anything else for the end of whoever writes.
     """
 
@@ -65,7 +65,7 @@ class WriteHook(Protocol):
         """The write was not sent yet."""
 
     def after(self, number: int, request: Any) -> None:
-        """The answer is here: the write took hold, or was refused."""
+        """The response is here: the write took hold, or was refused."""
 
 
 class ZkSession(ZkNodes):
@@ -118,13 +118,13 @@ class ZkSession(ZkNodes):
         self._started = True
 
     async def stop(self) -> None:
-        """End the session, and with it its ephemeral nodes. Whoever waits gets StoreLost."""
+        """End the session, and with it its ephemeral znodes. Whoever waits gets StoreLost."""
         connection = self._end()
         if connection is not None:
             await connection.close(_STOP_LIMIT_S)
 
     def sever(self) -> None:
-        """Cut the connection for ever. The session, with its ephemeral nodes, lasts until it expires. Whoever waits gets StoreLost."""
+        """Cut the connection for ever. The session, with its ephemeral znodes, lasts until it expires. Whoever waits gets StoreLost."""
         connection = self._end()
         if connection is not None:
             connection.sever()

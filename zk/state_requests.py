@@ -1,8 +1,8 @@
 """Reads and writes of partition states, of which there may be 100,000, as bytes: what many of them share is made once.
 
 The path of a state is its topic's part, kept for the request, and a leaf that all topics share. Written states are
-mostly a few different ones, and so are read ones: their bytes are made and read once each. Answers of equal length are unpacked in one
-run. The reading ends here, in kazoo's thread: states come out of the answer, not bytes.
+mostly a few different ones, and so are read ones: their bytes are made and read once each. Responses of equal length are unpacked in one
+run. The reading ends here, in kazoo's thread: states come out of the response, not bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _HeadsOfTopic(dict[int, bytes]):
 
 
 def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
-    """Operations of a Multi: each sets a state if its node has the expected version."""
+    """Operations of a Multi: each sets a state if its znode has the expected version."""
     heads = _Heads(SET_DATA, prefix)
     tails: dict[tuple[int, int], bytes] = {}  # by the id of a state, which lives in `writes`
     operations = []
@@ -116,7 +116,7 @@ class ReadStates:
                     offset += HEADER_SIZE + 4
                     left -= 1
                     continue
-                if first < 0:  # a node without data
+                if first < 0:  # a znode without data
                     states.append(None)
                     offset += HEADER_SIZE + 4 + STAT_SIZE
                     left -= 1

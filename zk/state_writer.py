@@ -3,7 +3,7 @@
 Nearly always the whole multi succeeds, so entries are only made for one that failed: the bad one is taken out, and when that was not
 enough, one read finds all that would fail. A repeated write may find its own first try in place: a state with our bytes and the version
 after the expected one counts as written. A creation carries its topic's `partitions`
-node, when it is the topic's first in the list, and the partition's own node. Those that exist already are found with one read when the
+znode, when it is the topic's first in the list, and the partition's own znode. Those that exist already are found with one read when the
 first of them gets in the way; those that are missing, because the multi that was to make them was held up, are put in.
 """
 
@@ -110,7 +110,7 @@ class StateWriter:
         return await self._fence.write(entries, self._settle_creation)
 
     async def _settle_all(self, sent: Sequence[_Update], entry: _Update, _: int, failure: MultiFailed) -> None:
-        """Where one entry is bad there may be many: one read settles all whose nodes are not what the writes expect."""
+        """Where one entry is bad there may be many: one read settles all whose znodes are not what the writes expect."""
         found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in sent])
         for update, node in zip(sent, found, strict=True):
             if node is None:

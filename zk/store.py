@@ -1,6 +1,6 @@
 """The controller's store on a real ZooKeeper: controller/store.py, area by area in the modules `store_*`.
 
-Reads of many nodes are multiReads, writes of many are fenced multis (see `fenced` and `state_writer`), all pipelined. Watches put the
+Reads of many znodes are multiReads, writes of many are fenced multis (see `fenced` and `state_writer`), all pipelined. Watches put the
 controller's events on its queue (see `watches`); a kind of change that a path does not report uses the watch up all the same.
 """
 

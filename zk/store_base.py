@@ -12,7 +12,7 @@ from klamm.zk.requests import MultiFailed, TooLarge, ZkError
 from klamm.zk.session import ZkSession
 from klamm.zk.watches import event_of
 
-# Somebody who goes on creating nodes below one that is being deleted is waited for this often.
+# Somebody who goes on creating znodes below one that is being deleted is waited for this often.
 _DELETE_ATTEMPTS = 5
 
 
@@ -31,7 +31,7 @@ class ZkArea:
             self._on_event(event)
 
     async def _put(self, path: str, data: bytes) -> None:
-        """Create a node below an existing one or replace its data, fenced. Raises StoreRefused."""
+        """Create a znode below an existing one or replace its data, fenced. Raises StoreRefused."""
         ops = self._session.ops
         for operation in (ops.set_data(path, data, -1), ops.create(path, data), ops.set_data(path, data, -1)):
             try:
@@ -45,12 +45,12 @@ class ZkArea:
         raise StoreRefused(f"{path} cannot be written: {last}")
 
     async def _delete(self, doomed: Iterable[str]) -> bool:
-        """Delete nodes, fenced; False when one has children."""
+        """Delete znodes, fenced; False when one has children."""
         entries = [Entry([self._session.ops.delete(path)]) for path in doomed]
         return all(outcome is Outcome.OK for outcome in await self._fence.write(entries, settle_delete))
 
     async def _delete_tree(self, path: str) -> None:
-        """Depth first; a missing node is fine (layout 1.2)."""
+        """Depth first; a missing znode is fine (layout 1.2)."""
         for _ in range(_DELETE_ATTEMPTS):
             levels = [[path]]
             while levels[-1]:

@@ -19,7 +19,7 @@ _LAST_PRODUCER_ID = 2**63 - 1
 
 
 class ZkConfigs(ZkArea):
-    """Config nodes."""
+    """Config znodes."""
 
     async def topic_configs(self, topics: Sequence[str]) -> list[dict[str, str] | None]:
         stored = await self.read_configs([ConfigEntity("topics", topic) for topic in topics])

@@ -28,7 +28,7 @@ class ZkControllerElection(ZkArea):
             if node is not None:
                 controller = layout.decode_controller(node.data)
                 return -1 if controller is None else controller.broker_id
-            # A read of a missing node arms nothing.
+            # A read of a missing znode arms nothing.
             if await self._session.exists(paths.CONTROLLER, self._seen) is None:
                 return -1
 
@@ -63,7 +63,7 @@ class ZkControllerElection(ZkArea):
                 continue
 
     async def _elected_after_all(self, broker_id: int, epoch: int) -> ControllerEpoch:
-        """A failed attempt whose node is there with our id and epoch is a success whose answer was lost."""
+        """A failed attempt whose znode is there with our id and epoch is a success whose answer was lost."""
         node = await self._session.get(paths.CONTROLLER)
         controller = layout.decode_controller(node.data) if node is not None else None
         if controller is not None and controller.broker_id == broker_id:

@@ -20,7 +20,7 @@ _STATE_PATH_BYTES = 350
 
 
 class ZkTopics(ZkArea):
-    """Topic nodes."""
+    """Topic znodes."""
 
     async def topics(self) -> list[str]:
         return await self._session.children(paths.TOPICS, self._seen)
@@ -39,7 +39,7 @@ class ZkTopics(ZkArea):
 
 
 class ZkPartitionStates(ZkArea):
-    """State nodes of partitions."""
+    """State znodes of partitions."""
 
     def __init__(self, session: ZkSession, fence: Fence, on_event: Callable[[events.WatchEvent], None]) -> None:
         super().__init__(session, fence, on_event)
@@ -88,7 +88,7 @@ class ZkTopicDeletions(ZkArea):
             entries.append(Entry(list(map(ops.delete, doomed))))
             names.append(topic)
         outcomes = await self._fence.write(entries, settle)
-        # Not of the expected shape: nodes missing, or more of them than known.
+        # Not of the expected shape: znodes missing, or more of them than known.
         others += [topic for topic, outcome in zip(names, outcomes, strict=True) if outcome is not Outcome.OK]
         await together(self._delete_topic(topic) for topic in others)
 

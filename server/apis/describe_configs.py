@@ -5,7 +5,7 @@ entity, of which only what is set is listed. Log levels (8) are the answering br
 ZooKeeper; any other type refuses the whole request. Resources the caller may not see come last.
 
 A topic's own configs are read from ZooKeeper, so what was just stored is seen. Synonyms are told when asked (version 1 and later), so
-is documentation (3 and later). `IsDefault` of version 0 is always false and an answer without error has an empty message, as in Kafka.
+is documentation (3 and later). `IsDefault` of version 0 is always false and a response without error has an empty message, as in Kafka.
 
 A resource that is named again with the same keys is described once and answered each time, as Kafka does. Eight bytes name a broker and
 twenty thousand describe it: a request whose answer would be larger than clients take closes the connection.

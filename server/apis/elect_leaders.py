@@ -85,7 +85,7 @@ async def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
 async def _elect(
     ctx: Context, partitions: list[TopicPartition], election: Election, timeout_ms: int, received: float, left_out: bool
 ) -> dict[TopicPartition, Result]:
-    """Elect and wait for the metadata cache; the results in the order asked. `left_out`: those that need no election are."""
+    """Elect and wait for the metadata cache; the results in the requested order. `left_out`: those that need no election are."""
     try:
         elected = await ctx.services.controller.elect_leaders(partitions, election, ctx.cause)
     except ApiError as error:

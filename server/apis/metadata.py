@@ -9,7 +9,7 @@ A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name null w
 were asked for. Authorised operations come when asked for: of the cluster in versions 8-10, of topics from 8 on.
 
 Unknown names are created on the way when the request allows it (from version 4 on it may forbid it) and auto.create.topics.enable
-is set: see `server/topic_creation.py`. Such an answer is LEADER_NOT_AVAILABLE; the next one shows the topic.
+is set: see `server/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE; the next one shows the topic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UpdateMetadata (6), versions 0-8: the controller tells what the cluster looks like.
 
 Needs CLUSTER_ACTION on the cluster. Requests that wait for one of the topics named look again before this one is answered: who
-sees the answer can rely on what it says. A request in which a listener can have no name (versions 1-2 name it after its security
+sees the response can rely on what it says. A request in which a listener can have no name (versions 1-2 name it after its security
 protocol, which is none) cannot be read: the connection is closed before anything has changed.
 """
 

@@ -170,7 +170,7 @@ class _Channel:
 
 
 class Channels:
-    """The senders of one controller. `timeout_s` bounds a connection attempt and an answer (controller.socket.timeout.ms)."""
+    """The senders of one controller. `timeout_s` bounds a connection attempt and a response (controller.socket.timeout.ms)."""
 
     def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None) -> None:
         self._client_id = str(own_id)

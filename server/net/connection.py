@@ -1,10 +1,10 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
 Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers answer at once, everything
-happens inside `data_received` and all answers of one read leave in one write. When a handler has to wait, the frames read so far
-are kept, the socket is not read any more, and the rest goes on when that answer is there. The same happens when the client does
-not read its answers: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
-holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the answer in the making.
+happens inside `data_received` and all responses of one read leave in one write. When a handler has to wait, the frames read so far
+are kept, the socket is not read any more, and the rest goes on when that response is there. The same happens when the client does
+not read its responses: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
+holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the response in the making.
 
 Requests that were seen before, with answers that are still good, are answered from bytes (`ResponseCache`) while nothing else is under
 way: the correlation id is put between two pieces of the kept frame.
@@ -111,7 +111,7 @@ class ClientConnection(asyncio.Protocol):
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the answer
+        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the response
         self._transport = None
         self._flow.stop(CLOSED)
         self._listener.lost(self)
@@ -199,7 +199,7 @@ class ClientConnection(asyncio.Protocol):
         return position
 
     def _serve(self, out: list[bytes]) -> None:
-        """Answer frames in order, after the answers in `out`, as far as nothing stops."""
+        """Answer frames in order, after the responses in `out`, as far as nothing stops."""
         dispatcher = self._listener.dispatcher
         flow = self._flow
         size = 0
@@ -242,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
         return run
 
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
-        """Wait for one answer, then go on with what came meanwhile."""
+        """Wait for one response, then go on with what came meanwhile."""
         refusal: str | None = None
         answer: bytes | None = None
         try:
@@ -269,7 +269,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 async def _in_order(run: list[Coroutine[Any, Any, bytes | None]]) -> bytes | None:
-    """Begin requests in their order; their answers together, in the same order."""
+    """Begin requests in their order; their responses together, in the same order."""
     tasks = [asyncio.get_running_loop().create_task(request) for request in run]
     answers = [await task for task in tasks]
     return b"".join(answer for answer in answers if answer is not None)

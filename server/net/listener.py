@@ -4,7 +4,7 @@ The socket is bound when the listener is made, so that its port is known before 
 `serve`. Meanwhile clients wait in the backlog.
 
 Which connections are served is decided by `ConnectionLimits`. Connections on which nothing moved for `connections.max.idle.ms` are
-closed, those that do not read their answers too.
+closed, those that do not read their responses too.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MAX_ANSWER_BYTES = 1 << 30
 
 
 class Connection(asyncio.Protocol):
-    """One connection to a broker. `on_payload` gets each answer without its length, `on_lost` the reason, once."""
+    """One connection to a broker. `on_payload` gets each response without its length, `on_lost` the reason, once."""
 
     def __init__(
         self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], tap: ConnectionTap | None = None
