@@ -7,9 +7,7 @@ cluster. A broker whose election or fail-over failed takes part in elections aga
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import assert_never
 
@@ -23,6 +21,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
+from klamm.protocol.clock import Clock, Timer
 
 log = logging.getLogger("klamm.controller")
 
@@ -46,7 +45,7 @@ class ControllerElection:
         register_broker: Callable[[], Awaitable[None]],
         new_term: Callable[[int], Term],
         put: Callable[[Event, Cause], None],
-        now_ms: Callable[[], int],
+        clock: Clock,
         steering: Steering | None,
         resigned: Callable[[], None],
     ) -> None:
@@ -59,10 +58,10 @@ class ControllerElection:
         self._register_broker = register_broker
         self._new_term = new_term
         self._put = put
-        self._now_ms = now_ms
+        self._clock = clock
         self._steering = steering
         self._resigned = resigned
-        self._retry: asyncio.TimerHandle | None = None
+        self._retry: Timer | None = None
         self._retry_seconds: float = FIRST_RETRY_SECONDS
 
     @property
@@ -138,7 +137,7 @@ class ControllerElection:
         if self._steering is not None:
             await self._steering.reach(ControllerElectionDue(self._broker_id))
         try:
-            epoch = await self._store.register_controller(self._broker_id, self._now_ms())
+            epoch = await self._store.register_controller(self._broker_id, self._clock.now_ms())
         except ControllerMoved:
             await self.maybe_resign()
             return
@@ -151,7 +150,7 @@ class ControllerElection:
 
     async def _fail_over(self, epoch: ControllerEpoch) -> None:
         """Fail over. Whatever keeps it from being complete, no term is left behind."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         try:
             self.term = self._new_term(epoch.epoch)
             await failover.fail_over(self.term)
@@ -172,9 +171,10 @@ class ControllerElection:
             return
         self._retry_seconds = FIRST_RETRY_SECONDS
         cluster = self.term.cluster
+        took_s = self._clock.monotonic() - began
         log.info(
             "broker %d is the active controller after %.3f s: brokers %s, %d topics, %d partitions",
-            self._broker_id, time.monotonic() - began, sorted(cluster.brokers), len(cluster.topics), sum(1 for _ in cluster.partitions()),
+            self._broker_id, took_s, sorted(cluster.brokers), len(cluster.topics), sum(1 for _ in cluster.partitions()),
         )  # fmt: skip
         if self.options.auto_leader_rebalance_enable:
             self.term.schedule_rebalance(FIRST_REBALANCE_SECONDS)
@@ -203,7 +203,7 @@ class ControllerElection:
         seconds = self._retry_seconds
         self._retry_seconds = min(2 * seconds, LAST_RETRY_SECONDS)
         log.error("broker %d %s; it takes part in an election again in %g s", self._broker_id, why, seconds)
-        self._retry = asyncio.get_running_loop().call_later(seconds, self._try_again)
+        self._retry = self._clock.call_later(seconds, self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -34,6 +33,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, ControllerMoved, Election, ElectionResult, StoreLost, StoreRefused
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -53,7 +53,7 @@ class Controller:
         options: ControllerOptions,
         register_broker: Callable[[], Awaitable[None]],
         *,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        clock: Clock = SYSTEM_CLOCK,
         new_topic_id: Callable[[], bytes] = random_topic_id,
         finalized_features: Callable[[], Mapping[str, int]] = dict,
         steering: Steering | None = None,
@@ -65,11 +65,12 @@ class Controller:
         self.queue = EventQueue()
         self.election = ControllerElection(
             broker_id, store, channels, options,
-            register_broker=register_broker, new_term=self._new_term, put=self.queue.put, now_ms=now_ms, steering=steering,
+            register_broker=register_broker, new_term=self._new_term, put=self.queue.put, clock=clock, steering=steering,
             resigned=self._drop_rebalance,
         )  # fmt: skip
         self._store = store
         self._channels = channels
+        self._clock = clock
         self._new_topic_id = new_topic_id
         self._finalized_features = finalized_features
         self._steering = steering
@@ -230,7 +231,7 @@ class Controller:
         if not log.isEnabledFor(logging.DEBUG):
             await self._process(queued.event, together)
             return
-        began = time.monotonic()
+        began = self._clock.monotonic()
         states = self._decided = decision_log.DecidedStates()
         if self.term is not None:
             states.watch(self.term.cluster)
@@ -239,7 +240,7 @@ class Controller:
         finally:
             self._decided = None
             states.end()
-            line = decision_log.line(queued, len(together) - 1, time.monotonic() - began, states, self.term)
+            line = decision_log.line(queued, len(together) - 1, self._clock.monotonic() - began, states, self.term)
             log.debug("broker %d: %s", self.broker_id, line)
 
     async def _process(self, event: Event, together: list[Event]) -> None:
@@ -264,7 +265,7 @@ class Controller:
         sender = RequestSender(cluster, self._channels, encoder, options, self._on_response)
         term = Term(
             self.broker_id, cluster, self._store, self._channels, sender, options, self.put, self._new_topic_id,
-            self._finalized_features, self._steering,
+            self._finalized_features, self._steering, self._clock,
         )  # fmt: skip
         if self.current is not None:
             term.begin_event(self.current)

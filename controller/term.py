@@ -6,7 +6,6 @@ who steers, may hold, step or crash the controller.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 
 
 @dataclass(slots=True)
@@ -36,11 +36,12 @@ class Term:
     """Version level by name, as this broker has last seen them in `/feature`."""
     steering: Steering | None = None
     """Who may hold this controller at phases; None where nobody does."""
+    clock: Clock = SYSTEM_CLOCK
     written: set[Partition] = field(default_factory=set)
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
-    _rebalance: asyncio.TimerHandle | None = None
+    _rebalance: Timer | None = None
     _ended: bool = False
 
     def begin_event(self, queued: QueuedEvent) -> None:
@@ -72,7 +73,7 @@ class Term:
         """Look at the leaders' balance after so many seconds, if this term still lasts."""
         if not self._ended:
             due = AutoPreferredReplicaLeaderElection(), TimerFired("leader rebalance")
-            self._rebalance = asyncio.get_running_loop().call_later(seconds, self.put, *due)
+            self._rebalance = self.clock.call_later(seconds, self.put, *due)
 
     def end(self) -> None:
         """Drop everything that belongs to the term; requests to brokers that wait are lost."""

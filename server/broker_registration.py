@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Broker, StoreLost
+from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.listeners import Listeners
@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 class BrokerRegistration:
     """Writes one broker's registration and keeps `identity.broker_epoch` up to date."""
 
-    def __init__(self, config: BrokerConfig, identity: BrokerIdentity, admin_zk: AdminZk, listeners: Listeners) -> None:
+    def __init__(
+        self, config: BrokerConfig, identity: BrokerIdentity, admin_zk: AdminZk, listeners: Listeners, clock: Clock
+    ) -> None:
         self.advertised: tuple[Endpoint, ...] = ()
         """The endpoints that are registered."""
         self.is_current = False
@@ -34,13 +36,15 @@ class BrokerRegistration:
         self._identity = identity
         self._admin_zk = admin_zk
         self._listeners = listeners
+        self._clock = clock
         self._changing_listeners = asyncio.Lock()
 
     async def register(self) -> None:
         """Create the znode; its czxid is the broker epoch. Raises RegistrationRefused."""
         identity = self._identity
         try:
-            identity.broker_epoch = await self._admin_zk.register_broker(self._broker(), _now_ms(), json_version=self._json_version)
+            now_ms = self._clock.now_ms()
+            identity.broker_epoch = await self._admin_zk.register_broker(self._broker(), now_ms, json_version=self._json_version)
         except RegistrationRefused as refusal:
             if identity.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
                 log.error("broker %d is not registered: %s", identity.broker_id, refusal)
@@ -58,7 +62,7 @@ class BrokerRegistration:
             await self._listeners.follow()
             self.advertised = self._listeners.advertised()
         try:
-            await self._admin_zk.update_broker(self._broker(), _now_ms(), json_version=self._json_version)
+            await self._admin_zk.update_broker(self._broker(), self._clock.now_ms(), json_version=self._json_version)
         except (StoreLost, ZkError) as error:
             log.warning("broker %d: new listeners are registered only with the next ZooKeeper session: %s", self._identity.broker_id, error)
 
@@ -68,7 +72,3 @@ class BrokerRegistration:
     @property
     def _json_version(self) -> int:
         return self._config.inter_broker_protocol_version.broker_node_version
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

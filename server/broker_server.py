@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from functools import partial
 
 from klamm.broker.metadata_cache import MetadataCache
@@ -24,9 +22,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
-from klamm.controller.ids import random_topic_id
 from klamm.controller.loop import Controller
-from klamm.controller.steering import Steering
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.nouns import Endpoint
 from klamm.server import policies
@@ -45,12 +41,12 @@ from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_b
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import CannotListen, Listeners
-from klamm.server.net.tap import BrokerTap, Tap
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
+from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
 from klamm.zk.admin import AdminZk
@@ -84,35 +80,35 @@ class BrokerServer:
         alter_config_policy: AlterConfigPolicy | None = None,
         mutation_quota: MutationQuota = no_quota,
         patient: bool = True,
-        steering: Steering | None = None,
-        tap: Tap | None = None,
+        seams: Seams | None = None,
     ) -> None:
         """Raises ConfigError. `patient`: at its stop the broker retries its controlled shutdown as Apache Kafka does; false for a broker of
         a cluster that starts and stops as a whole.
 
-        `steering` may hold this broker's controller at its phases. `tap` sees every frame.
+        `seams` are the plain ones of a real broker unless given.
         """
         self.config = config
         self.identity = BrokerIdentity(config.broker_id, "")
         self.patient = patient
         self.topic_policy = policies.topic_policy(config) if topic_policy is None else topic_policy
         self.alter_config_policy = policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy
-        self.purgatory = Purgatory()
-        self._tap = None if tap is None else BrokerTap(tap, config.broker_id, time.monotonic)
-        self.listeners = Listeners(config, self._tap)
+        self.seams = Seams() if seams is None else seams
+        self.clock = self.seams.clock
+        self.purgatory = Purgatory(self.clock)
+        self._tap = self.seams.broker_tap(config.broker_id)
+        self.listeners = Listeners(config, self._tap, self.clock)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk)
         self.inter_broker_listener = config.inter_broker_listener_name
         self.started = False
         self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer
         self._mutation_quota = mutation_quota
-        self._steering = steering
         self._background = BackgroundTasks()
         self._feature_cache = FeatureCache()
         self._feature_watch: FeatureWatch | None = None
         if config.inter_broker_protocol_version.has_feature_versioning:
-            self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._background.start)
-        self._registration = BrokerRegistration(config, self.identity, self.admin_zk, self.listeners)
+            self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._background.start, self.clock)
+        self._registration = BrokerRegistration(config, self.identity, self.admin_zk, self.listeners, self.clock)
         self._session: SessionHandler | None = None
         self._channels: Channels | None = None
         self._unfit: list[str] = []
@@ -206,17 +202,18 @@ class BrokerServer:
         self.identity.broker_id = await self._broker_id()
         if self._tap is not None:
             self._tap.broker_id = self.id
-        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap)
+        self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap, self.clock)
         feature_version = step.feature_node_version if step.has_feature_versioning else None
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
         self.controller = Controller(
-            self.id, self.store, self._channels, controller_options(config), self._registration.register,
-            finalized_features=lambda: self._feature_cache.current.finalized, steering=self._steering,
+            self.id, self.seams.wrap_store(self.id, self.store), self._channels, controller_options(config), self._registration.register,
+            clock=self.clock, new_topic_id=self.seams.new_topic_id,
+            finalized_features=lambda: self._feature_cache.current.finalized, steering=self.seams.steering,
         )  # fmt: skip
         self.services = self._make_services()
         find_controller = partial(self.metadata.controller_endpoint, self.inter_broker_listener)
-        self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap)
-        dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start)
+        self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
+        dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
         dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
@@ -251,13 +248,14 @@ class BrokerServer:
             topic_policy=self.topic_policy,
             alter_config_policy=self.alter_config_policy,
             mutation_quota=self._mutation_quota,
-            new_topic_id=random_topic_id,
-            randrange=random.randrange,
+            clock=self.clock,
+            new_topic_id=self.seams.new_topic_id,
+            randrange=self.seams.random.randrange,
         )
 
     async def _connect(self) -> None:
         try:
-            await connect(self.zk, self.config)
+            await connect(self.zk, self.config, self.clock)
         except ZkUnavailable as error:
             raise StartFailed(str(error)) from error
 

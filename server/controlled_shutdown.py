@@ -9,7 +9,6 @@ move at the first attempt, no broker is left to take them, so it does not wait f
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests, ControllerUnreachable
@@ -45,9 +45,9 @@ async def request_controlled_shutdown(
     backoff_s = config.get("controlled.shutdown.retry.backoff.ms") / 1000 if patient else IMPATIENT_BACKOFF_S
     for attempt in range(attempts):
         if attempt > 0:
-            if not patient and await _is_alone(broker_id, zk):
+            if not patient and await _is_alone(broker_id, zk, controller.clock):
                 break
-            await asyncio.sleep(backoff_s)
+            await controller.clock.sleep(backoff_s)
         remaining = await _attempt(identity, config, controller, patient)
         if remaining == 0:
             log.info("broker %d: controlled shutdown done", broker_id)
@@ -79,10 +79,10 @@ async def _attempt(identity: BrokerIdentity, config: BrokerConfig, controller: C
     return len(response.remaining_partitions)
 
 
-async def _is_alone(broker_id: int, zk: RegisteredBrokers) -> bool:
+async def _is_alone(broker_id: int, zk: RegisteredBrokers, clock: Clock) -> bool:
     """Whether no other broker is registered; true also when ZooKeeper does not respond."""
     try:
-        async with asyncio.timeout(IMPATIENT_TIMEOUT_S):
+        async with clock.timeout(IMPATIENT_TIMEOUT_S):
             return not set(await zk.children(BROKERS)) - {str(broker_id)}
     except (TimeoutError, StoreLost):
         return True

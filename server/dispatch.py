@@ -133,7 +133,7 @@ class Dispatcher:
 
     def _logged(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """`begin`, with a line in the log when the response is there."""
-        line = request_log.RequestLine(peer.host, peer.listener, payload)
+        line = request_log.RequestLine(peer.host, peer.listener, payload, self._services.clock.monotonic)
         try:
             response = self.begin(peer, payload, logged=True)
         except (RemoteProtocolError, CloseConnection) as reason:

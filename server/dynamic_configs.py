@@ -13,7 +13,6 @@ Source: layout 3.8, 3.10.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from klamm.configs.dynamic import is_password
 from klamm.configs.passwords import CannotDecrypt
 from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
 from klamm.controller.values import StoreLost
+from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout import Unreadable
 from klamm.zk.paths import DEFAULT_ENTITY
@@ -44,7 +44,7 @@ class DynamicConfigs:
         broker_id: int,
         admin_zk: AdminZk,
         spawn: Callable[[Any], Any],
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
     ) -> None:
         self._config = config
         self._own = str(broker_id)

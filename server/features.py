@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from klamm.controller.values import StoreLost
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.zk.layout import Unreadable, decode_feature
 from klamm.zk.paths import FEATURE
 from klamm.zk.requests import ZkError
@@ -43,10 +44,13 @@ class FeatureCache:
 class FeatureWatch:
     """Keeps looking at `/feature`; `on_change` gets what is there, each time it was read and differs. `spawn` runs a coroutine."""
 
-    def __init__(self, session: ZkSession, on_change: Callable[[Features], None], spawn: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, session: ZkSession, on_change: Callable[[Features], None], spawn: Callable[[Any], Any], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._session = session
         self._on_change = on_change
         self._spawn = spawn
+        self._clock = clock
         self._seen = Features()
         self._version = -1
         self._looked = asyncio.Event()
@@ -78,7 +82,7 @@ class FeatureWatch:
     async def wait_for(self, version: int, timeout_s: float) -> None:
         """Return when this version of the node or a later one was looked at. Raises StoreLost after `timeout_s`."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with self._clock.timeout(timeout_s):
                 while self._version < version:
                     self._looked.clear()
                     await self._looked.wait()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.zk.reachability import why_silent
 from klamm.zk.session import ZkSession
 
@@ -15,18 +16,19 @@ PATIENCE_S = 1.0
 """A start that waits longer than this for ZooKeeper says so."""
 
 
-async def connect(zk: ZkSession, config: BrokerConfig) -> None:
+async def connect(zk: ZkSession, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
     """Connect. Raises ZkUnavailable."""
     timeout_ms = config.get("zookeeper.connection.timeout.ms")
     if timeout_ms is None:
         timeout_ms = config.get("zookeeper.session.timeout.ms")
-    connecting = asyncio.ensure_future(zk.start(timeout_ms))
+    warning = asyncio.get_running_loop().create_task(_warn(zk.servers, timeout_ms, clock))
     try:
-        done, _ = await asyncio.wait({connecting}, timeout=PATIENCE_S)
-        if not done:
-            cause = await why_silent(zk.servers)
-            if not connecting.done():
-                log.warning("ZooKeeper is not reachable yet (%s); trying for up to %g s", cause, timeout_ms / 1000)
-        await connecting
+        await zk.start(timeout_ms)
     finally:
-        connecting.cancel()
+        warning.cancel()
+
+
+async def _warn(servers: str, timeout_ms: int, clock: Clock) -> None:
+    await clock.sleep(PATIENCE_S)
+    cause = await why_silent(servers)
+    log.warning("ZooKeeper is not reachable yet (%s); trying for up to %g s", cause, timeout_ms / 1000)

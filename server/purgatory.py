@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+
 log = logging.getLogger(__name__)
 
 
@@ -26,7 +28,8 @@ class _Wait:
 class Purgatory:
     """Waiting requests by topic name."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         # a dict is used as an ordered set: waits are woken in the order they came
         self._waits: dict[str, dict[_Wait, None]] = {}
         self._closed = False
@@ -40,11 +43,10 @@ class Purgatory:
             return True
         if timeout_ms <= 0 or self._closed:
             return False
-        loop = asyncio.get_running_loop()
-        wait = _Wait(tuple(dict.fromkeys(keys)), ready, loop.create_future())
+        wait = _Wait(tuple(dict.fromkeys(keys)), ready, asyncio.get_running_loop().create_future())
         for key in wait.keys:
             self._waits.setdefault(key, {})[wait] = None
-        timer = loop.call_later(timeout_ms / 1000, self._time_out, wait)
+        timer = self._clock.call_later(timeout_ms / 1000, self._time_out, wait)
         try:
             return await wait.done
         finally:

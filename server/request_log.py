@@ -7,9 +7,8 @@ levels it costs one look at the level for each request that has no cached respon
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from klamm.protocol import messages
@@ -23,10 +22,11 @@ SHOWN_CODES = 3
 
 
 class RequestLine:
-    """A request that is being handled, from its first moment on."""
+    """A request that is being handled, from its first moment on. `monotonic` is a clock's."""
 
-    def __init__(self, host: str, listener: str, payload: bytes) -> None:
-        self._began = time.perf_counter()
+    def __init__(self, host: str, listener: str, payload: bytes, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._began = monotonic()
         try:
             header = messages.decode_request_header(payload)[0]
         except RemoteProtocolError:
@@ -46,7 +46,7 @@ class RequestLine:
         self._write(f"connection closed, {reason}")
 
     def _write(self, outcome: str) -> None:
-        log.debug("%s: %s, %.3f ms", self._what, outcome, (time.perf_counter() - self._began) * 1000)
+        log.debug("%s: %s, %.3f ms", self._what, outcome, (self._monotonic() - self._began) * 1000)
 
     def _codes(self, frame: bytes) -> str:
         """The errors in a response, each with its number where there are several."""

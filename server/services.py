@@ -16,6 +16,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import Cause
 from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic
 from klamm.protocol.apis import Api
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import Authorizer
@@ -111,6 +112,7 @@ class Services:
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     mutation_quota: MutationQuota
+    clock: Clock
     new_topic_id: Callable[[], bytes]
     """Draws the id of a new topic."""
     randrange: Callable[[int], int]

@@ -15,6 +15,7 @@ from klamm.controller.ids import random_topic_id
 from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
@@ -151,6 +152,7 @@ def make_services(
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
         mutation_quota=mutation_quota,
+        clock=SYSTEM_CLOCK,
         new_topic_id=random_topic_id,
         randrange=random.randrange,
     )

@@ -10,7 +10,6 @@ nothing are left out; in version 0 they count as elected instead, as KIP-183 had
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from klamm.controller.pace import SLICE, Pace
@@ -27,7 +26,7 @@ Result = tuple[ErrorCode, str | None]
 
 
 async def handle(ctx: Context, request: Any) -> Any:
-    received = asyncio.get_running_loop().time()
+    received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     election = _election(ctx.api_version, request)
@@ -108,7 +107,7 @@ async def _elect(
             del waiting[tp]
         return not waiting
 
-    remaining_ms = timeout_ms - int((asyncio.get_running_loop().time() - received) * 1000)
+    remaining_ms = timeout_ms - int((ctx.services.clock.monotonic() - received) * 1000)
     if waiting and not await ctx.services.purgatory.wait([tp.topic for tp in waiting], ready, remaining_ms):
         results.update(dict.fromkeys(waiting, (ErrorCode.REQUEST_TIMED_OUT, None)))
     return results

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from klamm.broker.metadata_cache import CachedPartition
@@ -29,9 +30,9 @@ from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.first_connection import connect
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.net.outgoing import ask
-from klamm.server.net.tap import Tap
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
+from klamm.server.seams import Seams
 from klamm.zk.embedded import EmbeddedZooKeeper
 from klamm.zk.java import EmbeddedZooKeeperError
 from klamm.zk.paths import CONTROLLER, broker_path
@@ -61,20 +62,20 @@ class LocalCluster:
         topics: Sequence[SeedTopic] = (),
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
-        tap: Tap | None = None,
+        seams: Seams | None = None,
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
 
-        `tap` sees every frame of every broker.
+        `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
         """
         self.nodes: list[BrokerServer] = []
         """The brokers that run, by id."""
-        self.steering = Steering()
+        self.steering = Steering() if seams is None or seams.steering is None else seams.steering
         """Holds the brokers' controllers at phases."""
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
-        self._tap = tap
+        self._seams = replace(seams or Seams(), steering=self.steering)
         self._brokers = brokers
         self._host = host
         self._port = port
@@ -222,8 +223,7 @@ class LocalCluster:
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
             patient=False,
-            steering=self.steering,
-            tap=self._tap,
+            seams=self._seams,
         )
 
     def _running(self, broker_id: int) -> BrokerServer:

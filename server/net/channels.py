@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing import Connection, dial
@@ -44,23 +45,30 @@ class _Request(NamedTuple):
 class _Channel:
     """Queue and connection of one broker. `_queue[0]` is the request in flight while `_sent` is true."""
 
-    def __init__(self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None) -> None:
+    def __init__(
+        self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None, clock: Clock
+    ) -> None:
         self.host = host
         self.port = port
         self._client_id = client_id
         self._name = f"broker {broker_id} at {host}:{port}"
         self._timeout_s = timeout_s
         self._tap = tap
+        self._clock = clock
         self._queue: deque[_Request] = deque()
         self._next_correlation_id = 0
         self._connection: Connection | None = None
         self._dialing: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._sent = False
         self._closed = False
         self._failures = 0
         self._complained = False
-        self._limited_log = LimitedLog(log, self._name, 1, LOG_INTERVAL_S)
+        self._limited_log = LimitedLog(log, self._name, 1, LOG_INTERVAL_S, clock)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._queue)
 
     def send(self, request: _Request) -> None:
         self._queue.append(request)
@@ -87,13 +95,13 @@ class _Channel:
         frame = messages.encode_request(request.api_key, request.version, self._next_correlation_id, self._client_id, request.body)
         self._next_correlation_id += 1
         self._sent = True
-        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._no_answer)
+        self._timer = self._clock.call_later(self._timeout_s, self._no_answer)
         self._connection.send(frame, request.cause)
 
     async def _dial(self) -> None:
         tap = None if self._tap is None else self._tap.connection(ConnectionKind.CHANNEL, f"{self.host}:{self.port}")
         try:
-            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap)
+            connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap, self._clock)
         except OSError as error:
             self._dialing = None
             self._retry_later(f"cannot connect: {error}")
@@ -150,7 +158,7 @@ class _Channel:
         ):
             self._complained = True
         retry_s = RETRY_S if self._failures <= QUICK_TRIES else SLOW_RETRY_S
-        self._timer = asyncio.get_running_loop().call_later(retry_s, self._retry)
+        self._timer = self._clock.call_later(retry_s, self._retry)
 
     def _retry(self) -> None:
         self._timer = None
@@ -172,10 +180,11 @@ class _Channel:
 class Channels:
     """The senders of one controller. `timeout_s` bounds a connection attempt and a response (controller.socket.timeout.ms)."""
 
-    def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None) -> None:
+    def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client_id = str(own_id)
         self._timeout_s = timeout_s
         self._tap = tap
+        self._clock = clock
         self._channels: dict[int, _Channel] = {}
 
     @property
@@ -185,7 +194,7 @@ class Channels:
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """Start a channel; one that exists already is replaced, and what it had queued is dropped."""
         self.remove_broker(broker_id)
-        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap)
+        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock)
 
     def remove_broker(self, broker_id: int) -> None:
         """End a channel; what it had queued is dropped. Unknown ids are fine."""
@@ -213,6 +222,11 @@ class Channels:
             return
         cause = None if self._tap is None or event is None else ControllerEvent(event)
         channel.send(_Request(api_key, version, body, on_response, ignorable, cause))
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether no request waits for its response."""
+        return not any(channel.is_busy for channel in self._channels.values())
 
     def close(self) -> None:
         """End all channels. New ones may be added afterwards (the next term of this controller)."""

@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Dispatcher
@@ -46,6 +47,7 @@ class ConnectionOwner(Protocol):
     responses: ResponseCache
     max_request_bytes: int
     tap: BrokerTap | None
+    clock: Clock
 
     def connection_id(self, peer: str) -> str:
         """The id of a new connection from `peer`."""
@@ -64,7 +66,7 @@ class ConnectionOwner(Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection of a listener. `last_used` is the loop's time of the last bytes that came or went."""
+    """One connection of a listener. `last_used` is the clock's time of the last bytes that came or went."""
 
     __slots__ = (
         "_flow",
@@ -84,12 +86,12 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, listener: ConnectionOwner, loop: asyncio.AbstractEventLoop) -> None:
         self._listener = listener
         self._loop = loop
-        self._time = loop.time
+        self._time = listener.clock.monotonic
         self._responses = listener.responses
         self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionTap | None = None
-        self.last_used = loop.time()
+        self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
 

@@ -12,13 +12,13 @@ that were not used for longest are closed. A single listener has no such exempti
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.peer import Peer
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ UNLIMITED = 2**31 - 1
 
 
 class LimitedConnection(Protocol):
-    """What limits need of a connection. `last_used` is the loop's time of the last bytes that came or went."""
+    """What limits need of a connection. `last_used` is the clock's time of the last bytes that came or went."""
 
     last_used: float
     name: str
@@ -87,15 +87,20 @@ class Gate:
         self.served: dict[LimitedConnection, None] = {}  # in the order they came
         self.line: dict[LimitedConnection, None] = {}
         self.next_is_counted = False  # for its rate; it may still wait for room
-        self.pause: asyncio.TimerHandle | None = None
+        self.pause: Timer | None = None
 
 
 class ConnectionLimits:
     """The limits of one broker. Whoever changes one calls `changed` then."""
 
     def __init__(
-        self, max_connections: int = UNLIMITED, max_per_ip: int = UNLIMITED, per_ip_overrides: Mapping[str, int] | None = None
+        self,
+        max_connections: int = UNLIMITED,
+        max_per_ip: int = UNLIMITED,
+        per_ip_overrides: Mapping[str, int] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self.max_connections = max_connections
         self.max_per_ip = max_per_ip
         self.per_ip_overrides = dict(per_ip_overrides or {})
@@ -164,7 +169,7 @@ class ConnectionLimits:
             gate.next_is_counted = True
             wait_s = self._rate_wait_s(gate)
             if wait_s > 0:
-                gate.pause = asyncio.get_running_loop().call_later(wait_s, self._end_pause, gate)
+                gate.pause = self._clock.call_later(wait_s, self._end_pause, gate)
         if gate.pause is not None or len(gate.served) >= gate.max_connections:
             return False
         return self._is_exempt(gate) or self._served < self.max_connections
@@ -172,7 +177,7 @@ class ConnectionLimits:
     def _rate_wait_s(self, gate: Gate) -> float:
         if gate.rate.limit == UNLIMITED and self.rate.limit == UNLIMITED:
             return 0.0
-        now = asyncio.get_running_loop().time()
+        now = self._clock.monotonic()
         of_all = 0.0 if self._is_exempt(gate) else self.rate.count(now)
         return max(of_all, gate.rate.count(now))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.outgoing import Connection, dial
@@ -44,9 +45,12 @@ class _Request:
 class ControllerRequests:
     """`find` returns the active controller's endpoint, or None when it is not known."""
 
-    def __init__(self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None) -> None:
+    def __init__(
+        self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._client_id = client_id
         self._find = find
+        self.clock = clock
         self._tap = tap
         self._waiting: deque[_Request] = deque()
         self._sender: asyncio.Task[None] | None = None
@@ -69,12 +73,12 @@ class ControllerRequests:
             raise ControllerUnreachable(f"{MAX_WAITING} requests wait for the controller")
         loop = asyncio.get_running_loop()
         body = messages.encode(request, version)
-        waiting = _Request(api_key, version, body, timeout_s, loop.time() + retry_s, cause, loop.create_future())
+        waiting = _Request(api_key, version, body, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
         self._waiting.append(waiting)
         if self._sender is None:
             self._sender = loop.create_task(self._send_all())
         try:
-            async with asyncio.timeout(retry_s + timeout_s):
+            async with self.clock.timeout(retry_s + timeout_s):
                 return await waiting.response
         except TimeoutError:
             raise ControllerUnreachable("no response in time") from None
@@ -103,7 +107,6 @@ class ControllerRequests:
 
     async def _deliver(self, request: _Request) -> None:
         """Try until there is a response, nobody waits for it any more, or the time to retry is over."""
-        loop = asyncio.get_running_loop()
         while not request.response.done():
             try:
                 response = await self._try(request)
@@ -116,11 +119,11 @@ class ControllerRequests:
                 self._hang_up()
                 failure = str(error) or "no response in time"
             log.debug("%s to the controller: %s", messages.APIS[request.api_key].name, failure)
-            if loop.time() + RETRY_S > request.retry_until:
+            if self.clock.monotonic() + RETRY_S > request.retry_until:
                 if not request.response.done():
                     request.response.set_exception(ControllerUnreachable(failure))
                 return
-            await asyncio.sleep(RETRY_S)
+            await self.clock.sleep(RETRY_S)
 
     async def _try(self, request: _Request) -> Any:
         """Send a request once; its decoded response. Raises OSError or RemoteProtocolError."""
@@ -131,7 +134,7 @@ class ControllerRequests:
         frame = messages.encode_request(request.api_key, request.version, correlation_id, self._client_id, request.body)
         connection.send(frame, request.cause)
         try:
-            async with asyncio.timeout(request.timeout_s):
+            async with self.clock.timeout(request.timeout_s):
                 payload = await self._payload
         finally:
             self._payload = None
@@ -151,7 +154,7 @@ class ControllerRequests:
             self._hang_up()
         if self._connection is None:
             tap = None if self._tap is None else self._tap.connection(ConnectionKind.TO_CONTROLLER, f"{endpoint.host}:{endpoint.port}")
-            self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, timeout_s, tap)
+            self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, timeout_s, tap, self.clock)
             self._address = address
         return self._connection
 

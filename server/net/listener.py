@@ -14,6 +14,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog
@@ -52,12 +53,14 @@ class Listener:
         max_request_bytes: int = 104857600,
         max_idle_ms: int = 600_000,
         tap: BrokerTap | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = name
         self.dispatcher = dispatcher
         self.max_request_bytes = max_request_bytes
         self.tap = tap
         self._connection_number = 0
+        self.clock = clock
         self.responses = ResponseCache()
         self.connections: set[ClientConnection] = set()
         self.requests: set[asyncio.Task[None]] = set()
@@ -66,8 +69,8 @@ class Listener:
         self.gate = limits.gate(name, self._refuse)
         self._max_idle_s = max_idle_ms / 1000
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._limited_log = LimitedLog(log, f"listener {name}")
+        self._sweeper: Timer | None = None
+        self._limited_log = LimitedLog(log, f"listener {name}", clock=clock)
 
     @property
     def port(self) -> int:
@@ -78,7 +81,7 @@ class Listener:
         """Begin to accept."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ClientConnection(self, loop), sock=self._socket)
-        self._sweep_later(loop)
+        self._sweep_later()
 
     async def close(self) -> None:
         """Close the socket and every connection; requests that still wait for something are given up."""
@@ -125,13 +128,13 @@ class Listener:
 
     # --- idle connections
 
-    def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _sweep_later(self) -> None:
         # a tenth of the time-out is precise enough for what is ten minutes by default
-        self._sweeper = loop.call_later(self._max_idle_s / 10, self._sweep, loop)
+        self._sweeper = self.clock.call_later(self._max_idle_s / 10, self._sweep)
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        limit = loop.time() - self._max_idle_s
+    def _sweep(self) -> None:
+        limit = self.clock.monotonic() - self._max_idle_s
         for connection in [c for c in self.connections if c.last_used <= limit and not c.busy]:
             log.info("closing connection from %s to %s: idle for %g s", connection.name, self.name, self._max_idle_s)
             connection.abort()
-        self._sweep_later(loop)
+        self._sweep_later()

@@ -15,6 +15,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.listeners import Listener as Configured
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
 from klamm.server.dispatch import Dispatcher
 from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
@@ -34,16 +35,17 @@ class CannotListen(Exception):
 class Listeners:
     """The listeners of one broker. Iterating gives the open ones."""
 
-    def __init__(self, config: BrokerConfig, tap: BrokerTap | None = None) -> None:
+    def __init__(self, config: BrokerConfig, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         """Raises ConfigError."""
         for one in config.listeners:
             reason = _not_served(one)
             if reason is not None:
                 raise ConfigError("listeners", config.get("listeners"), reason)
-        self.limits = ConnectionLimits()
+        self.limits = ConnectionLimits(clock=clock)
         self._config = config
         self._dispatcher: Dispatcher
         self._tap = tap
+        self._clock = clock
         self._open: dict[Configured, Listener] = {}
         self.limit()
 
@@ -132,7 +134,9 @@ class Listeners:
         except UnicodeError as error:
             raise CannotListen(f"cannot listen on {one}: {one.host!r} is not a host name") from error
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
-        listener = self._open[one] = Listener(one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap)
+        listener = self._open[one] = Listener(
+            one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap, self._clock
+        )  # fmt: skip
         self._limit_listener(listener.gate)
         return listener
 

@@ -5,8 +5,9 @@ Whoever opens bad connections in a loop, or accepts and closes ours, must not fi
 
 from __future__ import annotations
 
-import asyncio
 import logging
+
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 
 LINES = 10
 PERIOD_S = 10.0
@@ -15,19 +16,22 @@ PERIOD_S = 10.0
 class LimitedLog:
     """Warnings about one subject: at most `lines` in `period_s`, then one line at the period's end that says how many there were more."""
 
-    def __init__(self, log: logging.Logger, subject: str, lines: int = LINES, period_s: float = PERIOD_S) -> None:
+    def __init__(
+        self, log: logging.Logger, subject: str, lines: int = LINES, period_s: float = PERIOD_S, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._log = log
         self._subject = subject
         self._lines = lines
         self._period_s = period_s
+        self._clock = clock
         self._written = 0
         self._left_out = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def warning(self, message: str, *arguments: object) -> bool:
         """Write a line or count it; whether it was written. A period begins with the first line after the last period's end."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._period_s, self.end_period)
+            self._timer = self._clock.call_later(self._period_s, self.end_period)
         if self._written >= self._lines:
             self._left_out += 1
             return False

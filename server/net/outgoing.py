@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from klamm.protocol import messages
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
 from klamm.server.net.tap import Cause, ConnectionTap
@@ -74,20 +75,23 @@ async def dial(
     on_lost: Callable[[Exception | None], None],
     timeout_s: float,
     tap: ConnectionTap | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Connection:
     """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
     loop = asyncio.get_running_loop()
     if not 0 < port < 65536:  # uvloop would take it modulo 65536
         raise OSError(errno.EINVAL, f"{port} is not a port")
     try:
-        async with asyncio.timeout(timeout_s):
+        async with clock.timeout(timeout_s):
             _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost, tap), host, port)
     except UnicodeError as error:  # a label without letters, or with more than 63
         raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
     return connection
 
 
-async def ask(host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float) -> Any:
+async def ask(
+    host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float, clock: Clock = SYSTEM_CLOCK
+) -> Any:
     """One request on a connection of its own, without asking for ApiVersions first; returns the decoded response.
 
     Raises OSError when the broker cannot be reached, hangs up or stays silent for `timeout_s`, RemoteProtocolError for nonsense.
@@ -102,10 +106,10 @@ async def ask(host: str, port: int, api_key: int, version: int, client_id: str, 
         if not answered.done():
             answered.set_exception(reason or ConnectionResetError("closed by the peer"))
 
-    connection = await dial(host, port, on_payload, on_lost, timeout_s)
+    connection = await dial(host, port, on_payload, on_lost, timeout_s, clock=clock)
     try:
         connection.send(messages.encode_request(api_key, version, 0, client_id, messages.encode(message, version)))
-        async with asyncio.timeout(timeout_s):
+        async with clock.timeout(timeout_s):
             payload = await answered
     finally:
         connection.close()

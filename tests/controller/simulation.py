@@ -22,6 +22,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 from klamm.tests.controller.snapshots import snapshot
+from klamm.tests.controller.zero_clock import ZeroClock
 from klamm.zk.session import SessionChange
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -42,7 +43,7 @@ class Process:
         self.store.on_session = self._session_changed
         self.channels = SimulatedBrokers(simulation.world, simulation.told)
         self.controller = Controller(
-            broker_id, self.store, self.channels, self.options, self._register, now_ms=lambda: 0,
+            broker_id, self.store, self.channels, self.options, self._register, clock=ZeroClock(),
             new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed,
         )  # fmt: skip
         self.controller.start()

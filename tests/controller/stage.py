@@ -29,6 +29,7 @@ from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+from klamm.tests.controller.zero_clock import ZeroClock
 
 ME = 100
 """The broker id of the controller; it leads nothing itself."""
@@ -68,7 +69,7 @@ class Stage:
         self.store = StagedStore(self.world, self._event, Faults(), random.Random(0))
         self.channels = SimulatedBrokers(self.world, self.told)
         self.controller = Controller(
-            ME, self.store, self.channels, self.options, self._register, now_ms=lambda: 0, new_topic_id=lambda: bytes([7] * 16),
+            ME, self.store, self.channels, self.options, self._register, clock=ZeroClock(), new_topic_id=lambda: bytes([7] * 16),
             finalized_features=lambda: self.finalized_features, steering=self.steering, subscriber=self.changes.append,
         )  # fmt: skip
 

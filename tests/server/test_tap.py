@@ -18,6 +18,7 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionTap, ControllerEvent, Direction, Frame, RequestId
+from klamm.server.seams import Seams
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.scripted import ScriptedBroker
@@ -198,7 +199,7 @@ def test_connections_of_a_broker_have_different_ids() -> None:
 async def test_tap_of_a_local_cluster_sees_clients_channels_and_requests_to_the_controller(zookeeper: str, chroot: str) -> None:
     """And both ends of a connection between two brokers see the same frames."""
     tap = Frames()
-    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 2, 2)], tap=tap)
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 2, 2)], seams=Seams(tap=tap))
     await cluster.start()
     try:
         controller = cluster.controller_id
@@ -233,7 +234,7 @@ async def test_request_can_be_followed_from_its_frame_over_its_event_to_the_fram
 ) -> None:
     """The log of decisions names the connection and the correlation id of a request; requests to brokers name the event."""
     tap = Frames()
-    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 1, 2)], tap=tap)
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 1, 2)], seams=Seams(tap=tap))
     await cluster.start()
     try:
         with caplog.at_level(logging.DEBUG, "klamm.controller"):

@@ -1,0 +1,42 @@
+"""What a broker takes from outside: everything that waits, draws or writes, and the places at which somebody may look on.
+
+One value enters at the local cluster or the broker and goes down from there. The plain one is that of a real broker and costs nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klamm.controller.ids import random_topic_id
+from klamm.controller.steering import Steering
+from klamm.controller.store import Store
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.server.net.tap import BrokerTap, Tap
+
+
+def plain_store(broker_id: int, store: Store) -> Store:
+    """The store itself."""
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """The seams of one broker, or of all brokers of a local cluster."""
+
+    clock: Clock = SYSTEM_CLOCK
+    """Time, timers and time-outs. The sessions of ZooKeeper keep real time: their timers are ZooKeeper's."""
+    random: random.Random = field(default_factory=random.Random)
+    """Places the replicas of topics."""
+    new_topic_id: Callable[[], bytes] = random_topic_id
+    wrap_store: Callable[[int, Store], Store] = plain_store
+    """(broker id, store) → the store that this broker's controller reads and writes through."""
+    steering: Steering | None = None
+    """Holds, steps or fails controllers at their phases."""
+    tap: Tap | None = None
+    """Sees every frame that a broker receives or sends."""
+
+    def broker_tap(self, broker_id: int) -> BrokerTap | None:
+        """The tap as one broker uses it."""
+        return None if self.tap is None else BrokerTap(self.tap, broker_id, self.clock.monotonic)
