@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.commit import Decision, Keep, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
+from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.pace import Pace
 from klamm.controller.phases import IsrsAltered
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Outcome, Proposal, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
@@ -29,17 +32,7 @@ _index = attrgetter("partition_index")
 _asked = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
 
 
-class Proposal(NamedTuple):
-    """What a leader wants for one partition."""
-
-    leader: int
-    leader_epoch: int
-    isr: Ints
-    recovery: int
-    partition_epoch: int
-
-
-def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int) -> ErrorCode | None:
+def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int]) -> ErrorCode | None:
     """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due.
 
     Changes that Apache Kafka writes although they make a leader impossible are refused last, so that every error of Apache Kafka is the
@@ -57,10 +50,32 @@ def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int], version: int
         return ErrorCode.INVALID_REQUEST
     for member in ask.isr:
         if member not in alive:
-            return ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+            return ErrorCode.INELIGIBLE_REPLICA if ask.version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
     if ask.leader != info.leader or not ask.isr:
         return ErrorCode.INVALID_REQUEST  # a second leader of one leader epoch, no leader ever; any other list is written as it stands
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterIsr:
+    """What a leader proposes for one partition is judged, and becomes its state."""
+
+    def __call__(self, situation: Situation) -> Decision:
+        state, proposal = situation.state, situation.proposal
+        if state is None or proposal is None:
+            return Refuse(Refusal.NO_STATE)
+        error = judge(state, proposal, situation.alive)
+        if error is ErrorCode.NONE:
+            return Keep(state, None)
+        if error is not None:
+            return Refuse(error, at_once=True)
+        after = LeaderAndIsr(
+            proposal.leader, state.leader_epoch, proposal.isr, proposal.recovery, state.partition_epoch + 1, situation.controller_epoch
+        )  # fmt: skip
+        return Write(after, None)
+
+
+_ALTER_ISR = AlterIsr()
 
 
 class Answer:
@@ -85,60 +100,54 @@ class Answer:
 
 
 class _Joined:
-    """The writes of some requests, not yet committed."""
+    """The proposals of some requests that are due, not yet committed."""
 
     def __init__(self, term: Term) -> None:
         self.term = term
-        self.writes: list[StateWrite] = []
+        self.due: dict[Partition, Proposal] = {}
         self.slots: list[tuple[Partition, list[Any], int]] = []
-        self.pending: set[Partition] = set()
         self.named: dict[Partition, None] = {}
-        self._verdicts: dict[tuple[Any, ...], tuple[ErrorCode | None, LeaderAndIsr]] = {}
-        self._kept: list[LeaderAndIsr] = []  # as long as they live, nothing else has their ids
+        self._verdicts: IdentityMemo[tuple[Decision, Proposal]] = IdentityMemo()
 
     def verdict(
-        self, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
-    ) -> tuple[ErrorCode | None, LeaderAndIsr]:
-        """`judge` and the state that stands afterwards. Partitions whose state is one object and that ask for the same share both."""
+        self, p: Partition, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
+    ) -> tuple[Decision, Proposal]:
+        """What is decided, and about which proposal. Partitions whose state is one object and that ask for the same share both."""
         key = (id(info), version, leader, leader_epoch, isr, recovery, partition_epoch)
         found = self._verdicts.get(key)
         if found is None:
-            self._kept.append(info)
-            ask = Proposal(leader, leader_epoch, isr, recovery, partition_epoch)
-            error = judge(info, ask, self.term.cluster.alive, version)
-            after = info
-            if error is None:
-                after = LeaderAndIsr(
-                    ask.leader, info.leader_epoch, ask.isr, ask.recovery, info.partition_epoch + 1, self.term.cluster.epoch
-                )  # fmt: skip
-            found = self._verdicts[key] = error, after
+            cluster = self.term.cluster
+            proposal = Proposal(leader, leader_epoch, isr, recovery, partition_epoch, version)
+            situation = Situation(
+                info, p.assignment, cluster.registered, frozenset(cluster.shutting_down), frozenset(), cluster.epoch, proposal=proposal
+            )  # fmt: skip
+            found = self._verdicts.keep(key, (_ALTER_ISR(situation), proposal), info)
         return found
 
     async def flush(self) -> None:
         """Commit, fill in the rows, tell everybody."""
-        term, cluster = self.term, self.term.cluster
+        term = self.term
         row = messages.AlterPartitionResponse.PartitionData
-        lost: list[Partition] = []
-        outcomes = await term.store.write_states(self.writes) if self.writes else []
-        for (p, rows, at), write, outcome in zip(self.slots, self.writes, outcomes, strict=True):
-            if outcome is Outcome.OK:
-                cluster.states_changed((p,), (write.state,))
-                rows[at] = _row(row, p.index, write.state)
+        commits = await commit_states(term, self.due, _ALTER_ISR, proposals=self.due, tries=1)
+        committed = commits.committed
+        for p, rows, at in self.slots:
+            state = committed.get(p)
+            if state is None:
+                rows[at] = row(partition_index=p.index, error_code=_error(commits.uncommitted[p]))
             else:
-                lost.append(p)
-                error = ErrorCode.INVALID_UPDATE_VERSION if outcome is Outcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
-                rows[at] = row(partition_index=p.index, error_code=error)
-        if lost:
-            for p, state in zip(lost, await term.store.read_states([p.key for p in lost]), strict=True):
-                if state is not None:
-                    cluster.states_changed((p,), (state,))
+                rows[at] = _row(row, p.index, state)
+        lost = [(p, why.state) for p, why in commits.uncommitted.items() if why.state is not None]
+        term.cluster.states_changed([p for p, _ in lost], [state for _, state in lost])
         named = self.named
-        await term.reach(lambda: IsrsAltered(cluster.epoch, tuple(p.key for p in named)))
+        await term.reach(lambda: IsrsAltered(term.cluster.epoch, tuple(p.key for p in named)))
         with term.sender.batch() as batch:
-            batch.tell_all(self.named)
-        self.writes, self.slots = [], []
-        self.pending.clear()
-        self.named = {}
+            batch.tell_all(named)
+        self.due, self.slots, self.named = {}, [], {}
+
+
+def _error(why: Uncommitted) -> ErrorCode:
+    """One try, and the proposal was due in that state: somebody else wrote the state meanwhile, or it could not be written."""
+    return ErrorCode.INVALID_UPDATE_VERSION if why.outcome is Outcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
@@ -204,21 +213,20 @@ async def _topic(
             rows.append(row(partition_index=index, error_code=unknown))
             continue
         p = topic.partitions.get(index)
-        if p is not None and p in joined.pending:
+        if p is not None and p in joined.due:
             await joined.flush()
         info = None if p is None else p.info
         if p is None or info is None:
             rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
-        error, after = joined.verdict(info, version, leader, leader_epoch, isr, recovery, partition_epoch)
+        decision, proposal = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
-        if error is None:
-            joined.writes.append(StateWrite(topic.name, index, after, info.partition_epoch))
+        if isinstance(decision, Write):
+            joined.due[p] = proposal
             joined.slots.append((p, rows, len(rows)))
-            joined.pending.add(p)
             rows.append(None)
-        elif error is ErrorCode.NONE:
+        elif isinstance(decision, Keep):
             rows.append(_row(row, index, info))
         else:
-            rows.append(row(partition_index=index, error_code=error))
+            rows.append(row(partition_index=index, error_code=decision.reason))

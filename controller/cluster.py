@@ -87,7 +87,7 @@ class Cluster:
         self._shutting_down: set[int] = set()
         self.shutting_down: AbstractSet[int] = self._shutting_down
         self.alive: frozenset[int] = frozenset()
-        self._registered: frozenset[int] = frozenset()
+        self.registered: frozenset[int] = frozenset()
         self._topics: dict[str, Topic] = {}
         self.topics: Mapping[str, Topic] = self._topics
         self._topics_by_id: dict[bytes, Topic] = {}
@@ -156,8 +156,8 @@ class Cluster:
             self._see(changes.ShutdownEnded(broker_id))
 
     def _liveness_changed(self) -> None:
-        self._registered = frozenset(self._brokers)
-        self.alive = self._registered - self._shutting_down
+        self.registered = frozenset(self._brokers)
+        self.alive = self.registered - self._shutting_down
         self._offline_of.clear()
 
     def offline_replicas_changed(self, broker_id: int, partitions: Iterable[Partition]) -> None:
@@ -176,7 +176,11 @@ class Cluster:
 
     def online_or_leaving(self, partition: Partition) -> frozenset[int]:
         """As `online`, brokers that are shutting down included."""
-        return self._healthy(self._registered, partition)
+        return self._healthy(self.registered, partition)
+
+    def offline_dirs_of(self, partition: Partition) -> frozenset[int]:
+        """Brokers whose log directory with this partition is offline."""
+        return frozenset({b for b, held in self._offline_dirs.items() if partition in held})
 
     def _healthy(self, brokers: frozenset[int], partition: Partition) -> frozenset[int]:
         """Those of these brokers whose log directory with the partition is not offline."""
@@ -280,7 +284,7 @@ class Cluster:
             for p in partitions:
                 p.state = state
                 waiting[p] = None
-        if self._see is not None:
+        if self._see is not None and partitions:
             self._see(changes.PartitionStatesChanged(_keys(partitions), state))
 
     def replica_state(self, partition: Partition, broker_id: int) -> ReplicaState:
@@ -309,7 +313,7 @@ class Cluster:
             if after is None:
                 after = known[id(states)] = self._replica_state_maps.moved(states, broker_id, state)
             p.replica_states = after
-        if self._see is not None:
+        if self._see is not None and partitions:
             self._see(changes.ReplicaStatesChanged(broker_id, _keys(partitions), state))
 
     def replicas_came_online(
@@ -381,7 +385,7 @@ class Cluster:
         for p, state in zip(partitions, states, strict=True):
             p.info = state
             p.wire = None
-        if self._see is not None:
+        if self._see is not None and partitions:
             self._see(changes.StatesChanged(tuple(zip(_keys(partitions), states, strict=True))))
 
     # --- deletion ---

@@ -1,30 +1,26 @@
 """Moves partitions between their states (controller 6): new ones get their first leader, others elect one by a strategy.
 
-A group moves together: decisions come from the cached states and are written conditionally on the version they were made from.
-Where a write finds another version, or where the decision is to write nothing (no version check would guard that), the states
-are read from ZooKeeper and decided again. What took hold is replayed into the cluster and told to the brokers in one batch.
+A group moves together. Its states are committed in one go (see `commit.py`), and the brokers are told in one batch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
 
 from klamm.controller import elections
-from klamm.controller.batch import Recipients, RequestBatch
+from klamm.controller.batch import RequestBatch
 from klamm.controller.cluster import Partition
+from klamm.controller.commit import MAX_TRIES, Decision, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, Assignment, LeaderAndIsr, Outcome, StateWrite
-from klamm.protocol.nouns import Ints, next_epoch
+from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr
+from klamm.protocol.nouns import next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
-
-MAX_ROUNDS = 100
-"""A partition whose znode changes under every one of so many tries is given up."""
-
 
 class StateChangeFailed(Exception):
     """A partition stays in its state; the text says why."""
@@ -99,163 +95,119 @@ async def start(term: Term) -> None:
     await trigger(term)
 
 
-async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Partition]) -> None:
-    """New partitions: all online replicas are in sync, the first one leads (controller 5.1)."""
-    cluster = term.cluster
-    writes, chosen = [], []
-    for p in partitions:
-        choice = elections.initial(p.assignment.replicas, cluster.online(p))
+@dataclass(frozen=True, slots=True)
+class InitialiseLeader:
+    """A new partition: all online replicas are in sync, the first one leads (controller 5.1)."""
+
+    def __call__(self, situation: Situation) -> Decision:
+        choice = elections.initial(situation.assignment.replicas, situation.online)
         if choice is None:
+            return Refuse(Refusal.NO_REPLICA_ONLINE, at_once=True)
+        state = LeaderAndIsr(choice.leader, 0, choice.isr, RECOVERED, 0, situation.controller_epoch)
+        return Write(state, choice.recipients, brings_online=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeader:
+    """A partition that had a leader: the strategy chooses the next one (controller 8)."""
+
+    strategy: Strategy
+    marks_recovery: bool
+    """Whether an unclean election leaves its mark in the state."""
+
+    def __call__(self, situation: Situation) -> Decision:
+        state, replicas = situation.state, situation.assignment.replicas
+        if state is None:
+            return Refuse(Refusal.NO_STATE)
+        if state.controller_epoch > situation.controller_epoch:
+            return Refuse(Refusal.NEWER_CONTROLLER, at_once=True)
+        choice: Choice | None
+        reason = Refusal.NO_LEADER
+        match self.strategy:
+            case elections.Offline(allow_unclean):
+                choice = elections.choose_unclean(replicas, state.isr, situation.online)
+                if choice is None:
+                    reason = Refusal.NO_REPLICA_ONLINE
+                elif choice.unclean and not allow_unclean:
+                    choice = None
+            case elections.Preferred():
+                choice = elections.choose_preferred(replicas, state.isr, situation.online)
+            case elections.Reassigned():
+                choice = elections.choose_reassigned(situation.assignment.target, state.isr, situation.online)
+            case elections.ControlledShutdown():
+                choice = elections.choose_controlled_shutdown(replicas, state.isr, situation.online_or_leaving, situation.shutting_down)
+            case _:
+                assert_never(self.strategy)
+        if choice is None:
+            return Refuse(reason)
+        recovery = RECOVERING if choice.unclean and self.marks_recovery else state.recovery
+        after = LeaderAndIsr(
+            choice.leader, next_epoch(state.leader_epoch), choice.isr, recovery, state.partition_epoch + 1, situation.controller_epoch
+        )  # fmt: skip
+        return Write(after, choice.recipients, brings_online=True)
+
+
+async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Partition]) -> None:
+    commits = await commit_states(term, partitions, InitialiseLeader(), batch, tries=1)
+    for p, uncommitted in commits.uncommitted.items():
+        if uncommitted.outcome is None:
             log.warning("%s stays new: none of its replicas %s is online", p, list(p.assignment.replicas))
-            continue
-        state = LeaderAndIsr(choice.leader, 0, choice.isr, RECOVERED, 0, cluster.epoch)
-        writes.append(StateWrite(p.topic.name, p.index, state, -1))
-        chosen.append(p)
-    if not writes:
-        return
-    for p, write, outcome in zip(chosen, writes, await term.store.create_states(writes), strict=True):
-        if outcome is Outcome.OK:
-            cluster.states_changed((p,), (write.state,))
-            cluster.partition_states_changed((p,), PartitionState.ONLINE)
-            term.written.add(p)
-            batch.lead(write.state.isr, p, is_new=True)
         else:
-            log.error("%s stays new: its state could not be created (%s)", p, outcome.name)
+            log.error("%s stays new: its state could not be created (%s)", p, uncommitted.outcome.name)
 
 
 async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition], strategy: Strategy) -> Results:
-    cluster, epoch = term.cluster, term.cluster.epoch
-    results: Results = {}
-    plan = _planner(term, strategy)
-    states: dict[Partition, LeaderAndIsr | None] = {p: p.info for p in partitions}
-    fresh: set[Partition] = term.written
-    todo = list(partitions)
-    for _ in range(MAX_ROUNDS):
-        writes: list[StateWrite] = []
-        chosen: list[tuple[Partition, Ints]] = []
-        again: list[Partition] = []
-        hopeless: list[Partition] = []
-        for p in todo:
-            info = states[p]
-            planned = None if info is None else plan(p, info)
-            if planned is None or info is None:
-                (hopeless if p in fresh else again).append(p)
-            elif info.controller_epoch > epoch:
-                results[p] = StateChangeFailed(f"{p} was written by controller epoch {info.controller_epoch}, mine is {epoch}")
-            else:
-                state, recipients = planned
-                chosen.append((p, recipients))
-                writes.append(StateWrite(p.topic.name, p.index, state, info.partition_epoch))
-        if hopeless:
-            for p, choice in await _unclean_choices(term, hopeless, states, strategy, results):
-                info = states[p]
-                if info is not None:
-                    chosen.append((p, choice.recipients))
-                    writes.append(StateWrite(p.topic.name, p.index, _state(info, choice, term), info.partition_epoch))
-        outcomes = await term.store.write_states(writes) if writes else []
-        moved: list[Partition] = []
-        told = Recipients()
-        for (p, recipients), write, outcome in zip(chosen, writes, outcomes, strict=True):
-            if outcome is Outcome.OK:
-                results[p] = write.state
-                cluster.states_changed((p,), (write.state,))
-                if p.state is not PartitionState.ONLINE:
-                    cluster.partition_states_changed((p,), PartitionState.ONLINE)
-                moved.append(p)
-                for tell in told[recipients]:
-                    tell(p)
-            elif outcome is Outcome.FAILED:
-                results[p] = StateChangeFailed(f"the state of {p} could not be written")
-            else:
-                again.append(p)
-        term.written.update(moved)
-        batch.lead_many(told.by_broker, moved)
-        if not again:
-            return results
-        states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))
-        fresh, todo = set(again), again
-    for p in todo:
-        results[p] = StateChangeFailed(f"the state of {p} changed under {MAX_ROUNDS} elections")
+    decide = ElectLeader(strategy, term.options.leader_recovery_supported)
+    commits = await commit_states(term, partitions, decide, batch)
+    results: Results = {**commits.committed}
+    uncommitted = commits.uncommitted
+    if uncommitted and strategy == elections.Offline():
+        permitted = await _unclean_permitted(term, uncommitted, results)
+        if permitted:
+            unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery)
+            more = await commit_states(term, permitted, unclean, batch, read={p: uncommitted[p].state for p in permitted})
+            results.update(more.committed)
+            uncommitted = {p: u for p, u in uncommitted.items() if p not in more.committed} | more.uncommitted
+    for p, why in uncommitted.items():
+        if p not in results:
+            results[p] = _failure(term, p, why, strategy)
     return results
 
 
-def _state(info: LeaderAndIsr, choice: Choice, term: Term) -> LeaderAndIsr:
-    """The state after this choice."""
-    recovery = RECOVERING if choice.unclean and term.options.leader_recovery_supported else info.recovery
-    return LeaderAndIsr(choice.leader, next_epoch(info.leader_epoch), choice.isr, recovery, info.partition_epoch + 1, term.cluster.epoch)
+def _failure(term: Term, p: Partition, why: Uncommitted, strategy: Strategy) -> StateChangeFailed:
+    state = why.state
+    match why.reason:
+        case Refusal.NO_STATE:
+            text = f"{p} has no state in ZooKeeper"
+        case Refusal.NEWER_CONTROLLER if state is not None:
+            text = f"{p} was written by controller epoch {state.controller_epoch}, mine is {term.cluster.epoch}"
+        case Refusal.NO_REPLICA_ONLINE:
+            text = f"no replica of {p} is online"
+        case Refusal.NO_LEADER if isinstance(strategy, elections.Offline):
+            text = f"no in-sync replica of {p} is online and unclean election is disabled"
+        case Refusal.NO_LEADER if state is not None:
+            text = f"no eligible leader for {p}: replicas {list(p.assignment.replicas)}, isr {list(state.isr)}"
+        case Refusal.WRITE_FAILED:
+            text = f"the state of {p} could not be written"
+        case _:
+            text = f"the state of {p} changed under {MAX_TRIES} elections"
+    return StateChangeFailed(text)
 
 
-Plan = tuple[LeaderAndIsr, Ints]
-"""A new state, and who is told of it."""
-
-
-def _planner(term: Term, strategy: Strategy) -> Callable[[Partition, LeaderAndIsr], Plan | None]:
-    """The strategy as a function of a partition. Partitions whose state and assignment are one object share the plan's."""
-    cluster = term.cluster
-    leaving = frozenset(cluster.shutting_down)
-    known: dict[tuple[int, int, frozenset[int]], Plan | None] = {}
-    kept: list[tuple[LeaderAndIsr, Assignment]] = []  # as long as they live, nothing else has their ids
-    decide: Callable[[Ints, Ints, frozenset[int]], Choice | None]
-    match strategy:
-        case elections.Offline():
-            decide = elections.choose_clean
-        case elections.Preferred():
-            decide = elections.choose_preferred
-        case elections.Reassigned():
-            decide = elections.choose_reassigned
-        case elections.ControlledShutdown():
-            decide = partial(elections.choose_controlled_shutdown, leaving=leaving)
-
-    of_target = isinstance(strategy, elections.Reassigned)
-    online_of = cluster.online_or_leaving if isinstance(strategy, elections.ControlledShutdown) else cluster.online
-
-    def plan(p: Partition, info: LeaderAndIsr) -> Plan | None:
-        assignment, online = p.assignment, online_of(p)
-        key = (id(info), id(assignment), online)
-        if key not in known:
-            kept.append((info, assignment))
-            choice = decide(assignment.target if of_target else assignment.replicas, info.isr, online)
-            known[key] = None if choice is None else (_state(info, choice, term), choice.recipients)
-        return known[key]
-
-    return plan
-
-
-async def _unclean_choices(
-    term: Term, hopeless: list[Partition], states: dict[Partition, LeaderAndIsr | None], strategy: Strategy, results: Results
-) -> list[tuple[Partition, Choice]]:
-    """Where no clean leader is to be had: unclean ones as far as they are permitted; the reason for the rest goes to `results`."""
-    out: list[tuple[Partition, Choice]] = []
-    open_: list[tuple[Partition, Choice]] = []
-    for p in hopeless:
-        info = states[p]
-        if info is None:
-            results[p] = StateChangeFailed(f"{p} has no state in ZooKeeper")
-        elif info.controller_epoch > term.cluster.epoch:
-            results[p] = StateChangeFailed(f"{p} was written by controller epoch {info.controller_epoch}")
-        elif not isinstance(strategy, elections.Offline):
-            results[p] = StateChangeFailed(f"no eligible leader for {p}: replicas {list(p.assignment.replicas)}, isr {list(info.isr)}")
-        else:
-            choice = elections.choose_unclean(p.assignment.replicas, info.isr, term.cluster.online(p))
-            if choice is None:
-                results[p] = StateChangeFailed(f"no replica of {p} is online")
-            elif strategy.allow_unclean:
-                out.append((p, choice))
-            else:
-                open_.append((p, choice))
-    if not open_:
-        return out
-    names = list(dict.fromkeys(p.topic.name for p, _ in open_))
+async def _unclean_permitted(term: Term, uncommitted: Mapping[Partition, Uncommitted], results: Results) -> list[Partition]:
+    """Those without a clean leader whose topic permits an unclean one. Where a config cannot be read, `results` gets the reason."""
+    leaderless = [p for p, why in uncommitted.items() if why.reason is Refusal.NO_LEADER]
+    if not leaderless:
+        return []
+    names = list(dict.fromkeys(p.topic.name for p in leaderless))
     configs = dict(zip(names, await term.store.topic_configs(names), strict=True))
-    for p, choice in open_:
+    permitted: list[Partition] = []
+    for p in leaderless:
         config = configs[p.topic.name]
         if config is None:
             results[p] = StateChangeFailed(f"the config of topic {p.topic.name} could not be read")
             continue
         override = config.get("unclean.leader.election.enable")
-        allowed = term.options.unclean_leader_election_enable if override is None else override.strip().lower() == "true"
-        if allowed:
-            out.append((p, choice))
-        else:
-            results[p] = StateChangeFailed(f"no in-sync replica of {p} is online and unclean election is disabled")
-    return out
+        if term.options.unclean_leader_election_enable if override is None else override.strip().lower() == "true":
+            permitted.append(p)
+    return permitted

@@ -1,22 +1,22 @@
 """Moves replicas between their states (controller 7): brokers are told to lead, follow or stop, and leave the ISR when they go.
 
-Replicas are moved broker by broker, all in one batch. As with partitions, the ISR is shrunk by conditional writes from the
-cached state; a decision to write nothing is made on a state that this event has written or read itself.
+Replicas are moved broker by broker, all in one batch. States are committed as those of partitions are (see `commit.py`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
-from klamm.controller.batch import Recipients, RequestBatch
+from klamm.controller.batch import RequestBatch
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.commit import MAX_TRIES, Decision, Keep, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
 from klamm.controller.hash_order import in_hash_order
-from klamm.controller.partition_machine import MAX_ROUNDS
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, LeaderAndIsr, Outcome, StateWrite, intern_ints
+from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
 from klamm.protocol.nouns import NO_LEADER, next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
@@ -85,84 +85,53 @@ def _refused(cluster: Cluster, broker_id: int, partitions: Sequence[Partition], 
         log.error("controller epoch %d: replica %d of %s cannot go from %s to %s", cluster.epoch, broker_id, p, before.name, target.name)
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveIsr:
+    """A broker's replica goes offline: it leaves the ISR (the last member stays), and leads no longer (controller 7.2)."""
+
+    broker_id: int
+
+    def __call__(self, situation: Situation) -> Decision:
+        state, broker_id, epoch = situation.state, self.broker_id, situation.controller_epoch
+        if state is None:
+            return Refuse(Refusal.NO_STATE)
+        if state.controller_epoch > epoch:
+            return Refuse(Refusal.NEWER_CONTROLLER, at_once=True)
+        told = None if situation.is_queued_for_deletion else tuple(r for r in situation.assignment.replicas if r != broker_id)
+        if broker_id not in state.isr:
+            return Keep(state if state.controller_epoch == epoch else state._replace(controller_epoch=epoch), told)
+        isr = state.isr if len(state.isr) == 1 else intern_ints(tuple(r for r in state.isr if r != broker_id))
+        leader = NO_LEADER if state.leader == broker_id else state.leader
+        after = LeaderAndIsr(leader, next_epoch(state.leader_epoch), isr, state.recovery, state.partition_epoch + 1, epoch)
+        return Write(after, told)
+
+
 async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: list[Partition]) -> None:
     cluster = term.cluster
     known: list[Partition] = []
     unknown: list[Partition] = []
-    if broker_id in cluster.brokers:  # nobody is told who is not there
+    if broker_id in cluster.brokers:  # a broker that is not registered is sent nothing
         for p in partitions:
             batch.stop(broker_id, p, delete=False)
     for p in partitions:
         (unknown if p.info is None else known).append(p)
-    done = await _leave_isr(term, broker_id, known)
-    told = Recipients()
-    led = [p for p in done if not p.topic.queued]
-    for p in led:
-        for tell in told[p.assignment.replicas]:
-            tell(p)
-    told.by_broker.pop(broker_id, None)
-    batch.lead_many(told.by_broker, led)
+    commits = await commit_states(term, known, LeaveIsr(broker_id), batch)
+    for p, why in commits.uncommitted.items():
+        if why.reason is not Refusal.NO_STATE or not p.topic.queued:
+            log.error("replica %d of %s cannot go offline: %s", broker_id, p, _reason(why))
     if unknown:
         batch.tell_all(unknown)
-    cluster.replica_states_changed(broker_id, done, ReplicaState.OFFLINE)
+    cluster.replica_states_changed(broker_id, list(commits.committed), ReplicaState.OFFLINE)
     cluster.replica_states_changed(broker_id, unknown, ReplicaState.OFFLINE)
 
 
-async def _leave_isr(term: Term, broker_id: int, partitions: list[Partition]) -> list[Partition]:
-    """Take a broker out of the ISRs (the last member stays, but does not lead); the partitions that are settled."""
-    cluster, epoch = term.cluster, term.cluster.epoch
-    done: list[Partition] = []
-    states: dict[Partition, LeaderAndIsr | None] = {p: p.info for p in partitions}
-    fresh: set[Partition] = term.written
-    shrunk: dict[int, tuple[LeaderAndIsr, LeaderAndIsr]] = {}  # by the id of the state before, which lives as long as this
-    todo = partitions
-    for _ in range(MAX_ROUNDS):
-        writes: list[StateWrite] = []
-        chosen: list[Partition] = []
-        again: list[Partition] = []
-        for p in todo:
-            info = states[p]
-            if info is None:
-                if p in fresh:
-                    if not p.topic.queued:
-                        log.error("replica %d of %s cannot go offline: there is no state in ZooKeeper", broker_id, p)
-                else:
-                    again.append(p)
-            elif info.controller_epoch > epoch:
-                log.error("replica %d of %s cannot go offline: written by controller epoch %d", broker_id, p, info.controller_epoch)
-            elif broker_id in info.isr:
-                found = shrunk.get(id(info))
-                if found is None:
-                    found = shrunk[id(info)] = info, _without(broker_id, info, epoch)
-                writes.append(StateWrite(p.topic.name, p.index, found[1], info.partition_epoch))
-                chosen.append(p)
-            elif p in fresh:
-                if info.controller_epoch != epoch or info != p.info:
-                    cluster.states_changed((p,), (info._replace(controller_epoch=epoch),))
-                done.append(p)
-            else:
-                again.append(p)
-        outcomes = await term.store.write_states(writes) if writes else []
-        for p, write, outcome in zip(chosen, writes, outcomes, strict=True):
-            if outcome is Outcome.OK:
-                cluster.states_changed((p,), (write.state,))
-                done.append(p)
-            elif outcome is Outcome.FAILED:
-                log.error("replica %d of %s cannot go offline: the state could not be written", broker_id, p)
-            else:
-                again.append(p)
-        term.written.update(done)
-        if not again:
-            return done
-        states.update(zip(again, await term.store.read_states([p.key for p in again]), strict=True))
-        fresh, todo = set(again), again
-    for p in todo:
-        log.error("replica %d of %s cannot go offline: its state changed under %d tries", broker_id, p, MAX_ROUNDS)
-    return done
-
-
-def _without(broker_id: int, info: LeaderAndIsr, epoch: int) -> LeaderAndIsr:
-    """A state without this broker in the ISR."""
-    isr = info.isr if len(info.isr) == 1 else intern_ints(tuple(r for r in info.isr if r != broker_id))
-    leader = NO_LEADER if info.leader == broker_id else info.leader
-    return LeaderAndIsr(leader, next_epoch(info.leader_epoch), isr, info.recovery, info.partition_epoch + 1, epoch)
+def _reason(why: Uncommitted) -> str:
+    match why.reason:
+        case Refusal.NO_STATE:
+            return "there is no state in ZooKeeper"
+        case Refusal.NEWER_CONTROLLER if why.state is not None:
+            return f"written by controller epoch {why.state.controller_epoch}"
+        case Refusal.WRITE_FAILED:
+            return "the state could not be written"
+        case _:
+            return f"its state changed under {MAX_TRIES} tries"

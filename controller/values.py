@@ -81,6 +81,18 @@ class Broker(NamedTuple):
         return next((e for e in self.endpoints if e.listener == listener), None)
 
 
+class Proposal(NamedTuple):
+    """What a leader wants for one partition (AlterPartition)."""
+
+    leader: int
+    leader_epoch: int
+    isr: Ints
+    recovery: int
+    partition_epoch: int
+    version: int
+    """Of the request: it decides which error the leader gets."""
+
+
 class StoredTopic(NamedTuple):
     """Content of `/brokers/topics/<t>` (layout 3.4). `topic_id` is 16 bytes, or None where the znode has none."""
 

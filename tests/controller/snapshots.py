@@ -6,7 +6,7 @@ from typing import Any
 
 from klamm.controller.cluster import Cluster
 
-CACHES = {"_offline_of", "_replica_state_maps", "_see", "_registered"}
+CACHES = {"_offline_of", "_replica_state_maps", "_see", "registered"}
 """Fields that say nothing that the others do not."""
 
 

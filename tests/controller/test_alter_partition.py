@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.alter_partition import Proposal, judge
-from klamm.controller.values import LeaderAndIsr
+from klamm.controller.alter_partition import judge
+from klamm.controller.values import LeaderAndIsr, Proposal
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -103,12 +103,12 @@ def test_the_table_exhaustively() -> None:
     for recovery, isr in ((0, (1, 2)), (0, (2, 1)), (0, (1,)), (1, (1,))):
         info = LeaderAndIsr(1, 5, isr, recovery, 7, 3)
         for leader, leader_epoch, partition_epoch, new, mark in product((1, 2), (4, 5, 6), (6, 7, 8), isrs, (0, 1)):
-            a = Proposal(leader, leader_epoch, new, mark, partition_epoch)
             for alive in ({1, 2, 9}, {1, 2}, {1}, {2, 9}):
                 for version in VERSIONS:
+                    a = Proposal(leader, leader_epoch, new, mark, partition_epoch, version)
                     expected = naive_judge(info, a, frozenset(alive), version)
                     seen.add(expected)
-                    assert judge(info, a, frozenset(alive), version) is expected, (info, a, alive, version)
+                    assert judge(info, a, frozenset(alive)) is expected, (info, a, alive)
     assert len(seen) == 8, "every row was met"
 
 

@@ -132,7 +132,7 @@ async def test_every_event_of_the_controller_is_a_line_with_what_it_decided(
         assert any(line.endswith("ms; not the controller") for line in lines(caplog, CONTROLLER))
         term = cluster.nodes[1].controller.term
         assert term is not None
-        await eventually(lambda: "replay_state" not in vars(term.cluster), "the last event is handled")
+        await eventually(lambda: term.cluster._see is None, "the last event is handled")
     finally:
         await cluster.stop()
 
