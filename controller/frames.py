@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -197,20 +197,18 @@ class Encoder:
                 by_topic.setdefault(p.topic, []).append(entry)
             topics = [_topic_struct(_head(t), e) for t, e in by_topic.items()] if kept else []
         request = messages.LeaderAndIsrRequest
-        common = {
-            "controller_id": self.controller_id,
-            "controller_epoch": cluster.epoch,
-            "broker_epoch": broker.epoch,
-            "live_leaders": self._live_leaders([cluster.brokers[b] for b in sorted(leaders) if b in cluster.brokers], listener),
-        }
+        new_request = partial(
+            request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch,
+            live_leaders=self._live_leaders([cluster.brokers[b] for b in sorted(leaders) if b in cluster.brokers], listener),
+        )  # fmt: skip
         if version < 2:
-            body = request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries], **common)
+            body = new_request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries])
         elif kept:
-            body = request(topic_states=topics, **common)
+            body = new_request(topic_states=topics)
         else:
             topic_state = request.LeaderAndIsrTopicState
             states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
-            body = request(topic_states=states, **common)
+            body = new_request(topic_states=states)
         return bytes(messages.encode(body, version))
 
     def _settled_topics(self, partitions: Iterable[Partition]) -> list[bytes]:
@@ -310,11 +308,11 @@ class Encoder:
     def update_metadata(self, cluster: Cluster, broker: Broker, topics: list[bytes], live_brokers: list[bytes]) -> bytes:
         """Body of an UpdateMetadata request from the shared parts of a batch."""
         version = self.umr_version
-        field = "ungrouped_partition_states" if version < 5 else "topic_states"
-        body = messages.UpdateMetadataRequest(
-            controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch, live_brokers=live_brokers,
-            **{field: topics},
+        new_request = partial(
+            messages.UpdateMetadataRequest, controller_id=self.controller_id, controller_epoch=cluster.epoch,
+            broker_epoch=broker.epoch, live_brokers=live_brokers,
         )  # fmt: skip
+        body = new_request(ungrouped_partition_states=topics) if version < 5 else new_request(topic_states=topics)
         return bytes(messages.encode(body, version))
 
     # --- StopReplica ---
@@ -325,14 +323,16 @@ class Encoder:
         `partitions` gives the leader epoch and whether to delete; "deletes" is true when the response must be looked at.
         """
         version, request = self.sr_version, messages.StopReplicaRequest
-        common = {"controller_id": self.controller_id, "controller_epoch": cluster.epoch, "broker_epoch": broker.epoch}
+        new_request = partial(
+            request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch
+        )  # fmt: skip
         if version >= 3:
             by_topic: dict[str, list[Any]] = {}
             for p, (leader_epoch, delete) in partitions.items():
                 state = request.StopReplicaPartitionState(partition_index=p.index, leader_epoch=leader_epoch, delete_partition=delete)
                 by_topic.setdefault(p.topic.name, []).append(state)
             states = [request.StopReplicaTopicState(topic_name=t, partition_states=s) for t, s in by_topic.items()]
-            body = request(topic_states=states, **common)
+            body = new_request(topic_states=states)
             return [(bytes(messages.encode(body, version)), any(d for _, d in partitions.values()))]
         out = []
         for flag in (False, True):
@@ -341,12 +341,12 @@ class Encoder:
                 continue
             if version == 0:
                 flat = [request.StopReplicaPartitionV0(topic_name=p.topic.name, partition_index=p.index) for p in chosen]
-                body = request(delete_partitions=flag, ungrouped_partitions=flat, **common)
+                body = new_request(delete_partitions=flag, ungrouped_partitions=flat)
             else:
                 indexes: dict[str, list[int]] = {}
                 for p in chosen:
                     indexes.setdefault(p.topic.name, []).append(p.index)
                 topics = [request.StopReplicaTopicV1(name=t, partition_indexes=i) for t, i in indexes.items()]
-                body = request(delete_partitions=flag, topics=topics, **common)
+                body = new_request(delete_partitions=flag, topics=topics)
             out.append((bytes(messages.encode(body, version)), flag))
         return out

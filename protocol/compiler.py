@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from klamm.protocol.decoding import DecoderSource
 from klamm.protocol.encoding import EncoderSource
@@ -37,12 +37,14 @@ class Message(tuple[Any, ...]):
     _type: ClassVar[MessageType]
     _constructor: ClassVar[Constructor]
 
-    def _replace(self, **changes: Any) -> Message:
-        """A copy with some fields changed."""
-        values = [changes.pop(name, value) for name, value in zip(self._fields, self, strict=True)]
-        if changes:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(changes)}")
-        return type(self)(values)
+    if not TYPE_CHECKING:  # the stubs have it with the fields of each class
+
+        def _replace(self, **changes: Any) -> Message:
+            """A copy with some fields changed."""
+            values = [changes.pop(name, value) for name, value in zip(self._fields, self, strict=True)]
+            if changes:
+                raise TypeError(f"{type(self).__name__} has no {', '.join(changes)}")
+            return type(self)(values)
 
     def _asdict(self) -> dict[str, Any]:
         """Field names and values, in order; nested structures are not converted."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.protocol import schema
 from klamm.protocol.apis import APIS, Api, ApiKey
@@ -43,11 +43,15 @@ def message_type(name: str) -> MessageType:
     return found
 
 
-def __getattr__(name: str) -> Any:
-    if name.endswith(("Request", "Response")) and schema.find(name) is not None:
-        found = globals()[name] = message_type(name).top
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from klamm.protocol.message_classes import *  # noqa: F403 its names are all messages
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name.endswith(("Request", "Response")) and schema.find(name) is not None:
+            found = globals()[name] = message_type(name).top
+            return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def decode(name: str, version: int, buf: bytes | bytearray | memoryview, offset: int = 0) -> tuple[Any, int]:

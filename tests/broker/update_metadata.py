@@ -18,7 +18,7 @@ def broker(broker_id: int, *listeners: str, rack: str | None = None, host: str |
 
 
 def partition(index: int = 0, leader: int = 1, isr: Sequence[int] = (1, 2), replicas: Sequence[int] = (1, 2), **more: Any) -> Any:
-    fields = {"controller_epoch": 1, "leader_epoch": 0, "zk_version": 0, "offline_replicas": ()} | more
+    fields: dict[str, Any] = {"controller_epoch": 1, "leader_epoch": 0, "zk_version": 0, "offline_replicas": ()} | more
     return REQUEST.UpdateMetadataPartitionState(partition_index=index, leader=leader, isr=tuple(isr), replicas=tuple(replicas), **fields)
 
 

@@ -159,7 +159,7 @@ async def test_many_partitions_of_many_topics_in_one_request(cluster: Cluster) -
     request = messages.AlterPartitionRequest
     wanted = [
         request.TopicData(
-            topic_id=cluster.tree.topic_id(topic),
+            topic_id=cluster.tree.topic_id(topic) or bytes(16),
             partitions=[
                 request.PartitionData(
                     partition_index=p,
@@ -206,7 +206,7 @@ async def test_pipelined_requests_are_joined(cluster: Cluster) -> None:
     topic = await cluster.create([[a, b]] * 40)
     await cluster.settled(a, b)
     mark = b.mark()
-    request, topic_id = messages.AlterPartitionRequest, cluster.tree.topic_id(topic)
+    request, topic_id = messages.AlterPartitionRequest, cluster.tree.topic_id(topic) or bytes(16)
     frames = b""
     for p in range(40):
         member = request.BrokerState(broker_id=a.id)

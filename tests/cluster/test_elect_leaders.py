@@ -312,9 +312,9 @@ async def test_response_that_waits_is_completed_by_the_next_controllers_update_m
             )
             for f in (slow.a, slow.b)
         ]
-        topics = [
-            request.UpdateMetadataTopicState(topic_name=slow.topic, topic_id=empty.tree.topic_id(slow.topic), partition_states=[told])
-        ]
+        topic_id = empty.tree.topic_id(slow.topic)
+        assert topic_id is not None
+        topics = [request.UpdateMetadataTopicState(topic_name=slow.topic, topic_id=topic_id, partition_states=[told])]
         new = Client("127.0.0.1", empty.brokers[0].port)
         umr = request(
             controller_id=999,

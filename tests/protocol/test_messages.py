@@ -58,7 +58,7 @@ def test_fields_of_all_versions_with_kafkas_defaults() -> None:
 
 def test_default_arrays_are_not_shared() -> None:
     first = LISR()
-    first.topic_states.append(1)
+    first.topic_states.append(1)  # type: ignore[attr-defined]
     assert LISR().topic_states == []
     assert LISR(topic_states=()).topic_states == []
 
@@ -74,7 +74,7 @@ def test_messages_are_values() -> None:
     with pytest.raises(AttributeError):
         one.leader = 1
     with pytest.raises(TypeError):
-        LISR(nonsense=1)
+        LISR(nonsense=1)  # type: ignore[call-arg]
 
 
 def test_copies_and_pickles() -> None:
@@ -128,12 +128,12 @@ def test_versions_that_do_not_exist(version: int) -> None:
         lisr([tuple(state(0))]),
         lisr([messages.UpdateMetadataRequest.UpdateMetadataPartitionState()]),
         lisr([], topic_states=None),
-        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=None)]),
-        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=b"bytes")]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=None)]),  # type: ignore[arg-type]
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name=b"bytes")]),  # type: ignore[arg-type]
         lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="x" * 32768)]),
         lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_name="\ud800")]),
         lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=bytes(15))]),
-        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=None)]),
+        lisr([], topic_states=[LISR.LeaderAndIsrTopicState(topic_id=None)]),  # type: ignore[arg-type]
         lisr([], ungrouped_partition_states=[state(0)]),
         lisr([], controller_id="1"),
         (1, 2, 3),

@@ -23,9 +23,8 @@ def broker(authorizer: Authorizer | None = None) -> Services:
     """Broker 1, which leads t-0; broker 2 leads t-1; t-2 is offline here."""
     metadata = MetadataCache(1)
     told = messages.UpdateMetadataRequest
-    both = {"isr": (1, 2), "replicas": (1, 2)}
     states = [
-        told.UpdateMetadataPartitionState(partition_index=p, leader=leader, leader_epoch=p + 5, **both)
+        told.UpdateMetadataPartitionState(partition_index=p, leader=leader, leader_epoch=p + 5, isr=(1, 2), replicas=(1, 2))
         for p, leader in enumerate((1, 2, 1))
     ]
     ends = {i: told.UpdateMetadataEndpoint(port=9000 + i, host=f"h{i}", listener="PLAINTEXT") for i in (1, 2)}

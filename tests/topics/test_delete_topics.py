@@ -24,7 +24,7 @@ REQUEST = messages.DeleteTopicsRequest
 async def delete(node: TopicBroker, *asked: str | bytes | tuple[str | None, bytes], version: int = 6, timeout_ms: int = 5000) -> Any:
     """Topics by name, by id, or as (name, id); before version 6 by name only."""
     if version < 6:
-        return await node.request(REQUEST(topic_names=list(asked), timeout_ms=timeout_ms), version)
+        return await node.request(REQUEST(topic_names=[str(one) for one in asked], timeout_ms=timeout_ms), version)
     pairs = [(a, ZERO) if isinstance(a, str) else (None, a) if isinstance(a, bytes) else a for a in asked]
     return await node.request(REQUEST(topics=[REQUEST.DeleteTopicState(*pair) for pair in pairs], timeout_ms=timeout_ms), version)
 
