@@ -1,1 +1,1 @@
-"""What one broker holds: metadata cache, hosted partitions, configs."""
+"""The state of one broker: metadata cache and replica manager."""

@@ -1,11 +1,10 @@
-"""What one broker knows of the cluster. Only UpdateMetadata requests feed it, and it knows nothing before the first one.
+"""The metadata cache: one broker's view of the cluster. Only UpdateMetadata requests change it; before the first one it is empty.
 
-A request carries all live brokers and the controller, and any number of partitions; those are merged (controller 15). Leader -2
-takes a partition away, and with the last partition the topic and its id; a zero topic id takes the id away. Merging touches only
-what the request names: the decoded partition states themselves are kept, in one dict per topic, and nothing is copied.
-`generation` rises with every request that changed anything, so that whoever keeps something made from the cache can tell whether
-it still holds; `brokers_generation` rises when a broker came, went or moved. Topics and the cache itself carry a place for encoded
-answers (`encoded`), emptied whenever the topic, or anything at all, changes.
+A request has all live brokers and the controller, and any number of partitions, which are merged (controller 15). Leader -2 removes a
+partition, and the last partition removes the topic and its id; a zero topic id removes the id. Merging changes only what the request
+names: the decoded partition states are kept, in one dict per topic, and nothing is copied. `generation` rises with every request that
+changes anything, so that everything made from the cache can be checked; `brokers_generation` rises when a broker came, went or
+moved. Topics and the cache itself have a place for encoded responses (`encoded`), which is cleared when the topic, or anything, changes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class CachedBroker(NamedTuple):
 
 
 class CachedPartition(Protocol):
-    """A partition's state as UpdateMetadata tells it: the decoded `UpdateMetadataPartitionState` (zk_version is the partition epoch)."""
+    """A partition's state from UpdateMetadata: the decoded `UpdateMetadataPartitionState` (zk_version is the partition epoch)."""
 
     partition_index: int
     controller_epoch: int

@@ -1,8 +1,8 @@
 """Metadata and DescribeCluster responses out of the metadata cache, put together from bytes that are kept.
 
 A topic's part of a Metadata response depends on the topic and on which brokers are alive, so it is encoded once for each version and
-listener and kept with the topic until one of these changes. What surrounds the topics (brokers, cluster, controller), and the whole
-answer for all topics, are kept with the cache until its next change. A response for unchanged topics is thus a join of bytes.
+listener and kept with the topic until one of these changes. The other parts (brokers, cluster, controller), and the whole
+response for all topics, are kept with the cache until its next change. A response for unchanged topics is thus a join of bytes.
 
 The listener is the one the client came in on: only brokers that have it are listed, and a leader without it cannot be reached
 (LISTENER_NOT_FOUND, before version 6 LEADER_NOT_AVAILABLE). Version 0 hides replicas that cannot be reached and says so with
@@ -47,7 +47,7 @@ def metadata_body(
 
 
 def all_topics_body(metadata: MetadataCache, version: int, listener: str, cluster_id: str) -> bytes:
-    """The Metadata response body with every topic, when nobody asked for authorised operations."""
+    """The Metadata response body with every topic, when authorised operations were not requested."""
     key = ("all", version, listener)
     body = metadata.encoded.get(key)
     if body is None:

@@ -64,7 +64,7 @@ class Deleted(NamedTuple):
 
 
 class WentOffline(NamedTuple):
-    """The log directory of these replicas failed; they answer nothing until the process ends."""
+    """The log directory of these replicas failed; they are offline until the process ends."""
 
     topic: str
     partitions: Sequence[int]

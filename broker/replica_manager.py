@@ -1,7 +1,7 @@
 """The partitions a broker hosts, as LeaderAndIsr and StopReplica made them, and what it takes from a controller at all.
 
 Three requests of the controller end here (controller 15). Each is refused when it was meant for an earlier life of this broker
-(stale broker epoch), or when it comes from a controller older than the newest one heard in *any* of the three. What passes is
+(stale broker epoch), or when it comes from a controller older than the newest one seen in *any* of the three. What passes is
 judged partition by partition: a higher leader epoch makes the broker leader or follower, the same or a lower one is refused, a
 follower does not move to a leader that the metadata cache does not know as alive. StopReplica without deletion only ends the
 fetching; role, leader epoch and data stay. UpdateMetadata goes into the metadata cache.
@@ -42,7 +42,7 @@ _RECOVERY_STATES = frozenset((0, 1))
 
 
 class Role(IntEnum):
-    """What a broker is to a partition. NONE: hosted, but never told of a live leader."""
+    """The role of a broker for a partition. NONE: it has a replica, but has not received a live leader."""
 
     NONE = 0
     LEADER = 1

@@ -1,1 +1,1 @@
-"""Remembers and notices; the only room that knows kazoo."""
+"""ZooKeeper: sessions, znodes, watches, the controller's store, the embedded server. Only this package imports kazoo."""

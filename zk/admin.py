@@ -1,6 +1,6 @@
-"""Unfenced writes to ZooKeeper: those a broker makes for itself, and those made on behalf of requests (layout 1.1, 3.2 to 3.11).
+"""Unfenced writes to ZooKeeper: those of a broker for itself, and those for requests of clients (layout 1.1, 3.2 to 3.11).
 
-Requests that name many topics become few multis. A multi is taken apart as the fenced ones are, so every topic succeeds or fails alone.
+Requests that name many topics become few multis. A failed multi is split as fenced multis are, so every topic succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class AdminZk:
         return _codes(await write_entries(self._multi, made, self._settle_topic), ErrorCode.TOPIC_ALREADY_EXISTS)
 
     async def _settle_topic(self, sent: Sequence[_TopicCreation], entry: _TopicCreation, operation: int, failure: MultiFailed) -> None:
-        """A config without its topic is replaced; a topic with our id was created by a try whose answer was lost."""
+        """A config without its topic is replaced; a topic with our id was created by an earlier attempt whose response was lost."""
         if failure.repeated:
             found = await self._session.read_versions([paths.topic_path(creation.name) for creation in sent])
             for creation, node in zip(sent, found, strict=True):
@@ -147,7 +147,9 @@ class AdminZk:
         return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t in topics)), settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
-        """Ask the controller to delete topics; asking twice is fine. UNKNOWN_TOPIC_OR_PARTITION for those that have no znode."""
+        """Request the deletion of topics from the controller; a repeated request is fine. UNKNOWN_TOPIC_OR_PARTITION for topics without a
+        znode.
+        """
         ops = self._session.ops
         entries = [Entry((ops.check(paths.topic_path(topic), -1), ops.create(paths.deletion_path(topic), None))) for topic in topics]
 
@@ -178,7 +180,9 @@ class AdminZk:
         return await config_nodes.read_configs(self._session, kind, names)
 
     async def write_config(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
-        """Replace an entity's properties and tell all brokers. Raises ControllerMoved, BadVersion (the controller changed meanwhile)."""
+        """Replace the properties of an entity and notify all brokers. Raises ControllerMoved, BadVersion (the controller changed
+        meanwhile).
+        """
         await config_nodes.write_config(self._session, kind, name, properties)
         await config_nodes.announce(self._session, f"{kind}/{name}")
 

@@ -1,10 +1,10 @@
-"""A JVM's loaded classes kept on disk, so that the next embedded ZooKeeper starts in a fraction of the time.
+"""The loaded classes of a JVM, kept on disk so that the next embedded ZooKeeper starts in a fraction of the time.
 
 Java 25 and later keep an AOT cache, Java 13 and later a class-data archive. A file belongs to one Java build, one set of jars and one
 set of flags, all of which are in its name. It is made by a training run: a second, niced JVM that serves ZooKeeper for a moment and
-is then asked to end, which makes it write the file. The run happens in the background of the first start and under a name of its own,
-then is renamed, so a reader sees the whole file or none; a lock keeps two builders apart, and a builder that dies leaves nothing but a
-file that the next one overwrites. A JVM ignores a file that does not fit it. No failure here is worth more than a debug line.
+then receives a request to end, upon which it writes the file. The run happens in the background of the first start and under a name of its
+own, then is renamed, so a reader sees the whole file or none; a lock keeps two builders apart, and a builder that dies leaves nothing but a
+file that the next one overwrites. A JVM ignores a file that does not fit it. A failure is only logged at DEBUG.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configs of topics, brokers, users, clients and addresses in ZooKeeper, and the notifications of their changes (layout 3.8 to 3.10).
 
-A config is replaced as a whole, guarded by the presence of a ZooKeeper controller. After it, a notification tells every broker which
-entity to read again. Brokers keep the highest number they have seen; notifications are purged by age.
+A config is replaced as a whole, guarded by the presence of a ZooKeeper controller. Then a notification names the entity
+that every broker has to read again. Brokers keep the highest number they have seen; notifications are purged by age.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _remove_empty(session: ZkSession, kind: str, name: str) -> None:
 
 
 async def announce(session: ZkSession, entity_path: str) -> None:
-    """Tell all brokers to read an entity again."""
+    """Notify all brokers that they have to read an entity again."""
     await session.create(paths.CONFIG_CHANGE_PREFIX, layout.encode_config_change(entity_path), sequence=True, makepath=True)
 
 

@@ -21,7 +21,7 @@ class Link(Enum):
 
 
 class Change(Enum):
-    """What a watch saw. MISSED: it was lost with the connection; anything may have happened."""
+    """The change that a watch reports. MISSED: the watch was lost with the connection; any change is possible."""
 
     CREATED = auto()
     DELETED = auto()
@@ -58,7 +58,7 @@ class Watch:
         return hash((self.path, self.callback))
 
     def __call__(self, event: WatchedEvent) -> None:
-        """Called with what the watch saw, by kazoo in its thread."""
+        """Called by kazoo, in its thread, with the change."""
         self._report(self, _CHANGES[event.type])
 
 
@@ -69,7 +69,7 @@ class Connection(Protocol):
         """Begin to connect, and to reconnect whenever the connection is lost."""
 
     async def close(self, limit_s: float) -> None:
-        """End the session; an unresponsive server is left to find out by itself."""
+        """End the session; with an unresponsive server the session expires."""
 
     def abandon(self) -> None:
         """Give back what a connection holds that has come to its end."""
@@ -78,7 +78,7 @@ class Connection(Protocol):
         """Cut the connection as the death of a process does: the server keeps the session until it expires."""
 
     async def end_severed(self, limit_s: float) -> None:
-        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server answers."""
+        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server responds."""
 
     @property
     def data_watchers(self) -> defaultdict[str, set[Any]]:
@@ -88,11 +88,11 @@ class Connection(Protocol):
         """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
 
     def report(self, watch: Watch, change: Change) -> None:
-        """A watch has fired: its owner is told after the responses that came before, and before those that come after. From any thread."""
+        """A watch has fired: its callback runs after the callbacks of earlier responses and before those of later ones. From any thread."""
 
 
 OnLink = Callable[[Connection, Link, int], None]
 """(connection, state, session id where it is CONNECTED)"""
 OnWatch = Callable[[Watch, Change], None]
 Connect = Callable[[str, int, OnLink, OnWatch], Connection]
-"""Makes a connection from (hosts, session time-out in ms, who is told of its state, who is told of watches that fired)."""
+"""Makes a connection from (hosts, session time-out in ms, callback for its state, callback for watches that fired)."""

@@ -1,11 +1,11 @@
 """A real ZooKeeper owned by this process: one standalone server in a JVM, on a free port of the loopback interface.
 
-`start` writes a configuration, starts the JVM with few jars and flags tuned for a quick start, and waits until that server (told from
-strangers by its data folder) answers. Without a data folder everything lies in a temporary one that goes with the process; with one,
-the content survives. The JVM dies with its owner (see `owned_process`) and is killed, never asked to stop: ZooKeeper writes ahead.
-When it ends by itself (killed by somebody, its disk full: then ZooKeeper exits with 0), `wait_for_end` tells why.
-The first start with a Java build also makes its class cache in the background (see `class_cache`). ZooKeeper's log is swallowed, it has
-no log library on its class path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
+`start` writes a configuration, starts the JVM with few jars and with flags for a quick start, and waits until that server responds (its
+data folder identifies it). Without a data folder the data is in a temporary folder, which is removed at the end; with one, the data
+survives. The JVM ends with its owner (see `owned_process`) and is always killed, which is safe because ZooKeeper writes its log first. When
+it ends by itself (killed, or its disk is full: then ZooKeeper exits with 0), `wait_for_end` returns the reason. The first start with a Java
+build also makes its class cache in the background (see `class_cache`). ZooKeeper's log is swallowed, it has no log library on its class
+path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _class_path(jars: Sequence[Path]) -> str:
 
 
 def _write_config(folder: Path, port: int, data_dir: Path | None = None) -> Path:
-    """zoo.cfg. Short ticks allow sessions from one second; `conf` tells the caller whose server answers."""
+    """zoo.cfg. Short ticks allow sessions from one second; `conf` identifies the server."""
     settings = {
         "dataDir": data_dir if data_dir is not None else folder,
         "clientPort": port,

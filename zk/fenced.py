@@ -1,9 +1,9 @@
 """Writes of the elected controller: many independent ones in few multis, each multi behind a check of `/controller_epoch`.
 
-A multi is all or nothing and names only its first bad operation. The entry that holds it is settled (or made right) by whoever made the
-entries, the rest is repeated; from the second bad one on, what stood before it, which is known to be good, goes by itself and what
-stands behind it goes in halves, so that many bad entries cost few repeats each. Every entry ends with an outcome of its own. When the
-check itself fails, another controller was elected and nothing of the multi was done (layout 1.1).
+A multi is all or nothing, and its response names only the first bad operation. The caller settles (or corrects) the entry of that
+operation, and the other entries are sent again. From the second bad entry on, the entries before it, which are known to be good, are sent
+together, and the entries after it in halves, so that many bad entries need few repetitions each. Every entry gets an outcome of its own.
+When the check itself fails, another controller was elected and nothing of the multi was done (layout 1.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def outcome_of(code: int) -> Outcome:
 
 
 class Entry:
-    """Operations that take hold together, beside others. `outcome` is None until settled."""
+    """Operations that succeed together, independent of other entries. `outcome` is None until settled."""
 
     __slots__ = ("operations", "outcome")
 
@@ -42,7 +42,7 @@ class Entry:
 
 E = TypeVar("E", bound=Entry)
 
-# Told which operation of which entry is bad, and of all entries sent with it: must settle that entry or change its operations.
+# Called with the bad operation, its entry and all entries of the multi: must settle that entry or change its operations.
 OnBad = Callable[[Sequence[E], E, int, MultiFailed], Awaitable[None]]
 # Writes one multi. A MultiFailed that it raises counts from the first operation given to it.
 Send = Callable[[Sequence[bytes]], Awaitable[None]]

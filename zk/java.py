@@ -28,7 +28,7 @@ class EmbeddedZooKeeperError(Exception):
 
 
 class Java(NamedTuple):
-    """A Java runtime: its launcher, the text that tells one build from another, and the major version."""
+    """A Java runtime: its launcher, a text that identifies the build, and the major version."""
 
     launcher: Path
     identity: str
@@ -58,7 +58,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def _identify(launcher: Path) -> Java | None:
-    """Version from the `release` file beside the runtime, else by asking the launcher; None when it does not start."""
+    """Version from the `release` file beside the runtime, else from the output of the launcher; None when it does not start."""
     try:
         text = (launcher.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
         version = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)

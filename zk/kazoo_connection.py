@@ -1,10 +1,10 @@
-"""kazoo's client seen from the event loop: requests in, futures out, nothing shared but an inbox.
+"""kazoo's client for the event loop: requests in, futures out; both sides share only an inbox.
 
-kazoo runs one thread for the connection. That thread never touches asyncio state: answers, watch events and state changes go through
+kazoo runs one thread for the connection. That thread never touches asyncio state: responses, watch events and state changes go through
 one inbox, in the order in which they came off the wire, and one wake-up of the loop empties it however much it holds. No more than a
 window of requests is handed to kazoo at a time (it wakes its thread through a socket pair whose buffer is small); the rest waits here.
-Requests made while there is no connection fail at once; the first request that kazoo fails for that reason is the news of it, since kazoo
-tells the state last. A request that kazoo loses while its session ends is failed from here.
+Requests made while there is no connection fail at once; the first request that kazoo fails for that reason reports the lost connection,
+because kazoo reports the state last. A request that kazoo loses while its session ends is failed from here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klamm.zk.requests import ConnectionLost, Multi, MultiFailed, SessionExpired
 
 log = logging.getLogger("klamm.zk.connection")
 
-# kazoo tells of every attempt to connect; the session's owner hears what matters.
+# kazoo logs every attempt to connect; the session reports what is important.
 _kazoo_log = logging.getLogger("klamm.zk.connection.kazoo")
 _kazoo_log.setLevel(logging.ERROR)
 
@@ -58,7 +58,7 @@ class _Handler(SequentialThreadingHandler):
     def _run(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         try:
             func(*args, **kwargs)
-        except Exception as problem:  # noqa: BLE001 a response can provoke anything; the session is told and opens a new connection
+        except Exception as problem:  # noqa: BLE001 a response can provoke anything; the session opens a new connection
             log.error("The connection to ZooKeeper ended with an unexpected exception: %r", problem)
 
     def dispatch_callback(self, callback: Callback) -> None:
@@ -77,7 +77,7 @@ class _Handler(SequentialThreadingHandler):
 
 
 class _Client(KazooClient):
-    """kazoo's client, telling also of the end of its thread, which its listeners do not always learn."""
+    """kazoo's client, which also reports the end of its thread; kazoo's listeners do not always get it."""
 
     on_closed: Callable[[], None]
 
@@ -144,7 +144,7 @@ class KazooConnection:
         self._client.start_async()
 
     async def close(self, limit_s: float) -> None:
-        """End the session; an unresponsive server is left to find out by itself."""
+        """End the session; with an unresponsive server the session expires."""
         self._closing = True
         done = self._loop.create_future()
         # kazoo's stop waits for the server's response or for its own time-outs, so it waits in a thread that nobody waits for.
@@ -165,7 +165,7 @@ class KazooConnection:
         self._closing = True
         client = self._client
         self._severed = client._session_id, client._session_passwd
-        client._stopped.set()  # kazoo's thread ends when it sees the connection lost, and says no word to the server
+        client._stopped.set()  # kazoo's thread ends when it sees the lost connection, and sends nothing to the server
         sock = client._connection._socket
         if sock is not None:
             with suppress(OSError):
@@ -178,7 +178,7 @@ class KazooConnection:
         self._client.close()
 
     async def end_severed(self, limit_s: float) -> None:
-        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server answers."""
+        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server responds."""
         await asyncio.to_thread(self._end_severed, limit_s)
 
     def _end_severed(self, limit_s: float) -> None:
@@ -283,7 +283,7 @@ class KazooConnection:
             return
         self._connected = link is Link.CONNECTED
         if link is Link.SUSPENDED:
-            # What kazoo holds it fails itself, before it tells us.
+            # Requests that kazoo has are failed by kazoo, before it reports the state.
             while self._waiting:
                 _, future = self._waiting.popleft()
                 if not future.done():

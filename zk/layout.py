@@ -453,7 +453,7 @@ def decode_feature(data: bytes | None) -> FeatureNode:
 
 
 class ProducerIdBlock(NamedTuple):
-    """A block of producer ids, both ends inclusive, and the broker that asked for it."""
+    """A block of producer ids, both ends inclusive, and the broker that requested it."""
 
     broker_id: int
     first: int

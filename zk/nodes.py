@@ -1,4 +1,5 @@
-"""Reads, writes and watches of znodes as coroutines, paths below the session's chroot. How a request fares says `session`."""
+"""Reads, writes and watches of znodes as coroutines; paths are below the chroot of the session. `session` describes errors and repetition.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class ZkNodes(ABC):
 
     @abstractmethod
     async def call(self, request: Any) -> Any:
-        """Send a request until it is answered. Raises what it is answered with, StoreLost when the session ends before."""
+        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
+        session ends first.
+        """
 
     @abstractmethod
     def _connected_or_last(self) -> Connection:
@@ -157,7 +160,7 @@ class ZkNodes(ABC):
         ]
 
     async def call_all(self, requests: Iterable[Any]) -> list[Any]:
-        """Send requests one behind the other without waiting in between; answers in the same order. Raises the first error."""
+        """Send requests pipelined; their results in the same order. Raises the first error."""
         answers = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):

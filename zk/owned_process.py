@@ -2,9 +2,9 @@
 
 A small shell is the child's parent. Its standard input is a pipe whose only other end the owner holds; a second shell reads it. The end of
 the pipe, by closing or by the owner's death, kills the child. When the child is gone, by that or by itself, the shell says so on its
-standard output; after the end of the pipe it removes the folder it was told to, so that the owner can look into it before. The shells are
-the child's only watchers, in a session of their own, so a Ctrl-C in the owner's terminal does not reach them: the owner decides. A killed
-child, not an asked one, is the normal end; what runs here must bear that.
+standard output; after the end of the pipe it removes the given folder, so that the owner can read it before. The shells are
+the child's only watchers, in a session of their own, so a Ctrl-C in the owner's terminal does not reach them: the owner decides. The child
+is always killed; a program that runs here must be able to bear that.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ _NOT_IN_PATHS = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
 def may_be_in_path(name: str) -> bool:
-    """Whether ZooKeeper's Java client takes a path that ends with this name; an Apache Kafka broker fails before it asks for any other."""
+    """Whether ZooKeeper's Java client takes a path that ends with this name; Apache Kafka fails for any other name before it sends a
+    request.
+    """
     return not ({"", ".", ".."} & set(name.split("/"))) and _NOT_IN_PATHS.search(name) is None
 
 

@@ -1,4 +1,4 @@
-"""Why a ZooKeeper does not answer, asked of the network when kazoo has only said that it is not connected."""
+"""The reason why a ZooKeeper does not respond, from attempts to connect; kazoo only reports that it is not connected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_address(hosts: str) -> None:
 
 
 async def why_silent(servers: str) -> str:
-    """What becomes of an attempt to connect to each of these servers, in one line."""
+    """The result of an attempt to connect to each of these servers, in one line."""
     hosts, _ = collect_hosts(servers)
     outcomes = await asyncio.gather(*(_attempt(host, port) for host, port in hosts))
     named = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)

@@ -1,6 +1,6 @@
 """What a broker does in ZooKeeper at its start: top-level paths, cluster id, broker id, its own znode (layout 1.7, 3.2, 3.3, 3.11).
 
-None of it is fenced. Brokers that start together race for the same znodes; finding one made by somebody else is always fine, but for
+These writes are not fenced. Brokers that start together race for the same znodes; finding one made by somebody else is always fine, but for
 the broker's own znode, whose owner must be the session that registers it.
 """
 

@@ -1,9 +1,9 @@
-"""One broker's ZooKeeper session: its life, its connection, and the one way of all requests.
+"""The ZooKeeper session of one broker: its life, its connection, and the one point that every request passes.
 
-Every request waits a lost connection out and is repeated; an error then says `repeated`, because the first try may have
-succeeded. When the session is over meanwhile, StoreLost is raised. A new session is opened at once and for ever; `generation` tells one
-from the next. Watches are one-shot. One that was armed when the connection went is reported as Change.MISSED when the same session is
-connected again, since ZooKeeper and kazoo have both forgotten it, and dropped when the session is over.
+A request waits while the connection is lost and is then repeated; an error of it then says `repeated`, because the first attempt may have
+succeeded. When the session ends first, StoreLost is raised. A new session is opened at once, for ever; `generation` is the number of the
+session. Watches are one-shot. A watch that was armed when the connection was lost is reported as Change.MISSED when the same session is
+connected again, because ZooKeeper and kazoo have both dropped it; when the session ends it is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EPHEMERAL, _SEQUENCE = 1, 2
 
 
 class ZkUnavailable(Exception):
-    """No ZooKeeper answered in time, or its address or chroot cannot be used; the text is one line."""
+    """No ZooKeeper responded in time, or its address or chroot cannot be used; the text is one line."""
 
 
 class SessionChange(Enum):
@@ -55,7 +55,7 @@ WRITES = (Create, SetData, Delete, Multi)
 
 
 class WriteHook(Protocol):
-    """Stands at the one point that every write of a session passes, told of its number (from 1; a repeated write has a number of its own).
+    """Called at the one point that every write of a session passes, with its number (from 1; a repeated write has a new number).
 
     Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for a response that is lost (the write is
     repeated), StoreLost for the end of the session, anything else for the end of whoever writes.
@@ -139,7 +139,7 @@ class ZkSession(ZkNodes):
         return self._connection
 
     async def end_severed(self, limit_s: float) -> None:
-        """End a session that was severed before it expires. Raises TimeoutError when no ZooKeeper answers."""
+        """End a session that was severed before it expires. Raises TimeoutError when no ZooKeeper responds."""
         if self._connection is not None and self.session_id != 0:
             await self._connection.end_severed(limit_s)
 
@@ -155,7 +155,9 @@ class ZkSession(ZkNodes):
             await waiter
 
     async def call(self, request: Any) -> Any:
-        """Send a request until it is answered. Raises what it is answered with, StoreLost when the session ends before."""
+        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
+        session ends first.
+        """
         generation = self.generation
         repeated = False
         send = self._write if isinstance(request, WRITES) else self._submit

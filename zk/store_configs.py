@@ -42,7 +42,7 @@ class ZkConfigs(ZkArea):
         return await self._fence.write([_ConfigUpdate(self._session.ops, write) for write in writes], self._settle_config)
 
     async def _settle_config(self, sent: Sequence[_ConfigUpdate], entry: _ConfigUpdate, _: int, failure: MultiFailed) -> None:
-        """A config with our bytes and the version after the expected one was written by a try whose answer was lost."""
+        """A config with our bytes and the version after the expected one was written by an earlier attempt whose response was lost."""
         if failure.repeated:
             found = await self._session.read_versions([update.path for update in sent])
             for update, node in zip(sent, found, strict=True):

@@ -63,7 +63,7 @@ class ZkControllerElection(ZkArea):
                 continue
 
     async def _elected_after_all(self, broker_id: int, epoch: int) -> ControllerEpoch:
-        """A failed attempt whose znode is there with our id and epoch is a success whose answer was lost."""
+        """A failed attempt whose znode is there with our id and epoch is a success whose response was lost."""
         node = await self._session.get(paths.CONTROLLER)
         controller = layout.decode_controller(node.data) if node is not None else None
         if controller is not None and controller.broker_id == broker_id:
