@@ -22,6 +22,7 @@ from klamm.protocol.nouns import next_epoch
 
 log = logging.getLogger("klamm.controller.state_change")
 
+
 class StateChangeFailed(Exception):
     """A partition stays in its state; the text says why."""
 
