@@ -12,9 +12,11 @@ no watch fires. The methods do what brokers, tools and administrators do, and wa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSet
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, MutableSet
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from enum import IntEnum
+from functools import wraps
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from klamm.controller import events
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, StoreLost
@@ -70,6 +72,64 @@ class Faults:
 
 class Crashed(BaseException):
     """The process under test dies here."""
+
+
+class Draws:
+    """Where chance decides. The points at which it struck are remembered, and can be given instead of chance: `script`."""
+
+    def __init__(self, rng: random.Random, script: Collection[int] | None = None) -> None:
+        self._rng = rng
+        self._script = script
+        self._points = 0
+        self.struck: list[int] = []
+
+    def strikes(self, chance: float) -> bool:
+        if chance <= 0:
+            return False
+        self._points += 1
+        strikes = self._rng.random() < chance if self._script is None else self._points in self._script
+        if strikes:
+            self.struck.append(self._points)
+        return strikes
+
+
+Step = tuple[str, tuple[Any, ...]]
+"""Something that was done from outside: the name of a method and its arguments, all of them literals."""
+
+
+def plain(value: Any) -> Any:
+    """A value as literals."""
+    match value:
+        case dict():
+            return {plain(key): plain(each) for key, each in value.items()}
+        case tuple():
+            return tuple(map(plain, value))
+        case list():
+            return list(map(plain, value))
+        case IntEnum():
+            return int(value)
+    return value
+
+
+W = TypeVar("W", bound="World")
+P = ParamSpec("P")
+
+
+def _told(method: Callable[Concatenate[W, P], None]) -> Callable[Concatenate[W, P], None]:
+    """A method that writes itself down in the story of the world, without those that it calls."""
+
+    @wraps(method)
+    def tell(self: W, *args: P.args, **kwargs: P.kwargs) -> None:
+        assert not kwargs
+        if not self.telling:
+            self.story.append((method.__name__, plain(args)))
+        before, self.telling = self.telling, True
+        try:
+            method(self, *args, **kwargs)
+        finally:
+            self.telling = before
+
+    return tell
 
 
 class _Children(MutableMapping[K, V], Generic[K, V]):
@@ -226,6 +286,9 @@ class World:
         """Every state ever written, in order."""
         self.journal: list[Any] = []
         """Every write of a controller and every request it sent, in order."""
+        self.story: list[Step] = []
+        """What the outside did, in order."""
+        self.telling = False
 
     def _committed(self, operation: Operation, session: int) -> None:
         kind, path = operation.kind, operation.path
@@ -316,38 +379,46 @@ class World:
 
     # --- what the outside does ---
 
+    @_told
     def start_broker(self, broker_id: int) -> None:
         endpoint = Endpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)
         self.zk.create(paths.broker_path(broker_id), encode_broker(Broker(broker_id, 0, (endpoint,)), 0))
 
+    @_told
     def stop_broker(self, broker_id: int) -> None:
         self.zk.delete_tree(paths.broker_path(broker_id))
         self.offline_dirs = {(b, k) for b, k in self.offline_dirs if b != broker_id}
 
+    @_told
     def bounce_broker(self, broker_id: int) -> None:
         """Gone and back before anybody looks."""
         self.stop_broker(broker_id)
         self.start_broker(broker_id)
 
+    @_told
     def change_broker(self, broker: Broker) -> None:
         self.spoilt.forget(paths.broker_path(broker.id))
         self.zk.set(paths.broker_path(broker.id), encode_broker(broker, 0))
 
+    @_told
     def spoil_broker(self, broker_id: int) -> None:
         """Its node has new data that cannot be read, until it is changed again."""
         self._spoil(paths.broker_path(broker_id))
 
+    @_told
     def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], topic_id: bytes | None) -> None:
         if name not in self.configs:
             self.configs[name] = {}
         self.zk.create(paths.topic_path(name), layout.encode_topic(topic_id, {p: Assignment(r) for p, r in assignments.items()}))
 
+    @_told
     def grow_topic(self, name: str, assignments: dict[int, tuple[int, ...]]) -> None:
         stored = self.topics[name]
         grown = {**stored.assignments, **{p: Assignment(r) for p, r in assignments.items()}}
         self.spoilt.forget(paths.topic_path(name))
         self.zk.set(paths.topic_path(name), layout.encode_topic(stored.topic_id, grown))
 
+    @_told
     def spoil_topic(self, name: str) -> None:
         """Its node has new data that cannot be read, until it grows."""
         self._spoil(paths.topic_path(name))
@@ -356,33 +427,41 @@ class World:
         self.spoilt.add(path)
         self.zk.set(path, _SPOILT)
 
+    @_told
     def delete_topic(self, name: str) -> None:
         if name not in self.deletions:
             self.zk.create(paths.deletion_path(name), None)
 
+    @_told
     def ask_preferred(self, partitions: list[TopicPartition]) -> None:
         if self.preferred is None:
-            self.zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
+            self.zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(TopicPartition(*key) for key in partitions))
 
+    @_told
     def notify_isr_change(self, partitions: list[TopicPartition]) -> None:
         self.notified += 1
-        self.zk.create(f"{paths.ISR_CHANGE_NOTIFICATION}/isr_change_{self.notified:010}", layout.encode_partitions(partitions))
+        data = layout.encode_partitions(TopicPartition(*key) for key in partitions)
+        self.zk.create(f"{paths.ISR_CHANGE_NOTIFICATION}/isr_change_{self.notified:010}", data)
 
+    @_told
     def notify_log_dir(self, broker_id: int) -> None:
         self.notified += 1
         self.zk.create(f"{paths.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_{self.notified:010}", layout.encode_log_dir_event(broker_id))
 
+    @_told
     def write(self, key: TopicPartition, state: LeaderAndIsr) -> None:
         """Somebody writes a state; the partition epoch is one more than before, or 0 where there is none."""
-        path, data = paths.state_path(*key), layout.encode_state(state)
+        path, data = paths.state_path(*key), layout.encode_state(LeaderAndIsr(*state))
         if self.zk.get(path) is None:
             self.zk.create(path, data)
         else:
             self.zk.set(path, data)
 
+    @_told
     def drop_controller(self) -> None:
         self.zk.delete_tree(paths.CONTROLLER)
 
+    @_told
     def steal(self, broker_id: int) -> None:
         """Another broker becomes controller behind everybody's back."""
         self.epoch, self.epoch_version = self.epoch + 1, self.epoch_version + 1
@@ -391,6 +470,17 @@ class World:
         else:
             self.zk.nodes[paths.CONTROLLER].owner = 0
             self.zk.set(paths.CONTROLLER, layout.encode_controller(broker_id, 0))
+
+    @_told
+    def fail_log_dirs(self, broker_id: int, partitions: list[TopicPartition]) -> None:
+        """The log directories of a broker with these partitions fail, and it says so."""
+        self.offline_dirs.update((broker_id, TopicPartition(*key)) for key in partitions)
+        self.notify_log_dir(broker_id)
+
+    @_told
+    def configure_topic(self, name: str, config: dict[str, str]) -> None:
+        """Replace a topic's config; nobody is notified."""
+        self.configs[name] = config
 
 
 class _UnreadableConfigs(MutableSet[str]):
@@ -458,26 +548,25 @@ class _Armed(MutableSet[str]):
 class _DrawnFaults(WriteHook):
     """Draws for every write of a store what goes wrong with it."""
 
-    def __init__(self, store: SimulatedStore, faults: Faults, rng: random.Random) -> None:
+    def __init__(self, store: SimulatedStore, faults: Faults, draws: Draws) -> None:
         self._store = store
         self._faults = faults
-        self._rng = rng
-
-    def _strikes(self, chance: float) -> bool:
-        return chance > 0 and self._rng.random() < chance
+        self._strikes = draws.strikes
 
     def before_request(self) -> None:
         if self._strikes(self._faults.lost_session):
             self._store.expire()
             raise StoreLost("the session has expired")
         if self._strikes(self._faults.lost_connection):
-            self._store.zk_session.line.lose(served=self._rng.random() < 0.5)
+            self._store.zk_session.line.lose(served=self._strikes(0.5))
 
     def before(self, number: int, request: Any) -> None:
         faults, world = self._faults, self._store.world
         operations = operations_of(request)
         if operations[0].path == paths.CONTROLLER_EPOCH and self._strikes(faults.lost_epoch):
+            world.telling = True  # the draw is written down
             world.steal(77)
+            world.telling = False
         for kind, path, _, version, _ in operations:
             if kind == SET_DATA and version >= 0 and path.endswith("/state") and self._strikes(faults.lost_version):
                 node = world.zk.get(path)
@@ -497,9 +586,11 @@ class _DrawnFaults(WriteHook):
 class SimulatedStore(ZkStore):
     """The store of one controller process of a World."""
 
-    def __init__(self, world: World, on_event: Callable[[events.WatchEvent], None], faults: Faults, rng: random.Random) -> None:
+    def __init__(
+        self, world: World, on_event: Callable[[events.WatchEvent], None], faults: Faults, rng: random.Random, draws: Draws | None = None
+    ) -> None:
         self.world = world
-        drawn = _DrawnFaults(self, faults, rng)
+        drawn = _DrawnFaults(self, faults, draws if draws is not None else Draws(rng))
         self.zk_session = SimulatedSession(world.zk, self._session_changed, drawn)
         self.zk_session.before_request = drawn.before_request
         super().__init__(self.zk_session, on_event)

@@ -19,7 +19,7 @@ from klamm.controller.replay import replay
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import Faults, SimulatedStore, World, Wrote
+from klamm.tests.controller.simulated import Draws, Faults, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.zero_clock import ZeroClock
@@ -38,7 +38,7 @@ class Process:
         self.crashed = False
         self.changes: list[Change] = []
         self.callers: set[asyncio.Future[Any]] = set()
-        self.store = SimulatedStore(simulation.world, self._event, simulation.faults, simulation.rng)
+        self.store = SimulatedStore(simulation.world, self._event, simulation.faults, simulation.rng, simulation.draws)
         self.store.crash = self.crash
         self.store.on_session = self._session_changed
         self.channels = SimulatedBrokers(simulation.world, simulation.told)
@@ -101,6 +101,7 @@ class Simulation:
     def __init__(self, seed: int, faults: Faults) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
+        self.draws = Draws(self.rng)
         self.world = World()
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
@@ -130,7 +131,7 @@ class Simulation:
             await p.end()
             self.processes.append(Process(self, p.id))
         if self.world.controller is not None and self.world.controller[0] == 77:
-            self.world.drop_controller()
+            self.world.zk.delete_tree("/controller")
 
     # --- what must hold ---
 

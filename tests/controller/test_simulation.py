@@ -7,7 +7,9 @@ live broker was told must agree, the history of writes must be lawful, and nothi
 from __future__ import annotations
 
 import asyncio
+from ast import literal_eval
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,8 +20,9 @@ from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import Crashed, Faults
+from klamm.tests.controller.simulated import Crashed, Draws, Faults, World, plain
 from klamm.tests.controller.simulation import UNCLEAN, Process, Simulation
+from klamm.tests.controller.stage import isr_request, line
 
 
 class Story(Simulation):
@@ -27,6 +30,7 @@ class Story(Simulation):
 
     def __init__(self, seed: int, faults: Faults) -> None:
         super().__init__(seed, faults)
+        self.initial_faults = asdict(faults)
         self.next_topic = 0
         self.next_partition = 9
         self.blocks: set[int] = set()
@@ -38,9 +42,20 @@ class Story(Simulation):
 
     async def step(self) -> None:
         self.rng.choice(self.actions)()
-        for _ in range(self.rng.randint(0, 12)):
+        turns = self.rng.randint(0, 12)
+        self.world.story.append(("turns", (turns,)))
+        await self.turns(turns)
+
+    async def turns(self, count: int) -> None:
+        """Time passes; who crashed starts again."""
+        for _ in range(count):
             await asyncio.sleep(0)
         await self.revive()
+
+    def do(self, name: str, *args: Any) -> None:
+        """Something that is requested of the processes: written down, then done."""
+        self.world.story.append((name, plain(args)))
+        getattr(self, name)(*args)
 
     # --- what happens ---
 
@@ -92,8 +107,11 @@ class Story(Simulation):
         if w.states:
             keys = rng.sample(sorted(w.states), min(3, len(w.states)))
             election = Election.UNCLEAN if rng.random() < 0.3 else Election.PREFERRED
-            for p in self.processes:
-                p.ask(self._elect(p.controller, keys, election))
+            self.do("request_election", keys, election)
+
+    def request_election(self, keys: list[TopicPartition], election: int) -> None:
+        for p in self.processes:
+            p.ask(self._elect(p.controller, [TopicPartition(*key) for key in keys], Election(election)))
 
     async def _elect(self, controller: Controller, keys: list[TopicPartition], election: Election) -> None:
         results = await controller.elect_leaders(keys, election)
@@ -105,9 +123,11 @@ class Story(Simulation):
     def allocate(self) -> None:
         w = self.world
         if w.brokers:
-            b = self.rng.choice(sorted(w.brokers))
-            for p in self.processes:
-                p.ask(self._allocate(p.controller, b, w.brokers[b].epoch))
+            self.do("request_producer_ids", self.rng.choice(sorted(w.brokers)))
+
+    def request_producer_ids(self, broker_id: int) -> None:
+        for p in self.processes:
+            p.ask(self._allocate(p.controller, broker_id, self.world.brokers[broker_id].epoch))
 
     async def _allocate(self, controller: Controller, broker_id: int, epoch: int) -> None:
         first, count = await controller.allocate_producer_ids(broker_id, epoch)
@@ -115,6 +135,9 @@ class Story(Simulation):
         self.blocks.add(first)
 
     def rebalance(self) -> None:
+        self.do("fire_rebalance_timers")
+
+    def fire_rebalance_timers(self) -> None:
         for p in self.processes:
             p.controller.put(events.AutoPreferredReplicaLeaderElection())
 
@@ -127,24 +150,28 @@ class Story(Simulation):
         topics = sorted(t for t in w.topics if t not in w.deletions)
         if topics and rng.random() < 0.3:
             t = rng.choice(topics)
-            w.configs[t] = {UNCLEAN: "true"}
-            for p in self.processes:
-                p.controller.put(events.TopicUncleanLeaderElectionEnabled(t))
+            w.configure_topic(t, {UNCLEAN: "true"})
+            self.do("announce_unclean_election", t)
+
+    def announce_unclean_election(self, topic: str) -> None:
+        for p in self.processes:
+            p.controller.put(events.TopicUncleanLeaderElectionEnabled(topic))
 
     def leave(self) -> None:
         """A broker asks whoever is the controller to let it go; sometimes it goes then."""
         w, rng = self.world, self.rng
         if len(w.brokers) > 1:
-            b = rng.choice(sorted(w.brokers))
-            for p in self.processes:
-                p.ask(p.controller.controlled_shutdown(b, w.brokers[b].epoch))
+            self.do("request_controlled_shutdown", rng.choice(sorted(w.brokers)))
+
+    def request_controlled_shutdown(self, broker_id: int) -> None:
+        for p in self.processes:
+            p.ask(p.controller.controlled_shutdown(broker_id, self.world.brokers[broker_id].epoch))
 
     def lose_log_dir(self) -> None:
         w, rng = self.world, self.rng
         if w.brokers and w.states and rng.random() < 0.5:
             b = rng.choice(sorted(w.brokers))
-            w.offline_dirs.update((b, k) for k in w.states if rng.random() < 0.3)
-            w.notify_log_dir(b)
+            w.fail_log_dirs(b, [key for key in w.states if rng.random() < 0.3])
 
     def write_isr(self) -> None:
         """A leader of an older protocol writes its ISR itself and tells the controller by a notification."""
@@ -177,16 +204,16 @@ class Story(Simulation):
         replicas = topic.assignments[key.partition].replicas
         others = [r for r in replicas if r != state.leader and (r, key) not in w.offline_dirs]
         isr = [state.leader, *(r for r in others if rng.random() < 0.7)]
-        request = messages.AlterPartitionRequest
-        data = request.PartitionData(
-            partition_index=key.partition, leader_epoch=state.leader_epoch - rng.choice([0, 0, 0, 1]), new_isr=isr,
-            partition_epoch=state.partition_epoch - rng.choice([0, 0, 0, 1]),
-        )  # fmt: skip
-        body = request(
-            broker_id=broker.id, broker_epoch=broker.epoch, topics=[request.TopicData(topic_id=topic.topic_id, partitions=[data])]
-        )  # fmt: skip
+        leader_epoch = state.leader_epoch - rng.choice([0, 0, 0, 1])
+        partition_epoch = state.partition_epoch - rng.choice([0, 0, 0, 1])
+        self.do("request_isr", key, broker.id, isr, leader_epoch, partition_epoch)
+
+    def request_isr(self, key: TopicPartition, broker_id: int, isr: list[int], leader_epoch: int, partition_epoch: int) -> None:
+        broker, topic_id = self.world.brokers[broker_id], self.world.topics[key[0]].topic_id
+        assert topic_id is not None
+        body = isr_request(broker_id, broker.epoch, topic_id, key[1], leader_epoch, partition_epoch, isr)
         for p in self.processes:
-            p.ask(self._alter(p.controller, key, body))
+            p.ask(self._alter(p.controller, TopicPartition(*key), body))
 
     async def _alter(self, controller: Controller, key: TopicPartition, body: Any) -> None:
         response = await controller.alter_partition(body, 2)
@@ -200,11 +227,43 @@ class Story(Simulation):
     async def tell(self, steps: int, controllers: int) -> None:
         for b in (1, 2, 3):
             self.world.start_broker(b)
-        self.processes = [Process(self, 100 + i) for i in range(controllers)]
+        self.do("start_processes", controllers)
         for _ in range(steps):
             await self.step()
-        self.faults.__init__()  # type: ignore[misc]  # from here on nothing goes wrong
+        await self.rest()
+
+    def start_processes(self, count: int) -> None:
+        self.processes = [Process(self, 100 + i) for i in range(count)]
+
+    async def rest(self) -> None:
+        """From here on nothing goes wrong, and everything comes to rest."""
+        self.faults.__init__()  # type: ignore[misc]
         await self.settle()
+
+    # --- the story as text ---
+
+    def text(self) -> str:
+        """What happened, a line for each step; `replayed` tells it again."""
+        steps = [f"{name} {args!r}" for name, args in self.world.story]
+        return "\n".join([f"faults {self.initial_faults!r}", f"struck {self.draws.struck!r}", *steps])
+
+    @classmethod
+    async def replayed(cls, text: str) -> Story:
+        """The same story from its text."""
+        head, struck, *steps = text.splitlines()
+        story = cls(0, Faults(**literal_eval(head.removeprefix("faults "))))
+        story.draws = Draws(story.rng, frozenset(literal_eval(struck.removeprefix("struck "))))
+        for step in steps:
+            name, _, args = step.partition(" ")
+            if name == "turns":
+                story.world.story.append((name, literal_eval(args)))
+                await story.turns(*literal_eval(args))
+            elif hasattr(World, name):
+                getattr(story.world, name)(*literal_eval(args))
+            else:
+                story.do(name, *literal_eval(args))
+        await story.rest()
+        return story
 
 
 async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1) -> None:
@@ -220,6 +279,8 @@ async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1) 
     try:
         await story.tell(steps, controllers)
         story.check()
+    except AssertionError as problem:
+        raise AssertionError(f"{problem}\n\nThe story, for `Story.replayed`:\n{story.text()}") from problem
     finally:
         for p in story.processes:
             await p.end()
@@ -292,3 +353,34 @@ async def test_not_active_answers() -> None:
         assert e.value.code == 11
     finally:
         await process.end()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_story_replayed_from_its_text_is_the_same_story(seed: int) -> None:
+    faults = Faults(lost_version=0.1, crash_before_write=0.05, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02, lost_answer=0.05)
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    told = Story(seed, faults)
+    await told.tell(60, 2)
+    again = await Story.replayed(told.text())
+    try:
+        assert again.text() == told.text() and again.draws.struck
+        assert list(map(line, again.world.journal)) == list(map(line, told.world.journal))
+        again.check()
+    finally:
+        for p in (*told.processes, *again.processes):
+            await p.end()
+
+
+async def test_a_failing_seed_prints_itself_as_a_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(story: Story) -> None:
+        raise AssertionError("something does not hold")
+
+    monkeypatch.setattr(Story, "check", fail)
+    with pytest.raises(AssertionError, match="something does not hold") as failed:
+        await run(3, Faults(), steps=5)
+    text = str(failed.value).partition("`Story.replayed`:\n")[2]
+    assert text.splitlines()[2:5] == ["start_broker (1,)", "start_broker (2,)", "start_broker (3,)"]
+    again = await Story.replayed(text)
+    assert again.text() == text
+    for p in again.processes:
+        await p.end()
