@@ -139,6 +139,13 @@ class BrokerServer:
     def replicas(self) -> ReplicaManager:
         return self.services.replicas
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the controller has nothing to do, and its channels wait for no response."""
+        if not self.started or self._channels is None:
+            return True
+        return not self.controller.queue and self.controller.current is None and self._channels.are_idle
+
     # --- life
 
     async def start(self) -> None:

@@ -68,7 +68,7 @@ class _Channel:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._queue)
+        return self._sent or self._dialing is not None
 
     def send(self, request: _Request) -> None:
         self._queue.append(request)
@@ -225,7 +225,7 @@ class Channels:
 
     @property
     def are_idle(self) -> bool:
-        """Whether no request waits for its response."""
+        """Whether nothing is under way: no connection is being opened, and no request waits for its response."""
         return not any(channel.is_busy for channel in self._channels.values())
 
     def close(self) -> None:
