@@ -5,15 +5,13 @@ Needs CLUSTER_ACTION on the cluster.
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.AllocateProducerIdsRequest) -> messages.AllocateProducerIdsResponse:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -23,5 +21,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     return messages.AllocateProducerIdsResponse(producer_id_start=start, producer_id_len=length)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.AllocateProducerIdsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AllocateProducerIdsResponse:
     return messages.AllocateProducerIdsResponse(error_code=code)

@@ -7,27 +7,27 @@ resource twice (an Apache Kafka broker never answers then).
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.config_changes import alter_each, replace_configs, result_rows
 from klamm.server.context import Context
 
 
-async def handle(ctx: Context, request: Any) -> Any:
-    async def alter(resource: Any) -> None:
+async def handle(ctx: Context, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
+    async def alter(resource: messages.AlterConfigsRequest.AlterConfigsResource) -> None:
         nulls = [config.name for config in resource.configs if config.value is None]
         if nulls:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is not a valid value for {', '.join(nulls)}")
-        configs = {config.name: config.value for config in resource.configs}
+        configs = {config.name: config.value for config in resource.configs if config.value is not None}
         await replace_configs(ctx, resource.resource_type, resource.resource_name, configs, request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
     return messages.AlterConfigsResponse(responses=await result_rows(ctx, "AlterConfigsResponse", request.resources, outcomes))
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.AlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AlterConfigsResponse:
     row_type = messages.AlterConfigsResponse.AlterConfigsResourceResponse
     rows = [
         row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)

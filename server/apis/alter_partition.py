@@ -6,15 +6,13 @@ partition is an error at the top.
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.AlterPartitionRequest) -> messages.AlterPartitionResponse:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -23,5 +21,7 @@ async def handle(ctx: Context, request: Any) -> Any:
         return refuse(request, ctx.api_version, error.code)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.AlterPartitionRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AlterPartitionResponse:
     return messages.AlterPartitionResponse(error_code=code)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -22,7 +21,7 @@ _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 UNSUPPORTED_BODY = struct.pack(">hihhh", ErrorCode.UNSUPPORTED_VERSION, 1, _API.key, _API.min_version, _API.max_version)
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
     if ctx.api_version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
@@ -39,5 +38,5 @@ def handle(ctx: Context, request: Any) -> Any:
     )
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(request: messages.ApiVersionsRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.ApiVersionsResponse:
     return messages.ApiVersionsResponse(error_code=code)

@@ -5,15 +5,13 @@ Needs CLUSTER_ACTION on the cluster. Answered by the controller only: the partit
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.ControlledShutdownRequest) -> messages.ControlledShutdownResponse:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -26,5 +24,7 @@ async def handle(ctx: Context, request: Any) -> Any:
     )
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.ControlledShutdownRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.ControlledShutdownResponse:
     return messages.ControlledShutdownResponse(error_code=code)

@@ -10,9 +10,8 @@ REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from itertools import takewhile
-from typing import Any
 
 from klamm.controller.pace import Pace
 from klamm.controller.placement import check_racks
@@ -33,19 +32,21 @@ Result = tuple[ErrorCode, str | None]
 _DONE: Result = (ErrorCode.NONE, None)
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.CreatePartitionsRequest) -> Awaitable[messages.CreatePartitionsResponse]:
     if not ctx.services.controller.is_active:
         return _response(ctx, {topic.name: (ErrorCode.NOT_CONTROLLER, None) for topic in request.topics}, 0)
     return _create(ctx, request)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.CreatePartitionsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.CreatePartitionsResponse:
     result_type = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
     results = [result_type(name=topic.name, error_code=code, error_message=message) for topic in request.topics]
     return messages.CreatePartitionsResponse(results=results)
 
 
-async def _create(ctx: Context, request: Any) -> Any:
+async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> messages.CreatePartitionsResponse:
     services = ctx.services
     refusals = refuse_growths(
         [topic.name for topic in request.topics],
@@ -102,7 +103,7 @@ def _grown(plan: GrowthPlan) -> StoredTopic:
     return StoredTopic(plan.stored.topic_id, {**plan.stored.assignments, **added})
 
 
-async def _response(ctx: Context, results: dict[str, Result], throttle_ms: int) -> Any:
+async def _response(ctx: Context, results: dict[str, Result], throttle_ms: int) -> messages.CreatePartitionsResponse:
     pace = Pace()
     row = messages.CreatePartitionsResponse.CreatePartitionsTopicResult
     encode = messages.struct_encoder("CreatePartitionsResponse", "CreatePartitionsTopicResult", ctx.api_version)

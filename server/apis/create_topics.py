@@ -12,8 +12,7 @@ that it only throttles. Messages: the empty string with NOT_CONTROLLER, null on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Mapping
 
 from klamm.configs.describe import describe_topic
 from klamm.controller.pace import Pace
@@ -31,7 +30,7 @@ STRICT_QUOTA_SINCE = 6
 _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse | Awaitable[messages.CreateTopicsResponse]:
     if not ctx.services.controller.is_active:
         result = messages.CreateTopicsResponse.CreatableTopicResult
         refused = [result(name=topic.name, error_code=ErrorCode.NOT_CONTROLLER, error_message="") for topic in request.topics]
@@ -39,13 +38,15 @@ def handle(ctx: Context, request: Any) -> Any:
     return _create(ctx, request)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.CreateTopicsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.CreateTopicsResponse:
     topic_type = messages.CreateTopicsResponse.CreatableTopicResult
     topics = [topic_type(name=topic.name, error_code=code, error_message=message, configs=[]) for topic in request.topics]
     return messages.CreateTopicsResponse(topics=topics)
 
 
-async def _create(ctx: Context, request: Any) -> Any:
+async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     may_create_all = ctx.authorize(Operation.CREATE, ResourceType.CLUSTER)
     refusals = refuse_creations(
         [topic.name for topic in request.topics],
@@ -102,7 +103,7 @@ class _Configs:
         return rows
 
 
-def _result(name: str, outcome: Creation, configs: _Configs) -> Any:
+def _result(name: str, outcome: Creation, configs: _Configs) -> messages.CreateTopicsResponse.CreatableTopicResult:
     visible = configs.refusal(name)
     topic_id = outcome.topic_id if visible is ErrorCode.NONE else ZERO_UUID
     if outcome.code is not ErrorCode.NONE or outcome.plan is None:
@@ -119,7 +120,9 @@ def _result(name: str, outcome: Creation, configs: _Configs) -> Any:
     )
 
 
-def _refused(name: str, code: ErrorCode, message: str | None, config_code: ErrorCode = ErrorCode.NONE, topic_id: bytes = ZERO_UUID) -> Any:
+def _refused(
+    name: str, code: ErrorCode, message: str | None, config_code: ErrorCode = ErrorCode.NONE, topic_id: bytes = ZERO_UUID
+) -> messages.CreateTopicsResponse.CreatableTopicResult:
     """A result that shows nothing of the topic: counts -1, no configs."""
     text = None if code in _WITHOUT_TEXT else message if message is not None else code.name
     return messages.CreateTopicsResponse.CreatableTopicResult(

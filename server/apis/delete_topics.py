@@ -10,7 +10,6 @@ gone. A mutation quota, counted in partitions, refuses from version 5 on. Messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from klamm.controller.pace import Pace
 from klamm.controller.topic_requests import Deletion, judge_deletions, settle_deletions
@@ -25,7 +24,7 @@ STRICT_QUOTA_SINCE = 5
 IDS_SINCE = 6
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.DeleteTopicsRequest) -> messages.DeleteTopicsResponse:
     deletions = await _deletions(ctx, request)
     if not ctx.services.controller.is_active:
         return await _all(ctx, deletions, ErrorCode.NOT_CONTROLLER)
@@ -35,7 +34,9 @@ async def handle(ctx: Context, request: Any) -> Any:
     return await _delete(ctx, deletions, request.timeout_ms)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.DeleteTopicsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.DeleteTopicsResponse:
     result_type = messages.DeleteTopicsResponse.DeletableTopicResult
     if version < 6:
         results = [result_type(name=name, error_code=code) for name in request.topic_names]
@@ -44,7 +45,7 @@ def refuse(request: Any, version: int, code: ErrorCode, message: str | None = No
     return messages.DeleteTopicsResponse(responses=results)
 
 
-async def _deletions(ctx: Context, request: Any) -> list[Deletion]:
+async def _deletions(ctx: Context, request: messages.DeleteTopicsRequest) -> list[Deletion]:
     pace = Pace()
     deletions = []
     if ctx.api_version >= IDS_SINCE:
@@ -58,7 +59,7 @@ async def _deletions(ctx: Context, request: Any) -> list[Deletion]:
     return deletions
 
 
-async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) -> Any:
+async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) -> messages.DeleteTopicsResponse:
     services = ctx.services
     topics = services.metadata.topics
     wanted = await judge_deletions(
@@ -105,13 +106,13 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
             codes[name] = ErrorCode.REQUEST_TIMED_OUT
 
 
-async def _all(ctx: Context, deletions: Sequence[Deletion], code: ErrorCode) -> Any:
+async def _all(ctx: Context, deletions: Sequence[Deletion], code: ErrorCode) -> messages.DeleteTopicsResponse:
     for deletion in deletions:
         deletion.code = code
     return await _response(ctx, deletions, 0)
 
 
-async def _response(ctx: Context, deletions: Sequence[Deletion], throttle_ms: int) -> Any:
+async def _response(ctx: Context, deletions: Sequence[Deletion], throttle_ms: int) -> messages.DeleteTopicsResponse:
     pace = Pace()
     result = messages.DeleteTopicsResponse.DeletableTopicResult
     encode = messages.struct_encoder("DeleteTopicsResponse", "DeletableTopicResult", ctx.api_version)

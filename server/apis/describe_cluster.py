@@ -6,8 +6,6 @@ is UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorised operations come when aske
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.broker import metadata_responses as metadata_answers
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -17,7 +15,7 @@ from klamm.server.context import Context
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
         return refuse(request, ctx.api_version, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
     if request.endpoint_type != BROKERS:
@@ -30,5 +28,7 @@ def handle(ctx: Context, request: Any) -> Any:
     return metadata_answers.describe_cluster(services.metadata, ctx.peer.listener, services.identity.cluster_id, operations)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.DescribeClusterRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.DescribeClusterResponse:
     return messages.DescribeClusterResponse(error_code=code, error_message=message)

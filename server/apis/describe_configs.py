@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Iterable
+from typing import TypeAlias
 
 from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.configs.log_levels import log_levels
@@ -41,22 +41,29 @@ LARGE_ANSWER_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 100_000_000
 """librdkafka takes no larger answers."""
 
+Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
+Result: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResult"
+
 _NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, "This resource type has no configs"
 
 
-def handle(ctx: Context, request: Any) -> Any | Coroutine[Any, Any, Any]:
+def handle(
+    ctx: Context, request: messages.DescribeConfigsRequest
+) -> messages.DescribeConfigsResponse | Awaitable[messages.DescribeConfigsResponse]:
     if len(request.resources) > AT_ONCE or any(resource.resource_type == TOPIC for resource in request.resources):
         return _describe(ctx, request)
     if any(resource.resource_type not in KINDS for resource in request.resources):
         return refuse(request, ctx.api_version, *_NO_SUCH_KIND)
-    seen: list[Any] = []
-    hidden: list[Any] = []
+    seen: list[Resource] = []
+    hidden: list[Resource] = []
     for resource in request.resources:
         (seen if _may_see(ctx, resource) else hidden).append(resource)
     return messages.DescribeConfigsResponse(results=[_own(ctx, request, resource) for resource in seen] + [_hidden(r) for r in hidden])
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.DescribeConfigsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.DescribeConfigsResponse:
     row_type = messages.DescribeConfigsResponse.DescribeConfigsResult
     rows = [
         row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -65,14 +72,14 @@ def refuse(request: Any, version: int, code: ErrorCode, message: str | None = No
     return messages.DescribeConfigsResponse(results=rows)
 
 
-async def _describe(ctx: Context, request: Any) -> Any:
+async def _describe(ctx: Context, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     pace = Pace()
     for resource in request.resources:
         await pace()
         if resource.resource_type not in KINDS:
             return await asyncio.to_thread(refuse, request, ctx.api_version, *_NO_SUCH_KIND)
     encode = messages.struct_encoder("DescribeConfigsResponse", "DescribeConfigsResult", ctx.api_version)
-    answers: dict[tuple[Any, ...], bytes] = {}
+    answers: dict[tuple[int, str, tuple[str, ...] | None], bytes] = {}
     results = []
     size = 0
     hidden = []
@@ -100,19 +107,19 @@ async def _describe(ctx: Context, request: Any) -> Any:
     return messages.DescribeConfigsResponse(results=results)
 
 
-def _may_see(ctx: Context, resource: Any) -> bool:
+def _may_see(ctx: Context, resource: Resource) -> bool:
     if resource.resource_type == TOPIC:
         return ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, resource.resource_name)
     return ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 
 
-def _hidden(resource: Any) -> Any:
+def _hidden(resource: Resource) -> Result:
     topic = resource.resource_type == TOPIC
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return _failed(resource, code, "Not authorized to describe these configs")
 
 
-async def _topic(ctx: Context, request: Any, resource: Any) -> Any:
+async def _topic(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resource) -> Result:
     name = resource.resource_name
     if not is_valid_name(name):
         return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
@@ -126,7 +133,7 @@ async def _topic(ctx: Context, request: Any, resource: Any) -> Any:
         return _failed(resource, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _own(ctx: Context, request: Any, resource: Any) -> Any:
+def _own(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resource) -> Result:
     """This broker's configs or log levels, or those of all brokers by default."""
     try:
         if resource.resource_type == CLIENT_METRICS:
@@ -145,7 +152,7 @@ def _own(ctx: Context, request: Any, resource: Any) -> Any:
     return _described(request, resource, levels)
 
 
-def _described(request: Any, resource: Any, rows: Iterable[DescribedConfig]) -> Any:
+def _described(request: messages.DescribeConfigsRequest, resource: Resource, rows: Iterable[DescribedConfig]) -> Result:
     wanted = frozenset(resource.configuration_keys or ())
     synonym = messages.DescribeConfigsResponse.DescribeConfigsSynonym
     row_type = messages.DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -166,11 +173,13 @@ def _described(request: Any, resource: Any, rows: Iterable[DescribedConfig]) -> 
     return _result(resource, ErrorCode.NONE, "", configs)
 
 
-def _failed(resource: Any, code: ErrorCode, message: str | None) -> Any:
+def _failed(resource: Resource, code: ErrorCode, message: str | None) -> Result:
     return _result(resource, code, message, [])
 
 
-def _result(resource: Any, code: ErrorCode, message: str | None, configs: list[Any]) -> Any:
+def _result(
+    resource: Resource, code: ErrorCode, message: str | None, configs: list[messages.DescribeConfigsResponse.DescribeConfigsResourceResult]
+) -> Result:
     return messages.DescribeConfigsResponse.DescribeConfigsResult(
         error_code=code,
         error_message=message,

@@ -10,8 +10,6 @@ nothing are left out; in version 0 they count as elected instead, as KIP-183 had
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.values import Election
 from klamm.protocol import messages
@@ -25,7 +23,7 @@ _WITHOUT_TEXT = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCod
 Result = tuple[ErrorCode, str | None]
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -43,7 +41,9 @@ async def handle(ctx: Context, request: Any) -> Any:
     return await _response(ctx, results)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.ElectLeadersRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.ElectLeadersResponse:
     partition_type = messages.ElectLeadersResponse.PartitionResult
     topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
     results = [
@@ -56,7 +56,7 @@ def refuse(request: Any, version: int, code: ErrorCode, message: str | None = No
     return messages.ElectLeadersResponse(error_code=code if version > 0 else 0, replica_election_results=results)
 
 
-def _election(version: int, request: Any) -> Election | None:
+def _election(version: int, request: messages.ElectLeadersRequest) -> Election | None:
     """The election type, None when it is neither of the two."""
     if version == 0:
         return Election.PREFERRED
@@ -66,7 +66,7 @@ def _election(version: int, request: Any) -> Election | None:
         return None
 
 
-async def _partitions(ctx: Context, request: Any) -> list[TopicPartition]:
+async def _partitions(ctx: Context, request: messages.ElectLeadersRequest) -> list[TopicPartition]:
     """What to elect, each partition once, topics together."""
     if request.topic_partitions is None:
         return [TopicPartition(topic.name, index) for topic in ctx.services.metadata.topics.values() for index in topic.partitions]
@@ -113,12 +113,12 @@ async def _elect(
     return results
 
 
-async def _response(ctx: Context, results: dict[TopicPartition, Result]) -> Any:
+async def _response(ctx: Context, results: dict[TopicPartition, Result]) -> messages.ElectLeadersResponse:
     pace = Pace()
     partition_type = messages.ElectLeadersResponse.PartitionResult
     encode = messages.struct_encoder("ElectLeadersResponse", "PartitionResult", ctx.api_version)
     topic_type = messages.ElectLeadersResponse.ReplicaElectionResult
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[bytes]] = {}
     for tp, (code, message) in results.items():
         await pace()
         text = None if code in _WITHOUT_TEXT else message or code.name

@@ -8,8 +8,6 @@ stored is stored and announced again.
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.configs.increment import Operation as Change
 from klamm.configs.increment import check_operations, incremented
 from klamm.configs.log_levels import set_log_levels
@@ -31,8 +29,8 @@ from klamm.server.context import Context
 from klamm.server.response_cache import clear_all
 
 
-async def handle(ctx: Context, request: Any) -> Any:
-    async def alter(resource: Any) -> None:
+async def handle(ctx: Context, request: messages.IncrementalAlterConfigsRequest) -> messages.IncrementalAlterConfigsResponse:
+    async def alter(resource: messages.IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
         await _alter(ctx, resource, request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
@@ -40,7 +38,9 @@ async def handle(ctx: Context, request: Any) -> Any:
     return messages.IncrementalAlterConfigsResponse(responses=rows)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.IncrementalAlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.IncrementalAlterConfigsResponse:
     row_type = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     rows = [
         row_type(error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -49,7 +49,7 @@ def refuse(request: Any, version: int, code: ErrorCode, message: str | None = No
     return messages.IncrementalAlterConfigsResponse(responses=rows)
 
 
-async def _alter(ctx: Context, resource: Any, validate_only: bool) -> None:
+async def _alter(ctx: Context, resource: messages.IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool) -> None:
     changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
     nulls = [name for name, operation, value in changes if value is None and operation != Change.DELETE]
     if nulls:

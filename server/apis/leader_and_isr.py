@@ -5,16 +5,15 @@ Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition 
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.broker.replica_effects import log_effects
 from klamm.broker.replica_manager import refuse_leader_and_isr
+from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.LeaderAndIsrRequest) -> messages.LeaderAndIsrResponse:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     services = ctx.services
@@ -23,5 +22,7 @@ def handle(ctx: Context, request: Any) -> Any:
     return response
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.LeaderAndIsrRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.LeaderAndIsrResponse:
     return refuse_leader_and_isr(request, version, code)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
@@ -17,7 +16,7 @@ from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-async def handle(ctx: Context, request: Any) -> Any:
+async def handle(ctx: Context, request: messages.ListPartitionReassignmentsRequest) -> messages.ListPartitionReassignmentsResponse:
     if not ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
@@ -38,11 +37,13 @@ async def handle(ctx: Context, request: Any) -> Any:
     return response(topics=topics)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.ListPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.ListPartitionReassignmentsResponse:
     return messages.ListPartitionReassignmentsResponse(error_code=code, error_message=message)
 
 
-async def _named(topics: Sequence[Any]) -> list[TopicPartition]:
+async def _named(topics: Sequence[messages.ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics]) -> list[TopicPartition]:
     pace = Pace()
     named: list[TopicPartition] = []
     for topic in topics:

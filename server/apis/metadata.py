@@ -15,8 +15,8 @@ is set: see `server/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import NamedTuple
 
 from klamm.broker import metadata_responses as metadata_answers
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
@@ -34,12 +34,14 @@ MANY_AT_ONCE = 200
 """So many of a long list of topics are looked up between two turns of the loop."""
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(
+    ctx: Context, request: messages.MetadataRequest
+) -> messages.MetadataResponse | bytes | Awaitable[messages.MetadataResponse | bytes]:
     topics = request.topics
     if topics is None or (ctx.api_version == 0 and not topics):
         return _all_topics(ctx, request)
     if len(topics) > SLICE:
-        return _many_topics(ctx, request)
+        return _many_topics(ctx, request, topics)
     if ctx.api_version < IDS_SINCE:
         if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
             return refuse(request, ctx.api_version, ErrorCode.INVALID_REQUEST)
@@ -49,24 +51,27 @@ def handle(ctx: Context, request: Any) -> Any:
     if ids:
         encoded, names = _by_id(ctx, ids)
         return _named(ctx, request, encoded, _rows(ctx, request, names, by_id=True))
+    named = dict.fromkeys(topic.name for topic in topics if topic.name is not None)
     if any(topic.name is None for topic in topics):
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return _named(ctx, request, [], _rows(ctx, request, list(dict.fromkeys(topic.name for topic in topics)), by_id=False))
+    return _named(ctx, request, [], _rows(ctx, request, list(named), by_id=False))
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(request: messages.MetadataRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.MetadataResponse:
     topic_type = messages.MetadataResponse.MetadataResponseTopic
     topics = [topic_type(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in request.topics or ()]
     return messages.MetadataResponse(topics=topics)
 
 
-async def _many_topics(ctx: Context, request: Any) -> Any:
+async def _many_topics(
+    ctx: Context, request: messages.MetadataRequest, topics: Sequence[messages.MetadataRequest.MetadataRequestTopic]
+) -> messages.MetadataResponse | bytes:
     """As `handle` does for few."""
     pace = Pace()
     ids: dict[bytes, None] = {}
     names: dict[str, None] = {}
     invalid: ErrorCode | None = None
-    for topic in request.topics:
+    for topic in topics:
         await pace()
         if ctx.api_version < IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
             invalid = ErrorCode.INVALID_REQUEST
@@ -80,12 +85,12 @@ async def _many_topics(ctx: Context, request: Any) -> Any:
         return await asyncio.to_thread(refuse, request, ctx.api_version, invalid)
     encoded: list[bytes] = []
     rows = _Rows([], [], [], [])
-    asked = list(ids) if ids else list(names)
-    for at in range(0, len(asked), MANY_AT_ONCE):
+    asked_ids, asked_names = list(ids), list(names)
+    for at in range(0, len(asked_ids or asked_names), MANY_AT_ONCE):
         await pace(SLICE)
-        part: list[Any] = asked[at : at + MANY_AT_ONCE]
+        part = asked_names[at : at + MANY_AT_ONCE]
         if ids:
-            unknown, part = _by_id(ctx, part)
+            unknown, part = _by_id(ctx, asked_ids[at : at + MANY_AT_ONCE])
             encoded += unknown
         some = _rows(ctx, request, part, by_id=bool(ids))
         rows.known.extend(some.known)
@@ -96,7 +101,7 @@ async def _many_topics(ctx: Context, request: Any) -> Any:
     return answer if isinstance(answer, bytes) else await answer
 
 
-def _all_topics(ctx: Context, request: Any) -> bytes:
+def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
     services, version, listener = ctx.services, ctx.api_version, ctx.peer.listener
     metadata = services.metadata
     if type(services.authorizer) is AllowAll and not request.include_topic_authorized_operations:
@@ -130,7 +135,7 @@ class _Rows(NamedTuple):
     refused: list[bytes]
 
 
-def _rows(ctx: Context, request: Any, names: list[str], by_id: bool) -> _Rows:
+def _rows(ctx: Context, request: messages.MetadataRequest, names: list[str], by_id: bool) -> _Rows:
     services, version = ctx.services, ctx.api_version
     metadata = services.metadata
     described = [name for name in names if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
@@ -155,14 +160,16 @@ def _rows(ctx: Context, request: Any, names: list[str], by_id: bool) -> _Rows:
     return _Rows(known, unknown, [], refused)
 
 
-def _named(ctx: Context, request: Any, encoded: list[bytes], rows: _Rows) -> bytes | Coroutine[Any, Any, bytes]:
+def _named(ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], rows: _Rows) -> bytes | Awaitable[bytes]:
     """Answer for topics by name, after those that are encoded."""
     if rows.missing:
         return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused)
     return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused)
 
 
-async def _created(ctx: Context, request: Any, encoded: list[bytes], missing: list[str], refused: list[bytes]) -> bytes:
+async def _created(
+    ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], missing: list[str], refused: list[bytes]
+) -> bytes:
     created = await auto_create(ctx, missing)
     encoded += [
         missing_topic_bytes(ctx.api_version, code, name, operations=_operations(ctx, request, name)) for name, code in created.items()
@@ -170,7 +177,7 @@ async def _created(ctx: Context, request: Any, encoded: list[bytes], missing: li
     return _body(ctx, request, encoded + refused)
 
 
-def _known(ctx: Context, request: Any, names: Iterable[str]) -> list[bytes]:
+def _known(ctx: Context, request: messages.MetadataRequest, names: Iterable[str]) -> list[bytes]:
     """The encoded topics among these that exist."""
     metadata, version, listener = ctx.services.metadata, ctx.api_version, ctx.peer.listener
     topics = metadata.topics
@@ -189,11 +196,11 @@ def _undescribed(ctx: Context, names: Iterable[str], by_id: bool) -> list[bytes]
     return [missing_topic_bytes(ctx.api_version, code, name, undisclosed=True) for name in names]
 
 
-def _operations(ctx: Context, request: Any, name: str) -> int:
+def _operations(ctx: Context, request: messages.MetadataRequest, name: str) -> int:
     return ctx.authorized_operations(ResourceType.TOPIC, name) if request.include_topic_authorized_operations else OPERATIONS_OMITTED
 
 
-def _body(ctx: Context, request: Any, topics: Sequence[bytes]) -> bytes:
+def _body(ctx: Context, request: messages.MetadataRequest, topics: Sequence[bytes]) -> bytes:
     operations = OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)

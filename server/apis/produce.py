@@ -10,8 +10,9 @@ With acks=0 there is no response; as every partition has an error, the connectio
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable
 
+from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.metadata_responses import brokers_at
 from klamm.broker.replica_manager import Role
 from klamm.controller.pace import SLICE, Pace
@@ -25,7 +26,7 @@ TEXT_SINCE, LEADER_SINCE = 8, 10
 UNKNOWN = -1
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.ProduceRequest) -> messages.ProduceResponse | Awaitable[messages.ProduceResponse] | None:
     if request.topic_data:
         ctx.services.not_offered.write(ctx.api_key, ctx.client_id, ctx.peer.host)
     if request.acks == 0:
@@ -42,7 +43,7 @@ def handle(ctx: Context, request: Any) -> Any:
     return _response(ctx, topics)
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.ProduceResponse | None:
     partition_type = messages.ProduceResponse.PartitionProduceResponse
     topics = [
         messages.ProduceResponse.TopicProduceResponse(
@@ -54,7 +55,7 @@ def refuse(request: Any, version: int, code: ErrorCode, message: str | None = No
     return None if request.acks == 0 else messages.ProduceResponse(responses=topics)
 
 
-async def _refuse_many(ctx: Context, request: Any) -> Any:
+async def _refuse_many(ctx: Context, request: messages.ProduceRequest) -> messages.ProduceResponse:
     """As `handle` does for few."""
     pace = Pace()
     topics = []
@@ -69,12 +70,14 @@ async def _refuse_many(ctx: Context, request: Any) -> Any:
     return _response(ctx, topics)
 
 
-def _response(ctx: Context, topics: list[Any]) -> Any:
+def _response(ctx: Context, topics: list[messages.ProduceResponse.TopicProduceResponse]) -> messages.ProduceResponse:
     leaders = {row.current_leader.leader_id for topic in topics for row in topic.partition_responses}
     return messages.ProduceResponse(responses=topics, node_endpoints=_endpoints(ctx, leaders))
 
 
-def _refused(ctx: Context, topic: str, partition: int, acks: int, allowed: bool) -> Any:
+def _refused(
+    ctx: Context, topic: str, partition: int, acks: int, allowed: bool
+) -> messages.ProduceResponse.PartitionProduceResponse:
     known = ctx.services.metadata.partition(topic, partition)
     code = _code(ctx, topic, partition, known, acks, allowed)
     leader = messages.ProduceResponse.LeaderIdAndEpoch()
@@ -86,7 +89,7 @@ def _refused(ctx: Context, topic: str, partition: int, acks: int, allowed: bool)
     )
 
 
-def _code(ctx: Context, topic: str, partition: int, known: Any, acks: int, allowed: bool) -> ErrorCode:
+def _code(ctx: Context, topic: str, partition: int, known: CachedPartition | None, acks: int, allowed: bool) -> ErrorCode:
     """Why records are refused; `known` is the partition in the metadata cache, or None."""
     if not allowed:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -102,7 +105,7 @@ def _code(ctx: Context, topic: str, partition: int, known: Any, acks: int, allow
     return ErrorCode.UNSUPPORTED_VERSION
 
 
-def _endpoints(ctx: Context, leaders: set[int]) -> list[Any]:
+def _endpoints(ctx: Context, leaders: set[int]) -> list[messages.ProduceResponse.NodeEndpoint]:
     """Where the leaders that were named can be reached on the listener of the request."""
     row = messages.ProduceResponse.NodeEndpoint
     return [

@@ -7,8 +7,6 @@ protocol, which is none) cannot be read: the connection is closed before anythin
 
 from __future__ import annotations
 
-from typing import Any
-
 from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -16,7 +14,7 @@ from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import CloseConnection, Context
 
 
-def handle(ctx: Context, request: Any) -> Any:
+def handle(ctx: Context, request: messages.UpdateMetadataRequest) -> messages.UpdateMetadataResponse:
     try:
         request = with_listeners(request, ctx.api_version)
     except ValueError as error:
@@ -29,5 +27,7 @@ def handle(ctx: Context, request: Any) -> Any:
     return response
 
 
-def refuse(request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
+def refuse(
+    request: messages.UpdateMetadataRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.UpdateMetadataResponse:
     return messages.UpdateMetadataResponse(error_code=code)

@@ -90,6 +90,7 @@ def test_a_broker_that_nobody_told_anything_lists_nothing(version: int) -> None:
     services = new_broker({"broker_id": 1, "broker_epoch": 7, "cluster_id": "c"})
     request = messages.MetadataRequest(topics=[] if version == 0 else None)
     body = metadata.handle(make_context(services, 3, version), request)
+    assert isinstance(body, bytes)
     response, end = messages.decode("MetadataResponse", version, body)
     assert end == len(body)
     assert (response.brokers, response.topics, response.controller_id) == ([], [], -1)

@@ -1,5 +1,6 @@
 """Metadata and DescribeCluster answers: recorded ones given back, who may see what, and what is kept between answers."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import Iterator
@@ -92,6 +93,7 @@ def test_recorded_answers() -> None:
         if any(row["errorCode"] == 5 for row in answer["topics"]):
             continue
         body = metadata.handle(make_context(where, 3, version), request)
+        assert isinstance(body, bytes)
         got = to_json(messages.decode("MetadataResponse", version, body)[0], version)
         assert sorted_lists(got) == sorted_lists(answer)
         tried += 1
@@ -176,6 +178,7 @@ def test_when_topics_are_created(monkeypatch: pytest.MonkeyPatch, enabled: bool,
     answer = metadata.handle(make_context(where, 3, 12), messages.MetadataRequest(topics=topics, allow_auto_topic_creation=allowed))
     assert isinstance(answer, bytes) is not created
     if created:
+        assert asyncio.iscoroutine(answer)
         with pytest.raises(TypeError):
             answer.send(None)
     assert asked == (["new"] if created else [])

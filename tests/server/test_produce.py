@@ -69,6 +69,7 @@ def test_every_partition_is_refused_with_its_reason(version: int) -> None:
 
 def test_the_leader_is_named_to_those_who_can_read_it() -> None:
     response = produce.handle(make_context(broker(), 0, 10), request(("t", 1), ("t", 0)))
+    assert isinstance(response, messages.ProduceResponse)
     moved, refused = (topic.partition_responses[0].current_leader for topic in response.responses)
     assert (moved.leader_id, moved.leader_epoch) == (2, 6)
     assert (refused.leader_id, refused.leader_epoch) == (-1, -1)
