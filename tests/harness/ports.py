@@ -53,7 +53,9 @@ class Ports:
                 found, self._unused = self._unused[:count], self._unused[count:]
                 if all(map(_is_free, found)):
                     return found
-            self._own(next(self._blocks))
+            first = next(self._blocks, None)
+            assert first is not None, f"no block of {BLOCK} ports is left between {FIRST} and {END}"
+            self._own(first)
 
     def _own(self, first: int) -> None:
         held = _bound(first)

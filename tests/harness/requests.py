@@ -27,16 +27,19 @@ def create_topic(
     factor: int = -1,
     configs: Mapping[str, str] | None = None,
     timeout_ms: int = TIMEOUT_MS,
-) -> Any:
+    validate_only: bool = False,
+) -> messages.CreateTopicsRequest:
     """CreateTopics with these replicas for each partition; or, without any, placed by the broker."""
     kind = messages.CreateTopicsRequest
     rows = [kind.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in enumerate(assignment)]
     settings = [kind.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     topic = kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, assignments=rows, configs=settings)
-    return kind(topics=[topic], timeout_ms=timeout_ms, validate_only=False)
+    return kind(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
 
 
-def create_partitions(name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, timeout_ms: int = TIMEOUT_MS) -> Any:
+def create_partitions(
+    name: str, count: int, assignment: Sequence[Sequence[int]] | None = None, timeout_ms: int = TIMEOUT_MS
+) -> messages.CreatePartitionsRequest:
     """CreatePartitions up to `count`, with replicas for each new one; None when the broker places them."""
     kind = messages.CreatePartitionsRequest
     rows = None if assignment is None else [kind.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignment]
@@ -44,7 +47,7 @@ def create_partitions(name: str, count: int, assignment: Sequence[Sequence[int]]
     return kind(topics=[topic], timeout_ms=timeout_ms, validate_only=False)
 
 
-def delete_topics(*names: str, version: int = 6, timeout_ms: int = TIMEOUT_MS) -> Any:
+def delete_topics(*names: str, version: int = 6, timeout_ms: int = TIMEOUT_MS) -> messages.DeleteTopicsRequest:
     """DeleteTopics by name."""
     kind = messages.DeleteTopicsRequest
     if version < 6:
@@ -54,7 +57,7 @@ def delete_topics(*names: str, version: int = 6, timeout_ms: int = TIMEOUT_MS) -
 
 def elect_leaders(
     partitions: Iterable[tuple[str, int]] | None, election_type: int = PREFERRED, version: int = 2, timeout_ms: int = TIMEOUT_MS
-) -> Any:
+) -> messages.ElectLeadersRequest:
     """ElectLeaders, with an array element for each partition named; None names all."""
     kind = messages.ElectLeadersRequest
     rows = None if partitions is None else [kind.TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions]
@@ -74,7 +77,7 @@ def alter_partition(
     partition_epoch: int,
     recovery: int = 0,
     version: int = 3,
-) -> Any:
+) -> messages.AlterPartitionRequest:
     """AlterPartition of one partition."""
     kind = messages.AlterPartitionRequest
     fields: dict[str, Any] = (
@@ -87,13 +90,15 @@ def alter_partition(
     return kind(broker_id=leader, broker_epoch=broker_epoch, topics=[kind.TopicData(partitions=[row], **name)])
 
 
-def controlled_shutdown(broker_id: int, broker_epoch: int, version: int = 3) -> Any:
+def controlled_shutdown(broker_id: int, broker_epoch: int, version: int = 3) -> messages.ControlledShutdownRequest:
     """ControlledShutdown; versions below 2 carry no broker epoch."""
     fields = {} if version < 2 else {"broker_epoch": broker_epoch}
     return messages.ControlledShutdownRequest(broker_id=broker_id, **fields)
 
 
-def increment_configs(resource_type: int, name: str, changes: Iterable[tuple[str, int, str | None]]) -> Any:
+def increment_configs(
+    resource_type: int, name: str, changes: Iterable[tuple[str, int, str | None]]
+) -> messages.IncrementalAlterConfigsRequest:
     """IncrementalAlterConfigs of one resource, by (config, operation, value)."""
     kind = messages.IncrementalAlterConfigsRequest
     entries = [kind.AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes]
@@ -101,12 +106,12 @@ def increment_configs(resource_type: int, name: str, changes: Iterable[tuple[str
     return kind(resources=[resource], validate_only=False)
 
 
-def set_configs(resource_type: int, name: str, values: Mapping[str, str | None]) -> Any:
+def set_configs(resource_type: int, name: str, values: Mapping[str, str | None]) -> messages.IncrementalAlterConfigsRequest:
     """IncrementalAlterConfigs of one resource that sets these configs, and deletes those whose value is None."""
     return increment_configs(resource_type, name, ((key, DELETE if value is None else SET, value) for key, value in values.items()))
 
 
-def replace_configs(resource_type: int, name: str, values: Mapping[str, str]) -> Any:
+def replace_configs(resource_type: int, name: str, values: Mapping[str, str]) -> messages.AlterConfigsRequest:
     """AlterConfigs of one resource: configs that are not named are forgotten."""
     kind = messages.AlterConfigsRequest
     entries = [kind.AlterableConfig(name=key, value=value) for key, value in values.items()]
@@ -114,7 +119,7 @@ def replace_configs(resource_type: int, name: str, values: Mapping[str, str]) ->
     return kind(resources=[resource], validate_only=False)
 
 
-def metadata(topics: Iterable[str] | None) -> Any:
+def metadata(topics: Iterable[str] | None) -> messages.MetadataRequest:
     """Metadata of the named topics; None for all."""
     kind = messages.MetadataRequest
     rows = None if topics is None else [kind.MetadataRequestTopic(topic_id=NO_ID, name=topic) for topic in topics]
