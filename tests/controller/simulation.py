@@ -16,6 +16,7 @@ from klamm.controller.changes import Change, TermBegan
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.replay import replay
+from klamm.controller.steering import Steering
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
@@ -44,7 +45,7 @@ class Process:
         self.channels = SimulatedBrokers(simulation.world, simulation.told)
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, clock=ZeroClock(),
-            new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed,
+            new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed, steering=simulation.steering,
         )  # fmt: skip
         self.controller.start()
 
@@ -105,6 +106,7 @@ class Simulation:
         self.world = World()
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
+        self.steering = Steering()
 
     @property
     def active(self) -> Process | None:

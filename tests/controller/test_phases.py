@@ -373,7 +373,7 @@ async def test_growth_of_a_topic_whose_deletion_is_held_is_taken_back(stages: li
 @pytest.mark.parametrize("kind", DELETION_PHASES)
 @pytest.mark.parametrize("back", ["while it is held", "after its release"])
 async def test_a_broker_that_dies_while_a_deletion_is_held_is_waited_for(
-    stages: list[Stage], kind: type[ProcedurePhase], back: str
+    stages: list[Stage], kind: type[ProcedurePhase], back: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = await opened()
     stages.append(stage)
@@ -384,12 +384,15 @@ async def test_a_broker_that_dies_while_a_deletion_is_held_is_waited_for(
         assert hold.held, "all replicas are deleted: the dead broker has none"
     if back == "while it is held":
         await stage.start(2)
+    caplog.clear()
     hold.release()
     await stage.settle()
     if back == "after its release":
         assert ("t" in stage.world.topics) == (kind is not DeletionReplicasDeleted)
         await stage.start(2)
     assert "t" not in stage.world.topics and not stage.cluster.deletions
+    if kind is not DeletionReplicasDeleted:
+        assert not [record for record in caplog.records if record.levelname == "ERROR"], "every move of a replica is a legal one"
 
 
 async def test_a_topic_that_vanishes_while_its_deletion_is_held_leaves_nothing_behind(stages: list[Stage]) -> None:

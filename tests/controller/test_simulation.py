@@ -10,12 +10,14 @@ import asyncio
 from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from klamm.controller import events
 from klamm.controller.loop import Controller
+from klamm.controller.phases import Phase, ProcedurePhase
+from klamm.controller.steering import Hold
 from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
@@ -23,6 +25,9 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Draws, Faults, World, plain
 from klamm.tests.controller.simulation import UNCLEAN, Process, Simulation
 from klamm.tests.controller.stage import isr_request, line
+
+PHASES: dict[str, type[Phase]] = {phase.__name__: phase for phase in get_args(Phase)}
+DELETIONS: list[str] = [phase.__name__ for phase in get_args(ProcedurePhase)]
 
 
 class Story(Simulation):
@@ -32,6 +37,7 @@ class Story(Simulation):
         super().__init__(seed, faults)
         self.initial_faults = asdict(faults)
         self.next_topic = 0
+        self.holds: list[Hold[Any]] = []
         self.next_partition = 9
         self.blocks: set[int] = set()
         self.actions: list[Callable[[], Any]] = [
@@ -221,6 +227,29 @@ class Story(Simulation):
             state = (row.leader_id, row.leader_epoch, tuple(row.isr), row.leader_recovery_state, row.partition_epoch)
             assert any(k == key and s[:5] == state for k, s in self.world.history), f"{key}: answered {state}, which was never written"
 
+    def hold_some_phase(self) -> None:
+        """From now on controllers are held at some phase, whatever it is about."""
+        if len(self.holds) < 3:
+            self.do("hold", self.rng.choice(sorted(PHASES)) if self.rng.random() < 0.5 else self.rng.choice(DELETIONS))
+
+    def step_some_hold(self) -> None:
+        held = [number for number, hold in enumerate(self.holds) if hold.held]
+        if held:
+            self.do("step_hold", self.rng.choice(held))
+
+    def release_some_hold(self) -> None:
+        if self.holds:
+            self.do("release_hold", self.rng.randrange(len(self.holds)))
+
+    def hold(self, phase: str) -> None:
+        self.holds.append(self.steering.hold(PHASES[phase]))
+
+    def step_hold(self, number: int) -> None:
+        self.holds[number].step()
+
+    def release_hold(self, number: int) -> None:
+        self.holds.pop(number).release()
+
     def nothing(self) -> None:
         """Time passes."""
 
@@ -237,6 +266,7 @@ class Story(Simulation):
 
     async def rest(self) -> None:
         """From here on nothing goes wrong, and everything comes to rest."""
+        self.steering.release()
         self.faults.__init__()  # type: ignore[misc]
         await self.settle()
 
@@ -266,8 +296,10 @@ class Story(Simulation):
         return story
 
 
-async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1) -> None:
+async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1, held: bool = False) -> None:
     story = Story(seed, faults)
+    if held:
+        story.actions += [story.hold_some_phase, story.step_some_hold, story.step_some_hold, story.release_some_hold]
     loop = asyncio.get_running_loop()
     bad: list[Any] = []
 
@@ -290,6 +322,13 @@ async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1) 
 @pytest.mark.parametrize("seed", range(40))
 async def test_without_faults(seed: int) -> None:
     await run(seed, Faults())
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_phases_are_held(seed: int) -> None:
+    """Also of a controller that is none any more when it is let go on, and of one that crashes."""
+    faults = Faults() if seed < 20 else Faults(crash_before_write=0.02, crash_after_write=0.02, lost_session=0.01, lost_version=0.05)
+    await run(seed, faults, steps=90, controllers=2, held=True)
 
 
 @pytest.mark.parametrize("seed", range(40))
