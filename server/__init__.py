@@ -1,1 +1,3 @@
-"""Moves bytes and wires the rooms together; the only room that listens and knows uvloop."""
+"""The broker process: listeners, dispatch of requests, handlers, and the parts that connect the other packages. Only this package imports
+uvloop.
+"""

@@ -72,7 +72,7 @@ class Resource(NamedTuple):
 
 
 class Principal(NamedTuple):
-    """Who asks."""
+    """The client or broker that sends a request."""
 
     type: str
     name: str

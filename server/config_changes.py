@@ -184,7 +184,7 @@ def check_may_alter_cluster(ctx: Context) -> None:
 
 
 def check_is_own_id(ctx: Context, name: str) -> None:
-    """Raises ApiError when the name is not the id of the broker that answers."""
+    """Raises ApiError when the name is not the id of this broker."""
     try:
         broker_id = parse_integer(name)
     except ValueError:

@@ -9,8 +9,8 @@ A frame of more than LARGE_REQUEST_BYTES is decoded, and its response encoded, i
 serving others. Handlers of such requests walk long lists in slices (`controller/pace.py`).
 
 `Dispatcher.begin` returns the response at once, without a task, when the handler is a plain function; a handler that has to wait is a
-coroutine function, and `begin` returns a coroutine for its response. A handler's unknown exception is a fault: logged with its traceback
-and answered with UNKNOWN_SERVER_ERROR; a problem with ZooKeeper is a line in the log and has a code of its own (`server/faults.py`).
+coroutine function, and `begin` returns a coroutine for its response. A handler's unknown exception is a fault: logged with its traceback,
+and the response is UNKNOWN_SERVER_ERROR; a problem with ZooKeeper is a line in the log and has a code of its own (`server/faults.py`).
 """
 
 from __future__ import annotations

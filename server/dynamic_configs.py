@@ -1,12 +1,12 @@
-"""Dynamic configs as ZooKeeper has them: taken at start, then followed through the notifications under /config/changes.
+"""Dynamic configs from ZooKeeper: read at start, then at each notification under /config/changes.
 
-A notification names an entity whose node was written. Each broker executes every one once, in their order, by reading the entity's node
-as it is then; the highest number executed is remembered in memory only. Notifications older than 15 minutes are removed by whoever
-looks. `start` executes what is there and takes the nodes of this broker and of the default entity; `look` is to be called again in every
-new session. Nothing stored can stop a broker: what it cannot read or take is logged and left out.
+A notification names an entity whose znode was written. Each broker executes every notification once, in order, by reading the znode of the
+entity; the highest executed number is kept in memory only. Every broker removes notifications older than 15 minutes. `start` executes
+the existing ones and reads the znodes of this broker and of the default entity; `look` is called again in every new session. A stored value
+cannot stop a broker: what cannot be read or is invalid is logged and left out.
 
-Listeners are told of each change: (kind, name, properties, changed). For this broker's configs, `changed` names those that have a new
-value in `BrokerConfig` now; for other entities it is all that are set. `controller_events` says what a controller has to hear of it.
+Listeners are called at each change with (kind, name, properties, changed). For this broker's configs, `changed` has the names with a new
+value in `BrokerConfig`; for other entities all that are set. `controller_events` returns the events for the controller.
 Source: layout 3.8, 3.10.
 """
 
@@ -58,11 +58,11 @@ class DynamicConfigs:
         self._look_again = False
 
     def listen(self, listener: Listener) -> None:
-        """Tell this one too from now on. It is called on the loop and must not wait."""
+        """Add a listener. It is called on the loop and must not wait."""
         self._listeners.append(listener)
 
     async def start(self) -> None:
-        """Execute what is announced, then take what is stored. Raises ControllerMoved, StoreLost, ZkError."""
+        """Execute the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
         self._looking = True
         try:
             await self._execute()
@@ -122,7 +122,7 @@ class DynamicConfigs:
             await self._admin_zk.purge_config_changes(now_ms)
 
     async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
-        """What the nodes of entities hold, None where that cannot be told: all at once, or one by one when some are bad."""
+        """The configs of entities, None where a znode cannot be read: in one request, or one by one when some are unreadable."""
         stored: dict[Entity, Mapping[str, str] | None] = {}
         for kind in {kind for kind, _ in entities}:
             names = list(dict.fromkeys(name for of, name in entities if of == kind))
@@ -143,7 +143,7 @@ class DynamicConfigs:
             return None
 
     def _take(self, entity: Entity, properties: Mapping[str, str] | None) -> None:
-        """An entity's node was read: put it in force if it is about this broker, and tell the listeners."""
+        """The znode of an entity was read: apply it if it is about this broker, and call the listeners."""
         kind, name = entity
         if properties is None or (kind == "brokers" and name not in self._stored):
             return

@@ -1,6 +1,6 @@
-"""What the cluster has finalised, as `/feature` says: read at start and after each change, told to clients by ApiVersions.
+"""The finalised features of the cluster from `/feature`: read at start and after each change, sent to clients by ApiVersions.
 
-The node's version is the features' epoch. A node that is absent, disabled or unreadable means: nothing known.
+The epoch of the features is the version of the znode. An absent, disabled or unreadable znode means that no feature is known.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class FeatureWatch:
         self._looked = asyncio.Event()
 
     async def look(self) -> None:
-        """Read the node and watch it for its next change. Does nothing when the session is over: the next one looks again."""
+        """Read the znode and watch it for its next change. Does nothing when the session is over: the next one looks again."""
         try:
-            # reading a node that is missing arms nothing
+            # reading a znode that is missing arms nothing
             while (node := await self._session.get(FEATURE, self._changed)) is None:
                 if await self._session.exists(FEATURE, self._changed) is None:
                     break
@@ -80,7 +80,7 @@ class FeatureWatch:
         self._looked.set()
 
     async def wait_for(self, version: int, timeout_s: float) -> None:
-        """Return when this version of the node or a later one was looked at. Raises StoreLost after `timeout_s`."""
+        """Return when this version of the znode or a later one has been read. Raises StoreLost after `timeout_s`."""
         try:
             async with self._clock.timeout(timeout_s):
                 while self._version < version:

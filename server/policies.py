@@ -1,8 +1,8 @@
 """Policies: what else topics and configs must be, by somebody else's rules.
 
 `create.topic.policy.class.name` and `alter.config.policy.class.name` name a Java class in Kafka. Here they may name a Python function,
-`python:module:function`; a Java class cannot run, and a broker that is told of one does not start rather than let everything pass. A
-program that makes its own brokers hands functions to `BrokerServer` instead, which win over the properties.
+`python:module:function`; a Java class cannot run, and a broker that is configured with one does not start, because otherwise it would allow
+everything. A program that makes its own brokers hands functions to `BrokerServer` instead, which win over the properties.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where requests wait for the metadata cache: until a condition on some topics holds, or their time is over.
 
-A handler that changed something asks to wait with the topics it cares for and a condition. The condition is looked at once
+A handler that changed something waits with the topics that it depends on and a condition. The condition is checked once
 right away, then whenever somebody says that one of those topics changed (each UpdateMetadata does), and never by polling. Waits
 are woken in the order they began. A time-out of zero or less means: look once, do not wait.
 """

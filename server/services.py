@@ -1,7 +1,7 @@
 """What handlers may use of their broker, in one frozen value.
 
 The broker makes it once, before it serves; tests make it with the parts they need. Two parts are protocols, since their owners can do
-much more than a request may ask for: the controller and the access to ZooKeeper.
+much more than a request may use: the controller and the access to ZooKeeper.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class SessionHandler:
                 self._background.start(self._new_session(self._expiring))
 
     async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
-        """The controller has left the old session before it hears of the new one."""
+        """The controller ends its work in the old session before the new one begins."""
         if expiring is not None:
             await expiring
         self._controller.new_session()

@@ -1,7 +1,7 @@
 """Creating topics, for CreateTopics and for whoever meets a topic that does not exist yet (Metadata).
 
 Topics are planned one by one (`controller/topic_requests.py`), counted against the mutation quota, and written together into ZooKeeper
-by this broker itself, config node first; the controller finds them there. Whoever asked may then wait until this broker's own
+by this broker itself, config znode first; the controller finds them there. The caller may then wait until this broker's own
 metadata cache shows a leader for every partition: that is what "created" means to a client.
 """
 
@@ -122,7 +122,7 @@ async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable
 
 
 async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
-    """Plan each topic; the names of all topics are read only when one of them asks for it."""
+    """Plan each topic; the names of all topics are read only when one of them needs it."""
     facts = _facts(services)
     outcomes: dict[str, Creation] = {}
     unsettled: list[Any] = []

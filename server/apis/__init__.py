@@ -1,1 +1,1 @@
-"""A file per API: what a broker answers."""
+"""One file per API: its handler."""

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), version 0: a broker asks the controller for its next block of producer ids.
+"""AllocateProducerIds (67), version 0: a broker requests its next block of producer ids from the controller.
 
 Needs CLUSTER_ACTION on the cluster.
 """

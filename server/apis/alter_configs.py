@@ -1,8 +1,8 @@
 """AlterConfigs (33), versions 0-2: replace all configs that a topic or broker has of its own. Deprecated by IncrementalAlterConfigs.
 
-Any broker serves topics and the default entity of brokers (empty name), each broker itself. Needs ALTER_CONFIGS on the topic, or on
-the cluster. What the request does not name is unset; without any entry all is. Null values are INVALID_REQUEST, and so is the same
-resource twice (an Apache Kafka broker never answers then).
+Any broker handles topics and the default entity of brokers (empty name); each broker handles its own entity. Needs ALTER_CONFIGS on the
+topic, or on the cluster. Configs that the request does not name are unset; without entries all are unset. A null value is
+INVALID_REQUEST, and so is a resource that is named twice (Apache Kafka never responds then).
 """
 
 from __future__ import annotations

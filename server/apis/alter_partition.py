@@ -1,7 +1,7 @@
-"""AlterPartition (56), versions 0-3: a leader asks the controller for another ISR.
+"""AlterPartition (56), versions 0-3: a leader requests a new ISR from the controller.
 
-Needs CLUSTER_ACTION on the cluster. The rules are the controller's (section 14 of its specification); what it cannot answer by
-partition is an error at the top.
+Needs CLUSTER_ACTION on the cluster. The rules are in `controller/alter_partition.py`; an error that is not one of
+a partition is at the top.
 """
 
 from __future__ import annotations

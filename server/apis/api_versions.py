@@ -1,9 +1,9 @@
-"""ApiVersions (18), versions 0-4: which APIs and versions this broker serves.
+"""ApiVersions (18), versions 0-4: the APIs and versions that this broker supports.
 
 The list is the table of handlers. From version 3 on the client names its software; a name or version outside Kafka's pattern is
-INVALID_REQUEST with an empty list. The epoch of the finalised features (the version of `/feature`) rides along as a tagged field
-once it is known. A version this broker does not know is answered by the dispatcher with `UNSUPPORTED_BODY`: version 0's shape,
-error 35 and the range of this API alone.
+INVALID_REQUEST with an empty list. The epoch of the finalised features (the version of `/feature`) is a tagged field when
+it is known. The dispatcher responds to an unsupported version with `UNSUPPORTED_BODY`: the layout of version 0, error 35 and the
+range of this API only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""ControlledShutdown (7), versions 0-3: a broker wants to leave; the controller moves its leaderships away first.
+"""ControlledShutdown (7), versions 0-3: a broker is about to stop; the controller moves its leaderships to other brokers.
 
-Needs CLUSTER_ACTION on the cluster. Answered by the controller only: the partitions the broker still leads, or an error and none.
+Needs CLUSTER_ACTION on the cluster. Only the active controller handles it: the response has the partitions that the broker still leads, or
+an error and none.
 """
 
 from __future__ import annotations

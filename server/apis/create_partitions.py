@@ -1,11 +1,11 @@
-"""CreatePartitions (37), versions 0-3: give topics more partitions. Only the controller's broker serves it.
+"""CreatePartitions (37), versions 0-3: add partitions to topics. Only the active controller handles it.
 
-Elsewhere every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails alone, judged by its
-node as it is now (controller 5.5); but when only some brokers have a rack the whole request is an unknown server error. So it is when
-a topic has a name that cannot be part of a path in ZooKeeper; then the topics before it are grown all the same. Null
-assignments mean that we place the replicas. What passed is written back into the topic nodes, then the request waits until this
-broker's metadata cache shows a leader for every partition, old ones included, at most TimeoutMs; the topics that are late are
-REQUEST_TIMED_OUT. Validate only writes nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
+On other brokers every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails by itself, checked
+against its znode (controller 5.5). When only some brokers have a rack, the whole request is UNKNOWN_SERVER_ERROR; also when a topic has a
+name that cannot be part of a ZooKeeper path, but then the topics before it get their partitions. Null assignments mean that the broker
+places the replicas. Accepted topics are written to their znodes; then the request waits until this broker's metadata cache shows a leader
+for every partition, old ones included, at most TimeoutMs; topics that are not ready then are REQUEST_TIMED_OUT. Validate only writes
+nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
 """
 
 from __future__ import annotations

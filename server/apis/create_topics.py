@@ -1,12 +1,13 @@
-"""CreateTopics (19), versions 0-7: create topics, with replicas placed by us or by the caller. Only the controller's broker serves it.
+"""CreateTopics (19), versions 0-7: create topics, with replicas placed by the broker or by the client. Only the active controller handles
+it.
 
-Elsewhere every topic is NOT_CONTROLLER. Each topic succeeds or fails alone (controller 5.3); what passed the checks is written into
-ZooKeeper together, then the request waits until this broker's metadata cache shows a leader for every partition, at most TimeoutMs;
-the topics that are late are REQUEST_TIMED_OUT and go on being created. A time-out of zero or less means that for all of them, at once.
-Validate only (version 1 and later) writes nothing and answers what a creation would, with a zero topic id.
+On other brokers every topic is NOT_CONTROLLER. Each topic succeeds or fails by itself (controller 5.3). Accepted topics are written to
+ZooKeeper together; then the request waits until this broker's metadata cache shows a leader for every partition, at most TimeoutMs; topics
+that are not ready then are REQUEST_TIMED_OUT, and their creation goes on. With a time-out of zero or less all of them are, at once.
+Validate only (version 1 and later) writes nothing and gives the response of a creation, with a zero topic id.
 
-Version 5 and later show partitions, replication factor and configs of a topic that was created, version 7 its id, where the caller
-may DESCRIBE_CONFIGS; else TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A mutation quota refuses from version 6 on, before
+Version 5 and later show partitions, replication factor and configs of a created topic, version 7 its id, if the client has
+DESCRIBE_CONFIGS; otherwise TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A mutation quota refuses from version 6 on, before
 that it only throttles. Messages: the empty string with NOT_CONTROLLER, null on success, on time-outs and with unknown errors.
 """
 

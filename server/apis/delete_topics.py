@@ -1,10 +1,10 @@
-"""DeleteTopics (20), versions 0-6: ask for topics to be deleted. Only the controller's broker serves it.
+"""DeleteTopics (20), versions 0-6: request the deletion of topics. Only the active controller handles it.
 
-Elsewhere every element is NOT_CONTROLLER; with delete.topic.enable off every one is TOPIC_DELETION_DISABLED (before version 3
-INVALID_REQUEST). From version 6 on topics are named or given by id (controller 12.1). What passed the checks gets its deletion request
-in ZooKeeper (one that is there already is fine), then the request waits until this broker's metadata cache has forgotten the topics,
-at most TimeoutMs; the late ones are REQUEST_TIMED_OUT. So success means that the topic leads nowhere any more, not that its nodes are
-gone. A mutation quota, counted in partitions, refuses from version 5 on. Messages are null.
+On other brokers every element is NOT_CONTROLLER; with delete.topic.enable off every element is TOPIC_DELETION_DISABLED (before version 3
+INVALID_REQUEST). From version 6 on an element has a name or an id (controller 12.1). For an accepted topic a deletion request is created
+in ZooKeeper (an existing one is fine); then the request waits until the topics are no longer in this broker's metadata cache, at most
+TimeoutMs; the others are REQUEST_TIMED_OUT. So success means that the topic has no leaders any more, not that its znodes are
+deleted. A mutation quota, counted in partitions, refuses from version 5 on. Messages are null.
 """
 
 from __future__ import annotations

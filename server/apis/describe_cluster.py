@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-1: the brokers this broker's metadata cache knows, the controller, the cluster's id.
 
 Version 1 says what to describe: 1 the brokers. Controllers (2) are not described by a broker, MISMATCHED_ENDPOINT_TYPE; any other type
-is UNSUPPORTED_ENDPOINT_TYPE. The cluster's authorised operations come when asked for: none of them where DESCRIBE is denied.
+is UNSUPPORTED_ENDPOINT_TYPE. Authorised operations of the cluster are included on request: none of them where DESCRIBE is denied.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""DescribeConfigs (32), versions 0-4: configs of topics, of the broker that answers, of all brokers by default, and log levels.
+"""DescribeConfigs (32), versions 0-4: configs of topics, of this broker, of the default entity of brokers, and log levels.
 
-Needs DESCRIBE_CONFIGS on the topic, or on the cluster. A broker (4) answers for itself and, under the empty name, for the default
-entity, of which only what is set is listed. Log levels (8) are the answering broker's. Client metrics (16) do not exist with
-ZooKeeper; any other type refuses the whole request. Resources the caller may not see come last.
+Needs DESCRIBE_CONFIGS on the topic, or on the cluster. A broker (4) describes itself and, under the empty name, the default
+entity, of which only configs that are set are listed. Log levels (8) are those of this broker. Client metrics (16) do not exist with
+ZooKeeper; any other type refuses the whole request. Resources that the client must not see come last.
 
-A topic's own configs are read from ZooKeeper, so what was just stored is seen. Synonyms are told when asked (version 1 and later), so
-is documentation (3 and later). `IsDefault` of version 0 is always false and a response without error has an empty message, as in Kafka.
+A topic's own configs are read from ZooKeeper, so a change is visible at once. Synonyms (version 1 and later) and
+documentation (version 3 and later) are included on request. `IsDefault` of version 0 is always false and a response without error has an
+empty message, as in Kafka.
 
-A resource that is named again with the same keys is described once and answered each time, as Kafka does. Eight bytes name a broker and
-twenty thousand describe it: a request whose answer would be larger than clients take closes the connection.
+A resource that is named again with the same keys is described once and has a result each time, as in Kafka. Eight bytes name a broker and
+twenty thousand bytes describe it: a request whose response would be larger than clients accept closes the connection.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ AT_ONCE = 2
 """So many resources, without topics, are described at once: a broker with all that can be said about it takes some milliseconds."""
 LARGE_ANSWER_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 100_000_000
-"""librdkafka takes no larger answers."""
+"""librdkafka accepts no larger responses."""
 
 Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
 Result: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResult"

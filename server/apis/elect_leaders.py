@@ -3,9 +3,9 @@
 Version 0 is ElectPreferredLeaders of KIP-183: no election type (preferred), no code at the top. Needs ALTER on the cluster. A null
 list means every partition this broker's metadata cache knows. Partitions named twice are elected once and reported once.
 
-The controller elects; what it elected then waits here until this broker's own metadata cache shows the new leader, at most
-TimeoutMs after reception. Partitions that failed or needed nothing are never waited for. Of a null list, partitions that needed
-nothing are left out; in version 0 they count as elected instead, as KIP-183 had it (config `kip183.legacy.v0`).
+The controller elects; then the request waits until this broker's metadata cache shows the elected leaders, at most TimeoutMs after
+reception. It does not wait for partitions that failed or needed no election. With a null list, partitions that needed no election are
+left out; in version 0 they count as elected instead, as in KIP-183 (config `kip183.legacy.v0`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from single configs of topics, brokers, log levels.
 
-Any broker serves topics and the default entity of brokers (empty name), each broker itself and its log levels. Needs ALTER_CONFIGS
-on the topic, or on the cluster. Appending and subtracting is for lists. An operation that does not exist is INVALID_REQUEST for a
-broker, before anything else of the change, and UNKNOWN_SERVER_ERROR elsewhere, in its turn, as in Kafka. Without any entry what is
+Any broker handles topics and the default entity of brokers (empty name); each broker handles its own entity and log levels. Needs
+ALTER_CONFIGS on the topic, or on the cluster. Appending and subtracting is for lists. An operation that does not exist is INVALID_REQUEST
+for a broker, before anything else of the change, and UNKNOWN_SERVER_ERROR elsewhere, in its turn, as in Kafka. Without any entry what is
 stored is stored and announced again.
 """
 

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (4), versions 0-7: the controller tells which partitions this broker hosts, and in which role.
+"""LeaderAndIsr (4), versions 0-7: the controller sends the partitions that this broker leads or follows.
 
 Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/replica_manager.py`.
 """

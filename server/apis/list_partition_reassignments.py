@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46), version 0: which partitions are being reassigned, as the controller's cache has it.
 
-Needs DESCRIBE on the cluster. A null list asks for all; of named partitions those are left out that are unknown or at rest.
+Needs DESCRIBE on the cluster. A null list means all; named partitions that are unknown or not being reassigned are left out.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Metadata (3), versions 0-12: the brokers, the controller and topics with their partitions, as this broker's metadata cache has them.
 
-Version 0 asks for all topics with an empty list, later ones with null, and empty means none. Topics are asked for by name; from
-version 12 on also by id: one id in the request, and names in it do not count. An unknown id is UNKNOWN_TOPIC_ID with a null name; an
-unknown name is UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION where no topic can be called so. Topics named twice are
-answered once. Ids or null names before version 12 are INVALID_REQUEST for everything, neither name nor id an unknown server error.
+In version 0 an empty list means all topics; in later versions null means all, and an empty list none. A request names topics; from version
+12 on it can have ids instead: with one id in the request, names in it are ignored. An unknown id is UNKNOWN_TOPIC_ID with a null name; an
+unknown name is UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if it is not a valid name. A topic that is named twice has one
+result. Ids or null names before version 12 are INVALID_REQUEST for everything, neither name nor id an unknown server error.
 
-A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name null when it was asked for by id), or left out when all
-were asked for. Authorised operations come when asked for: of the cluster in versions 8-10, of topics from 8 on.
+A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name is null when the request has its id), or left out when all
+were requested. Authorised operations are included on request: of the cluster in versions 8-10, of topics from 8 on.
 
 Unknown names are created on the way when the request allows it (from version 4 on it may forbid it) and auto.create.topics.enable
 is set: see `server/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE; the next one shows the topic.
@@ -127,7 +127,7 @@ def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
 
 
 class _Rows(NamedTuple):
-    """Topics asked for by name: encoded ones that exist, unknown ones, names to be created, encoded ones that are refused."""
+    """Topics requested by name: encoded ones that exist, unknown ones, names to be created, encoded ones that are refused."""
 
     known: list[bytes]
     unknown: list[bytes]
@@ -161,7 +161,7 @@ def _rows(ctx: Context, request: messages.MetadataRequest, names: list[str], by_
 
 
 def _named(ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], rows: _Rows) -> bytes | Awaitable[bytes]:
-    """Answer for topics by name, after those that are encoded."""
+    """The response for topics by name, after those that are encoded."""
     if rows.missing:
         return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused)
     return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused)

@@ -1,11 +1,11 @@
 """Produce (0), versions 0-11: records are refused, partition by partition; this broker stores none.
 
-The API is offered all the same: Java clients before 2.8 cannot talk to a broker whose ApiVersions response leaves it out, and the tool
-that came with KIP-183 is one of them. What is wrong with a request is said as an Apache Kafka broker says it: no WRITE permission is
-TOPIC_AUTHORIZATION_FAILED, a partition that the metadata cache does not know UNKNOWN_TOPIC_OR_PARTITION, acks other than -1, 0, 1
-INVALID_REQUIRED_ACKS, a leader elsewhere NOT_LEADER_OR_FOLLOWER (from version 10 on with that leader and its address), an offline
-replica KAFKA_STORAGE_ERROR. Only where this broker leads does it refuse with UNSUPPORTED_VERSION, which no client tries again.
-With acks=0 there is no response; as every partition has an error, the connection is closed.
+The API is in ApiVersions all the same: Java clients before 2.8 cannot talk to a broker whose ApiVersions response leaves it out, and the
+tool that came with KIP-183 is one of them. Errors are those of Apache Kafka: no WRITE permission is TOPIC_AUTHORIZATION_FAILED, a partition
+that the metadata cache does not know UNKNOWN_TOPIC_OR_PARTITION, acks other than -1, 0, 1 INVALID_REQUIRED_ACKS, a leader elsewhere
+NOT_LEADER_OR_FOLLOWER (from version 10 on with that leader and its address), an offline replica KAFKA_STORAGE_ERROR. Only where this broker
+leads does it refuse with UNSUPPORTED_VERSION, which no client tries again. With acks=0 there is no response; as every partition has an
+error, the connection is closed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""UpdateMetadata (6), versions 0-8: the controller tells what the cluster looks like.
+"""UpdateMetadata (6), versions 0-8: the controller sends the state of the cluster.
 
-Needs CLUSTER_ACTION on the cluster. Requests that wait for one of the topics named look again before this one is answered: who
-sees the response can rely on what it says. A request in which a listener can have no name (versions 1-2 name it after its security
+Needs CLUSTER_ACTION on the cluster. Requests in the purgatory that wait for one of its topics are checked before the response is
+sent, so that the controller can rely on it. A request in which a listener can have no name (versions 1-2 name it after its security
 protocol, which is none) cannot be read: the connection is closed before anything has changed.
 """
 

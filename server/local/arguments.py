@@ -1,4 +1,4 @@
-"""What a local cluster can be asked for, judged before anything is started: one line for whoever asked."""
+"""The arguments of a local cluster, checked before anything is started; an error is one line."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each broker has its own session, listener and controller, and talks to the others over TCP: to a client this is a cluster like any
 other. It is ready when every broker is registered, one of them is controller, and every broker's metadata cache shows all of them
-and the topics that were asked for.
+and the requested topics.
 
 It stops as a whole: brokers in descending order of their ids, the controller last, each with a controlled shutdown that does not
 wait for what cannot happen any more. All this together takes a second at most; what is left then is closed at once.
@@ -134,7 +134,7 @@ class LocalCluster:
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
     async def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
-        """End a broker as `kill -9` does: its connections are cut, nothing is said to anybody.
+        """End a broker as `kill -9` does: its connections are cut, nothing is sent.
 
         ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
         `expire` its session expires at once, and this returns when no other broker shows it any more.
@@ -233,7 +233,7 @@ class LocalCluster:
         raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
-        """End what a killed broker left in ZooKeeper. Raises TimeoutError when that does not answer."""
+        """End what a killed broker left in ZooKeeper. Raises TimeoutError when it does not respond."""
         killed = self._killed.pop(broker_id, None)
         if killed is not None:
             await killed.zk.end_severed(limit_s)
@@ -289,7 +289,7 @@ class LocalCluster:
     async def _reach_zookeeper(self) -> None:
         """Wait for ZooKeeper before the brokers do, so that only one waits and complains. Raises StartFailed.
 
-        One that was killed with its owner still holds that owner's ephemeral nodes, until their sessions expire; they are deleted.
+        One that was killed with its owner still has the ephemeral znodes of that owner, until their sessions expire; they are deleted.
         """
         session = ZkSession(self.zookeeper, SESSION_TIMEOUT_MS)
         try:
@@ -309,7 +309,7 @@ class LocalCluster:
             await asyncio.sleep(LOOK_S)
 
     async def _create_topics(self) -> None:
-        """As any client would: the controller is asked, and asked again while there is none."""
+        """Create topics as a client does: by a request to the controller, repeated while there is none."""
         topic_type = messages.CreateTopicsRequest.CreatableTopic
         config_type = messages.CreateTopicsRequest.CreatableTopicConfig
         topics = [

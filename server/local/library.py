@@ -1,6 +1,6 @@
 """`klamm.Cluster`: a local cluster for programs, with or without an event loop of their own.
 
-`Cluster` holds what was asked for. `with` runs it on an event loop in a thread of its own and gives a `BlockingCluster`; `async with`
+`Cluster` has the arguments. `with` runs it on an event loop in a thread of its own and gives a `BlockingCluster`; `async with`
 runs it on the caller's loop, uvloop or not, and gives the `LocalCluster` itself. Both have the same properties and methods: what is a
 coroutine in the one blocks in the other. Several clusters may run in one process, inside each other or side by side.
 """
@@ -56,7 +56,7 @@ class BlockingCluster:
         self._thread.call(self._cluster.stop_broker(broker_id))
 
     def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
-        """End a broker as `kill -9` does: its connections are cut, nothing is said to anybody.
+        """End a broker as `kill -9` does: its connections are cut, nothing is sent.
 
         ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
         `expire` its session expires at once, and this returns when no other broker shows it any more.

@@ -1,9 +1,9 @@
 """The controller's way to the brokers: for each broker one FIFO queue and one connection with at most one request in flight.
 
-A request that cannot be delivered is sent again and again, 100 ms apart, with a new correlation id, until it is answered or the
-broker is removed: the controller's view of a broker only ends with its registration. So a request whose answer got lost arrives
+A request that cannot be delivered is sent again and again, 100 ms apart, with a new correlation id, until it has a response or the
+broker is removed: the controller's view of a broker only ends with its registration. So a request whose response got lost arrives
 twice. After two seconds of it the tries are a second apart, where Kafka's stay at 100 ms: a registration may name anybody's port.
-Nothing asks for ApiVersions; the client id is the controller's broker id; correlation ids count from 0 for each channel.
+No ApiVersions request is sent; the client id is the controller's broker id; correlation ids count from 0 for each channel.
 Connections are opened when there is something to send. Everything happens in callbacks of the event loop: no task per broker.
 Source: controller 13.1.
 """
@@ -135,7 +135,7 @@ class _Channel:
         if request.on_response is not None and not ignored:
             try:
                 request.on_response(response)
-            except Exception:  # a fault of whoever asked must not stop what others are told
+            except Exception:  # an exception of a callback must not stop the requests to others
                 log.exception("the response of %s could not be handled", self._name)
 
     def _on_lost(self, reason: Exception | None) -> None:
@@ -212,8 +212,8 @@ class Channels:
         ignorable: Callable[[bytes, int], bool] | None = None,
         event: int | None = None,
     ) -> None:
-        """Queue one encoded request. `on_response` gets the decoded answer, unless `ignorable` says of its bytes (payload and the
-        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for; a tap is told of it. To brokers
+        """Queue one encoded request. `on_response` gets the decoded response, unless `ignorable` says of its bytes (payload and the
+        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for; a tap gets it. To brokers
         without a channel nothing is sent.
         """
         channel = self._channels.get(broker_id)

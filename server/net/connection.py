@@ -1,16 +1,16 @@
-"""One client's connection: frames in, answers out, in the order of the requests.
+"""The connection of one client: requests in, responses out, in the order of the requests.
 
-Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers answer at once, everything
+Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers do not wait, everything
 happens inside `data_received` and all responses of one read leave in one write. When a handler has to wait, the frames read so far
 are kept, the socket is not read any more, and the rest goes on when that response is there. The same happens when the client does
 not read its responses: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
 holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the response in the making.
 
-Requests that were seen before, with answers that are still good, are answered from bytes (`ResponseCache`) while nothing else is under
-way: the correlation id is put between two pieces of the kept frame.
+Repeated requests whose responses are still valid get the bytes of the response cache (`ResponseCache`) while no request is
+in progress: the correlation id is put between two pieces of the kept frame.
 
 Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
-one are answered first.
+one get their responses first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from klamm.server.peer import Peer
 from klamm.server.response_cache import ResponseCache
 
 WRITE_BYTES = 256 << 10
-"""Answers are handed to the transport at the latest when they are this long together."""
+"""Responses are given to the transport at the latest when they have this size together."""
 
 PIPELINED_REQUESTS = 64
 """At most so many pipelined requests are under way at a time."""
@@ -171,10 +171,10 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- requests and answers
+    # --- requests and responses
 
     def _answer_known(self, data: bytes) -> int:
-        """Answer the requests at the start of `data` that were seen before, without looking into them; how many bytes they are."""
+        """Respond to the requests at the start of `data` that are in the response cache; returns their size in bytes."""
         answers = self._responses
         if answers.generation != self._metadata.generation:
             return 0
@@ -201,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
         return position
 
     def _serve(self, out: list[bytes]) -> None:
-        """Answer frames in order, after the responses in `out`, as far as nothing stops."""
+        """Handle frames in order, after the responses in `out`, until something stops it."""
         dispatcher = self._listener.dispatcher
         flow = self._flow
         size = 0
@@ -219,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
                     self._write(out)
                     out = []
                     size = 0
-        except NotOffered:  # the log tells of it already
+        except NotOffered:  # it is in the log already
             self._write(out)
             self.close()
         except (RemoteProtocolError, CloseConnection) as error:
@@ -236,7 +236,7 @@ class ClientConnection(asyncio.Protocol):
             try:
                 following = dispatcher.begin(self.peer, payload)
             except (RemoteProtocolError, CloseConnection):
-                break  # it is met again when those before it are answered
+                break  # it is handled again after the responses to those before it
             if not asyncio.iscoroutine(following):
                 raise AssertionError("a request that may be pipelined is one that waits")
             self._flow.drop()

@@ -29,7 +29,7 @@ class Reading(Protocol):
 
 
 class FlowControl:
-    """The input of one connection. Its transport is told of changes only, and of nothing after CLOSED.
+    """The input of one connection. Its transport is called at changes only, and never after CLOSED.
 
     `between_frames` says that everything that came is handled and that nothing stops: the next bytes are the start of a frame, and
     whoever knows a response to them may give it without `feed`.
@@ -107,7 +107,7 @@ class FlowControl:
             self._transport.pause_reading()
 
     def allow(self, reason: int) -> None:
-        """End a reason to stop. Whoever calls it asks for `next` then."""
+        """End a reason to stop. The caller calls `next` then."""
         self.stops &= ~reason
 
     def repeat_pause(self) -> None:

@@ -1,7 +1,7 @@
 """Connections this broker opens to others: one TCP connection that sends frames and hands back payloads, and one-shot requests.
 
-`Connection` knows nothing of Kafka but the frame: whoever uses it encodes, matches answers and decides what to do when it is lost
-(`server/net/channels.py` retries for ever; `ask` gives up). It is told once, and only once, that the connection is gone.
+`Connection` knows nothing of Kafka but the frame: its owner encodes, matches responses and decides what to do when it is lost
+(`server/net/channels.py` retries for ever; `ask` gives up). The owner is called exactly once when the connection is lost.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(frame)
 
     def close(self) -> None:
-        """Close without telling anybody."""
+        """Close without calling the owner."""
         self._on_lost = None
         if self._transport is not None:
             self._transport.abort()
@@ -92,7 +92,7 @@ async def dial(
 async def ask(
     host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float, clock: Clock = SYSTEM_CLOCK
 ) -> Any:
-    """One request on a connection of its own, without asking for ApiVersions first; returns the decoded response.
+    """One request on a connection of its own, without an ApiVersions request first; returns the decoded response.
 
     Raises OSError when the broker cannot be reached, hangs up or stays silent for `timeout_s`, RemoteProtocolError for nonsense.
     """
