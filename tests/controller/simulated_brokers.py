@@ -94,15 +94,8 @@ class SimulatedBrokers:
         broker = self.world.brokers.get(frame.broker)
         if self.dead or broker is None or frame.broker not in self.open:
             return
-        told = self.told.get(frame.broker)
-        if told is None or told.epoch != broker.epoch:
-            told = self.told[frame.broker] = Told(broker.epoch)
-        request = frame.request
-        if request.broker_epoch < told.epoch or request.controller_epoch < told.controller_epoch:
-            return  # answered with an error the controller ignores
-        told.controller_epoch = request.controller_epoch
-        response = getattr(self, NAMES[frame.api_key])(frame.broker, told, request)
-        if on_response is None:
+        response = self.respond(frame)
+        if response is None or on_response is None:
             return
 
         def answer() -> None:
@@ -115,6 +108,18 @@ class SimulatedBrokers:
             self.held.append(answer)
         else:
             asyncio.get_running_loop().call_soon(answer)
+
+    def respond(self, frame: Frame) -> Any:
+        """A registered broker acts on a request; None where it refuses it, with an error that the controller ignores."""
+        epoch = self.world.brokers[frame.broker].epoch
+        told = self.told.get(frame.broker)
+        if told is None or told.epoch != epoch:
+            told = self.told[frame.broker] = Told(epoch)
+        request = frame.request
+        if request.broker_epoch < told.epoch or request.controller_epoch < told.controller_epoch:
+            return None
+        told.controller_epoch = request.controller_epoch
+        return getattr(self, NAMES[frame.api_key])(frame.broker, told, request)
 
     def LeaderAndIsr(self, broker_id: int, told: Told, request: Any) -> Any:
         response = messages.LeaderAndIsrResponse

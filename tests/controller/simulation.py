@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from klamm.controller.batch import Channels
 from klamm.controller.changes import Change, TermBegan
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
@@ -42,7 +43,7 @@ class Process:
         self.store = SimulatedStore(simulation.world, self._event, simulation.faults, simulation.rng, simulation.draws)
         self.store.crash = self.crash
         self.store.on_session = self._session_changed
-        self.channels = SimulatedBrokers(simulation.world, simulation.told)
+        self.channels = simulation.channels(broker_id)
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, clock=ZeroClock(),
             new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed, steering=simulation.steering,
@@ -87,7 +88,7 @@ class Process:
         self.crashed = True
         for caller in self.callers:
             caller.cancel()
-        self.channels.dead = True
+        self.simulation.cut(self.channels)
         self.store.disconnect()
 
     async def end(self) -> None:
@@ -107,6 +108,15 @@ class Simulation:
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
         self.steering = Steering()
+
+    def channels(self, broker_id: int) -> Channels:
+        """The channels of a new process to the brokers."""
+        return SimulatedBrokers(self.world, self.told)
+
+    def cut(self, channels: Channels) -> None:
+        """Their process has crashed: nothing comes or goes any more."""
+        assert isinstance(channels, SimulatedBrokers)
+        channels.dead = True
 
     @property
     def active(self) -> Process | None:
