@@ -191,10 +191,15 @@ async def test_removed_broker_is_told_nothing_more(broker: ScriptedBroker, sende
     broker.answer(0)
     sender.remove_broker(2)
     sender.send(2, UPDATE_METADATA, 8, update_metadata(9), answers.append)
-    await asyncio.sleep(0.1)
+    later = ScriptedBroker()
+    await later.start()
+    sender.add_broker(3, "127.0.0.1", later.port)
+    sender.send(3, UPDATE_METADATA, 8, update_metadata(10))
+    await later.received(1)
     assert len(broker.requests) == 1
     assert answers == []
-    assert sender.broker_ids == frozenset()
+    assert sender.broker_ids == frozenset({3})
+    await later.stop()
 
 
 async def test_broker_added_again_starts_anew(broker: ScriptedBroker, sender: Channels) -> None:
