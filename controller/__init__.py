@@ -1,1 +1,1 @@
-"""Decides what the cluster should do; pure but for its one loop."""
+"""The controller: it elects leaders and follows brokers and topics. Most rules are pure functions; one task owns the state."""

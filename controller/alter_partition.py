@@ -112,7 +112,7 @@ class _Joined:
     def verdict(
         self, p: Partition, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
     ) -> tuple[Decision, Proposal]:
-        """What is decided, and about which proposal. Partitions whose state is one object and that ask for the same share both."""
+        """The decision and its proposal. Partitions with the same state object and the same proposal share both."""
         key = (id(info), version, leader, leader_epoch, isr, recovery, partition_epoch)
         found = self._verdicts.get(key)
         if found is None:
@@ -125,7 +125,7 @@ class _Joined:
         return found
 
     async def flush(self) -> None:
-        """Commit, fill in the rows, tell everybody."""
+        """Commit, fill in the rows, send UpdateMetadata."""
         term = self.term
         row = messages.AlterPartitionResponse.PartitionData
         commits = await commit_states(term, self.due, _ALTER_ISR, proposals=self.due, tries=1)
@@ -146,7 +146,7 @@ class _Joined:
 
 
 def _error(why: Uncommitted) -> ErrorCode:
-    """One try, and the proposal was due in that state: somebody else wrote the state meanwhile, or it could not be written."""
+    """The proposal was valid for that state, but another writer changed the state meanwhile, or the write failed."""
     return ErrorCode.INVALID_UPDATE_VERSION if why.outcome is Outcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -169,7 +169,7 @@ async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> l
             rows: list[Any] = []
             answer.topics.append((asked, rows))
             await _topic(term, joined, request.broker_id, version, topic, partitions, rows)
-    if any(a.error is ErrorCode.NONE for a in answers):  # of requests refused as a whole nobody is told
+    if any(a.error is ErrorCode.NONE for a in answers):  # a request that is refused as a whole causes no UpdateMetadata
         await joined.flush()
     return [a.response() for a in answers]
 
@@ -188,7 +188,7 @@ def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
 def _by_topic(cluster: Cluster, topics: Sequence[Any], version: int) -> Iterator[tuple[Topic | None, Any, Iterable[Any]]]:
     """Each topic of a request once, with an element that names it and its partitions, of which the last entry of each counts.
 
-    Where nothing is asked of a topic it is left out. What carries an unknown id comes as it stands.
+    A topic without partitions is left out. A row with an unknown id is kept as it is.
     """
     asked: dict[Any, tuple[Topic | None, Any, dict[int, Any]]] = {}
     for element in topics:

@@ -8,7 +8,7 @@ The batch is sent when the block ends, and dropped when it raises. There is one 
 Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers:
 all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything. States are taken
 from the cluster when the batch is sent, which is right after they were committed; the leader epoch of a StopReplica is the
-exception: it is the one at the moment of `stop`. A partition that cannot be encoded is logged and left out, all others are told.
+exception: it is the one at the moment of `stop`. A partition that cannot be encoded is logged and left out; the others are sent.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OnResponse = Callable[[int, int, int, Any], None]
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
-    """Partitions by the brokers that are told of them, each once: `for tell in recipients[broker_ids]: tell(partition)`."""
+    """Partitions by the brokers that receive them, each once: `for tell in recipients[broker_ids]: tell(partition)`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
 
 
 class RequestBatch:
-    """What the brokers will be told."""
+    """The requests to the brokers that are collected."""
 
     __slots__ = ("_lisr", "_settled", "_stop", "_umr", "_umr_brokers", "_umr_to_all")
 
@@ -129,7 +129,7 @@ class RequestBatch:
             self._umr = dict.fromkeys(partitions)
 
     def stop(self, broker_id: int, partition: Partition, delete: bool) -> None:
-        """StopReplica for a partition; once "delete" was asked for it stays."""
+        """StopReplica for a partition; "delete" stays once it is set."""
         if broker_id < 0:
             return
         info = partition.info
@@ -143,7 +143,7 @@ class RequestBatch:
         return {**self._lisr, **self._settled}
 
     def update_metadata(self, registered: Iterable[int]) -> tuple[Mapping[Partition, None], set[int]]:
-        """(partitions, the brokers that are told of them); `registered` are those that stand for all."""
+        """(partitions, the brokers that receive them); `registered` replaces "all brokers"."""
         return self._umr, set(registered) if self._umr_to_all else self._umr_brokers
 
     def stop_replica(self) -> Mapping[int, Mapping[Partition, tuple[int, bool]]]:

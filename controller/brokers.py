@@ -1,10 +1,10 @@
-"""Brokers coming, going and changing (controller 4).
+"""Brokers that start, end and change (controller 4).
 
-`/brokers/ids` is compared with what is registered here: new ids, ids whose znode was made anew (a greater czxid: they bounced)
-and dead ones are handled in this sequence, each group in ascending order of ids.
+`/brokers/ids` is compared with what is registered here: new ids, ids with a new znode (a greater czxid:
+they bounced) and dead ones are handled in this sequence, each group in ascending order of ids.
 
-A broker that does not support what the cluster has finalised does not become registered: nobody is told of it, and it is told nothing.
-As in Kafka it still gets a channel, and its start is handled like any other's, again at each change as long as it is there.
+A broker that does not support what the cluster has finalised does not become registered: it is in no request, and gets none.
+As in Kafka it still has a channel, and its start is handled like others, again at each change as long as it exists.
 """
 
 from __future__ import annotations

@@ -45,14 +45,14 @@ class BrokersUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownBegan:
-    """A broker asked for a controlled shutdown."""
+    """A broker requested a controlled shutdown."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownEnded:
-    """A broker that asked for a controlled shutdown is gone."""
+    """A broker that requested a controlled shutdown is gone."""
 
     broker_id: int
 
@@ -98,7 +98,7 @@ class AssignmentChanged:
 
 @dataclass(frozen=True, slots=True)
 class StatesChanged:
-    """Leaders, ISRs and epochs as they stand in ZooKeeper; None where there is no state."""
+    """Leaders, ISRs and epochs as they are in ZooKeeper; None where there is no state."""
 
     states: tuple[tuple[TopicPartition, LeaderAndIsr | None], ...]
 
@@ -122,7 +122,7 @@ class ReplicaStatesChanged:
 
 @dataclass(frozen=True, slots=True)
 class DeletionQueued:
-    """Somebody asked for the deletion of a topic."""
+    """The deletion of a topic was requested."""
 
     topic: str
 

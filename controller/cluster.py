@@ -1,7 +1,7 @@
-"""What the active controller knows: brokers, topics, partitions, and the state each of them is in (controller 1).
+"""The state of the active controller: brokers, topics, partitions, and their states (controller 1).
 
-Only the methods here change it (a test looks for assignments elsewhere). Their names say what happened: they are called after the
-store has said that a write took hold, or that something was read. One subscriber may see every change as a value (`changes.py`).
+Only the methods here change it (a test looks for assignments elsewhere). Their names are in the past tense: they are called after the
+store has confirmed a write, or after a read. One subscriber may see every change as a value (`changes.py`).
 Partitions are objects with slots, their states and assignments shared tuples, so that 100,000 of them stay small. Encoded request
 bytes of a partition (`wire`) are kept beside it and dropped when it changes.
 """
@@ -142,14 +142,14 @@ class Cluster:
             self._see(changes.BrokersUnregistered(gone))
 
     def shutdown_began(self, broker_id: int) -> None:
-        """A broker asked for a controlled shutdown: it leads nothing from now on."""
+        """A broker requested a controlled shutdown: it can lead nothing from now on."""
         self._shutting_down.add(broker_id)
         self._liveness_changed()
         if self._see is not None:
             self._see(changes.ShutdownBegan(broker_id))
 
     def shutdown_ended(self, broker_id: int) -> None:
-        """A broker that asked for a controlled shutdown is gone."""
+        """A broker that requested a controlled shutdown is gone."""
         self._shutting_down.discard(broker_id)
         self._liveness_changed()
         if self._see is not None:
@@ -319,7 +319,8 @@ class Cluster:
     def replicas_came_online(
         self, broker_id: int, partitions: Iterable[Partition]
     ) -> tuple[list[Partition], list[Partition], list[Partition]]:
-        """Replicas on a broker go online in one pass: (those to tell, new ones that are not even assigned, those that may not)."""
+        """Move replicas on a broker to ONLINE in one pass: (those that need a LeaderAndIsr, new ones that are not assigned, illegal moves).
+        """
         online, new = ReplicaState.ONLINE, ReplicaState.NEW
         allowed = REPLICA_MOVES[online]
         known: dict[int, tuple[ReplicaStates, ReplicaState]] = {}
@@ -391,7 +392,7 @@ class Cluster:
     # --- deletion ---
 
     def deletion_queued(self, name: str) -> None:
-        """Somebody asked for the deletion of a topic."""
+        """The deletion of a topic was requested."""
         deletion = self.deletions.queued(name)
         topic = self._topics.get(name)
         if topic is not None:

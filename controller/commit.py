@@ -1,4 +1,4 @@
-"""The one way by which states of partitions change: decide, write, replay, tell (controller 5, 6, 7, 14).
+"""The only way by which states of partitions change: decide, write, replay, propagate (controller 5, 6, 7, 14).
 
 A decision is a pure function of a Situation, and both are values: a journal of situations and decisions can be decided again. Decisions
 are made from the states in memory, and written on the condition that the state in ZooKeeper is still the one that they were made
@@ -38,12 +38,12 @@ class Refusal(IntEnum):
     NEWER_CONTROLLER = 2
     """Its state was written by a later controller."""
     NO_LEADER = 3
-    """The rule finds nobody who may lead."""
+    """The rule finds no broker that can lead."""
     NO_REPLICA_ONLINE = 4
     WRITE_FAILED = 5
     """ZooKeeper refused this one write."""
     LOST_VERSION = 6
-    """Somebody else wrote it, at each try."""
+    """Another writer changed it, at each attempt."""
 
 
 class Situation(NamedTuple):
@@ -137,7 +137,7 @@ async def commit_states(
 ) -> Commits:
     """Decide about partitions, write what was decided, replay what took hold and put it into `batch`.
 
-    `decide` is asked once for all partitions in the same situation. `read` are states that this event has read of all the partitions and
+    `decide` is called once for all partitions in the same situation. `read` are states that this event has read of all the partitions and
     not replayed. With one try a partition whose version is lost is read and given up.
 
     Raises what the store raises: ControllerMoved, StoreLost, StoreRefused. What took hold before is replayed then.

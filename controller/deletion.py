@@ -1,11 +1,11 @@
 """Deleting topics (controller 12.2, 12.3).
 
-A queued topic first loses its leaders in every broker's metadata, then its replicas are stopped and deleted; when every replica has
-confirmed, its znodes go. A dead replica makes the topic ineligible until the broker is back.
+First UpdateMetadata removes the leaders of a queued topic from every metadata cache; then its replicas are stopped and deleted; when every
+replica has confirmed, its znodes are deleted. A dead replica makes the topic ineligible until the broker is back.
 
-A deletion is no suspended call but a record of the cluster (`topic_deletions.py`): every event that can bring deletions further calls
-`resume`. Between its steps somebody may hold it (`phases.py`); then `resume` leaves it alone, and the event of its release resumes it
-behind that step.
+A deletion is not a suspended call but a record of the cluster (`topic_deletions.py`): every event that can continue deletions calls
+`resume`. A test or a user can hold it between its steps (`phases.py`); then `resume` skips it, and the event of its release resumes it
+after that step.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ async def resume(term: Term) -> None:
 
 
 def _goes_on(term: Term, deletion: TopicDeletion, kind: type[ProcedurePhase]) -> bool:
-    """Whether a deletion may go on at a phase; where somebody holds it there, its record says so."""
+    """Whether a deletion can go on at a phase; when it is held there, its record says so."""
     steering = term.steering
     if steering is None or not steering.holds:
         return True
@@ -195,7 +195,7 @@ async def _delete_replicas(term: Term, deletions: list[tuple[TopicDeletion, Topi
 
 
 def _propagate(term: Term, topics: Collection[Topic]) -> None:
-    """Every broker is told that the topics have no leaders any more."""
+    """Send every broker that the topics have no leaders any more."""
     cluster = term.cluster
     first = [t for t in topics if t.deletion is not None and not t.deletion.started]
     partitions = [p for t in first for p in t.partitions.values()]

@@ -1,7 +1,7 @@
-"""Who leads a partition next: pure functions of a few lines (controller 8).
+"""The rules of leader election: pure functions of a few lines (controller 8).
 
-Each takes the assigned replicas in order, the in-sync replicas and the brokers that count as online, and responses with a Choice,
-or None when nobody may lead. "First" always means first in assignment order.
+Each takes the assigned replicas in order, the in-sync replicas and the brokers that count as online, and returns a Choice,
+or None when no broker can lead. "First" always means first in assignment order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.protocol.nouns import Ints
 
 
 class Choice(NamedTuple):
-    """An election's result: leader, new ISR, whether the leader comes from outside the old ISR, and who is told (LeaderAndIsr)."""
+    """An election's result: leader, new ISR, whether the leader comes from outside the old ISR, and the recipients of LeaderAndIsr."""
 
     leader: int
     isr: Ints
@@ -58,7 +58,7 @@ def choose_reassigned(target: Ints, isr: Ints, online: frozenset[int]) -> Choice
 
 
 def choose_controlled_shutdown(replicas: Ints, isr: Ints, online_or_leaving: frozenset[int], leaving: frozenset[int]) -> Choice | None:
-    """The first in-sync replica that is not itself shutting down; all brokers that are leave the ISR."""
+    """The first in-sync replica that is not itself shutting down; all brokers that are shutting down are removed from the ISR."""
     for r in replicas:
         if r in online_or_leaving and r in isr and r not in leaving:
             told = tuple(x for x in replicas if x in online_or_leaving)
@@ -74,7 +74,7 @@ def initial(replicas: Ints, online: frozenset[int]) -> Choice | None:
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """The old leader is gone. `allow_unclean`: an administrator asked for an election at any price."""
+    """The old leader is gone. `allow_unclean`: an administrator requested an unclean election."""
 
     allow_unclean: bool = False
 
@@ -91,7 +91,7 @@ class Reassigned:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown:
-    """The leader asked to leave."""
+    """The leader requested a controlled shutdown."""
 
 
 Strategy = Offline | Preferred | Reassigned | ControlledShutdown

@@ -1,4 +1,4 @@
-"""Taking office: load what ZooKeeper holds, tell the brokers, and take up what was left undone (controller 3.2)."""
+"""Fail-over: load the cluster from ZooKeeper, send it to the brokers, and continue unfinished procedures (controller 3.2)."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ encoded part that both requests share (`wire`) until it changes, and a request j
 through the codec field by field.
 Both paths give the same bytes (a test compares them).
 
-What was read from ZooKeeper can be encoded; should a broker be found that cannot, it is logged and left out, so that all others are
-told. `is_encodable` is for whoever has to find such a partition (see `batch`).
+Everything that was read from ZooKeeper can be encoded; a broker that cannot be encoded is logged and left out, so that the others are
+sent. `is_encodable` finds a partition that cannot be encoded (see `batch`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _lisr_tail(adding: Ints, removing: Ints, is_new: bool, recovery: int) -> byt
 
 def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) -> Any:
     a = p.assignment
-    recovery = info.recovery if version >= 6 else 0  # an older protocol does not tell of the mark; it stays in ZooKeeper
+    recovery = info.recovery if version >= 6 else 0  # an older protocol does not have the mark; it stays in ZooKeeper
     return messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         topic_name=p.topic.name, partition_index=p.index, controller_epoch=info.controller_epoch, leader=info.leader,
         leader_epoch=info.leader_epoch, isr=info.isr, partition_epoch=info.partition_epoch, replicas=a.replicas,
@@ -158,7 +158,7 @@ class Encoder:
 
     @staticmethod
     def is_encodable(p: Partition) -> bool:
-        """Whether a partition can be told of at all."""
+        """Whether a partition can be encoded."""
         try:
             _index(p.index)
             _head(p.topic)
@@ -212,7 +212,7 @@ class Encoder:
         return bytes(messages.encode(body, version))
 
     def _settled_topics(self, partitions: Iterable[Partition]) -> list[bytes]:
-        """Encoded topics where no partition is new. A topic that is told as a whole is encoded once in a batch."""
+        """Encoded topics where no partition is new. A topic that is sent as a whole is encoded once in a batch."""
         members: dict[Topic, list[Partition]] = {}
         for topic, group in groupby(partitions, key=_topic_of):
             if topic in members:

@@ -1,4 +1,4 @@
-"""Elections that somebody asked for: by request, by the znode, by the rebalance timer (controller 10.1-10.3)."""
+"""Elections by request, from znode, and by the rebalance timer (controller 10.1-10.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNAVAILABLE = {
 
 
 async def elect(term: Term, asked: Iterable[TopicPartition], election: Election, *, by_admin: bool) -> dict[TopicPartition, ElectionResult]:
-    """One pass over the partitions asked for; `by_admin` permits what only an administrator may force."""
+    """One pass over the requested partitions; `by_admin` allows what only an administrator can force."""
     cluster = term.cluster
     results: dict[TopicPartition, ElectionResult] = {}
     chosen: dict[Partition, None] = {}

@@ -110,7 +110,7 @@ class Controller:
         return self.term is not None and topic in self.term.cluster.deletions
 
     def told_topics(self) -> set[str]:
-        """Topics that brokers are told of: those that have a partition with a state, and are not queued for deletion."""
+        """Topics that are sent to brokers: those that have a partition with a state and are not queued for deletion."""
         topics = [] if self.term is None else list(self.term.cluster.topics.values())
         return {topic.name for topic in topics if not topic.queued and any(p.info is not None for p in topic.partitions.values())}
 
@@ -195,7 +195,7 @@ class Controller:
             self.current = None
 
     async def _guarded(self, queued: QueuedEvent) -> None:
-        """Process one event, and those taken with it; every error ends here (the table of faults) and answers all of them."""
+        """Process one event, and those taken with it; every error ends here (the table of faults) and is the response to all of them."""
         event = queued.event
         together: list[Event] = [event]
         name = type(event).__name__

@@ -1,4 +1,4 @@
-"""What brokers post into ZooKeeper for the controller, and what their responses tell (controller 4.6, 9, 12.3)."""
+"""Notifications of brokers in ZooKeeper, and responses of brokers (controller 4.6, 9, 12.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 async def on_isr_change(term: Term) -> None:
-    """Leaders of an older inter-broker protocol have written states themselves: read them again, tell everybody."""
+    """Leaders of an older inter-broker protocol have written states themselves: read them again, send them to all brokers."""
     names, keys = await term.store.isr_notifications()
     try:
         if keys:  # should none of them be known, the brokers get a request without partitions all the same
@@ -44,7 +44,7 @@ async def on_state_change(term: Term, key: TopicPartition) -> None:
 
 
 async def on_log_dir_event(term: Term) -> None:
-    """A log directory failed somewhere: tell those brokers their roles again; their responses name what is lost."""
+    """A log directory failed: send those brokers their roles again; their responses name the lost replicas."""
     names, broker_ids = await term.store.log_dir_notifications()
     try:
         hosted = {b: term.cluster.partitions_on(b) for b in dict.fromkeys(broker_ids) if b in term.cluster.brokers}

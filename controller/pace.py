@@ -1,12 +1,12 @@
-"""Long work in slices: whoever walks a list that a client made long lets everybody else have the event loop in between.
+"""Long work in slices: a loop over a long list of a client's request lets the event loop run other work in between.
 
     pace = Pace()
     for topic in request.topics:
         await pace(len(topic.partitions))
         ...
 
-Work is counted, not timed: what is done is the same on a busy machine, and a test can count the turns of the loop. What nobody needs
-to wait for because it is short never leaves the loop.
+Work is counted, not timed: what is done is the same on a busy machine, and a test can count the turns of the loop. Short work
+is never interrupted.
 """
 
 from __future__ import annotations

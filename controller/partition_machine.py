@@ -1,6 +1,6 @@
 """Moves partitions between their states (controller 6): new ones get their first leader, others elect one by a strategy.
 
-A group moves together. Its states are committed in one go (see `commit.py`), and the brokers are told in one batch.
+A group moves together. Its states are committed in one go (see `commit.py`), and sent to the brokers in one batch.
 """
 
 from __future__ import annotations

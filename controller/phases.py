@@ -97,7 +97,7 @@ class PartitionsAppeared:
 
 @dataclass(frozen=True, slots=True)
 class PreferredLeadersElected:
-    """The election that the znode asks for is done; the znode is still there."""
+    """The election from znode is done; the znode still exists."""
 
     controller_epoch: int
     partitions: tuple[TopicPartition, ...]

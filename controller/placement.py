@@ -39,7 +39,7 @@ def place_replicas(
 
 
 def check_racks(racks: Racks) -> None:
-    """Either every broker has a rack or none has; anything else is UNKNOWN_SERVER_ERROR, as Apache Kafka answers."""
+    """Either every broker has a rack or none has; anything else is UNKNOWN_SERVER_ERROR, as in Apache Kafka."""
     if len({rack is None for rack in racks.values()}) > 1:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "some brokers have a rack and some have none")
 
@@ -71,7 +71,7 @@ def _place_without_racks(ids: list[int], partitions: int, replication_factor: in
 
 
 def _place_around(n: int, step: int, replicas: Callable[[int, int], Ints], partitions: range, start: int, shift: int) -> dict[int, Ints]:
-    """Go around a ring of `n` brokers. `replicas(place of the leader, distance)` is asked once for each pair, distances below n - 1."""
+    """Go around a ring of `n` brokers. `replicas(place of the leader, distance)` is called once for each pair, distances below n - 1."""
     placed: dict[int, Ints] = {}
     known: dict[tuple[int, int], Ints] = {}
     distances = max(1, n - 1)

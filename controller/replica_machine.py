@@ -1,4 +1,4 @@
-"""Moves replicas between their states (controller 7): brokers are told to lead, follow or stop, and leave the ISR when they go.
+"""Moves replicas between their states (controller 7): it sends LeaderAndIsr and StopReplica, and removes offline replicas from the ISR.
 
 Replicas are moved broker by broker, all in one batch. States are committed as those of partitions are (see `commit.py`).
 """
@@ -26,14 +26,14 @@ Replicas = Mapping[int, Sequence[Partition]]
 
 
 async def start(term: Term) -> None:
-    """First states after a fail-over: online replicas are told what they are, the others leave the ISRs (controller 7.3)."""
+    """First states after a fail-over: online replicas get their roles, the others are removed from the ISRs (controller 7.3)."""
     online, offline = term.cluster.replicas_loaded()
     await move(term, online, ReplicaState.ONLINE)
     await move(term, offline, ReplicaState.OFFLINE)
 
 
 async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
-    """Move replicas to a state, and tell the brokers in one batch."""
+    """Move replicas to a state, and send the brokers one batch."""
     if not replicas:
         return
     with term.sender.batch() as batch:

@@ -1,4 +1,4 @@
-"""Controlled shutdown: a broker asks to leave, its partitions are led elsewhere first (controller 10.4)."""
+"""Controlled shutdown: a broker is about to stop; leaders on it are elected elsewhere first (controller 10.4)."""
 
 from __future__ import annotations
 

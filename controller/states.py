@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class PartitionState(IntEnum):
-    """Where a partition stands; one the controller has not met is NON_EXISTENT."""
+    """The state of a partition; an unknown partition is NON_EXISTENT."""
 
     NON_EXISTENT = 0
     NEW = 1
@@ -18,7 +18,7 @@ class PartitionState(IntEnum):
 
 
 class ReplicaState(IntEnum):
-    """Where one replica of a partition stands."""
+    """The state of one replica of a partition."""
 
     NON_EXISTENT = 0
     NEW = 1

@@ -1,11 +1,11 @@
-"""What the controller asks of its log, ZooKeeper. Each area is a protocol of its own; `Store` is their sum. The package `zk`
+"""The interface of the controller to ZooKeeper. Each area is a protocol of its own; `Store` is their sum. The package `zk`
 implements it; a simulated one serves the tests.
 
 Every write is fenced: it takes hold only while `/controller_epoch` has the version of this controller's election, else
 ControllerMoved is raised. Lists are written in as many multis as size asks (1,000 operations, 900 KB), pipelined; each entry
-succeeds or fails alone and the outcomes come back in the order of the writes. A lost connection is waited out and the work
-repeated (an own write found in place counts as OK); the end of the session raises StoreLost. Whatever else ZooKeeper will not do (no
-rights, a znode in the way, one that cannot be read where nothing can stand for it) raises StoreRefused. Reads of many znodes are
+succeeds or fails alone and the outcomes come back in the order of the writes. After a lost connection the work is
+repeated (a write that is found to have succeeded counts as OK); the end of the session raises StoreLost. Whatever else ZooKeeper will not
+do (no rights, a znode in the way, one that cannot be read where nothing can stand for it) raises StoreRefused. Reads of many znodes are
 multiReads. Methods that say "arms" leave a one-shot watch that puts the named event on the controller's queue. Source: zookeeper-layout
 1.1-1.4, 3, 5.
 """
@@ -43,14 +43,15 @@ class ControllerElectionStore(Protocol):
     async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
         """One election attempt; from its success on, writes are fenced with the returned zk_version.
 
-        Raises ControllerMoved when somebody else won.
+        Raises ControllerMoved when another broker won.
         """
 
     async def delete_controller(self) -> None:
         """Delete `/controller`, fenced. A missing znode is fine."""
 
     async def end_leftover(self, broker_id: int) -> bool:
-        """Delete a `/controller` that names `broker_id` though nobody acts as controller: of an earlier session, or of a term that failed.
+        """Delete a `/controller` that names `broker_id` although no broker acts as controller: of an earlier session, or of a term that
+        failed.
 
         False when there is none. Where the controller epoch changed meanwhile, nothing is deleted.
         """

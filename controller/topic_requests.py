@@ -1,11 +1,11 @@
 """What CreateTopics, CreatePartitions and DeleteTopics check before anything is written. Pure: the first check that fails wins.
 
-The checks stand in the order of the specification's tables (controller 5.3, 5.5, 12.1); what they need to know of the cluster comes
-in as facts, what belongs to other rooms (configs, policy) as functions, and the dice as a function too.
+The order of the checks is that of the specification (controller 5.3, 5.5, 12.1). The state of the cluster comes in as facts; validation of
+configs, policies and random numbers come in as functions.
 
 Reading the names of all topics costs more than everything else here, and a creation that goes well mostly does not need it: that a
 topic exists is found out by the write. Only where the names decide which error wins, or whether there is one, `plan_topic` raises
-`TopicNamesNeeded`; the caller reads them once and asks again.
+`TopicNamesNeeded`; the caller reads them once and calls it again.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) ->
 def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> TopicPlan:
     """What to write for one CreatableTopic. Raises ApiError, or TopicNamesNeeded.
 
-    `written` is false when nothing will be written (validate only): then nothing but the names can tell that a topic exists.
+    `written` is false when nothing will be written (validate only): then only the names show that a topic exists.
     """
     name = topic.name
     if name in facts.cached:

@@ -203,4 +203,4 @@ class StoreLost(Exception):
 
 
 class StoreRefused(Exception):
-    """ZooKeeper answered, but not with what was asked for: an error, or a znode that cannot be read. The session goes on."""
+    """ZooKeeper refused a request, or a znode cannot be read. The session goes on."""
