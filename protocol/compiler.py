@@ -54,7 +54,7 @@ class Message(tuple[Any, ...]):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self, strict=True))})"
 
     def __reduce__(self) -> tuple[Constructor, tuple[Any, ...]]:
-        return self._constructor, tuple(self)
+        return self._constructor, tuple(bytes(value) if value.__class__ is memoryview else value for value in self)
 
 
 class Constructor(type):

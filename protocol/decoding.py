@@ -211,8 +211,9 @@ class DecoderSource:
             self.line("else:")
             self.depth += 1
         self.line(f"{end} = pos + {n}{' - 1' if compact else ''}")
+        source = "memoryview(buf)" if field.type == "records" else "buf"
         text = '.decode("utf-8", "replace")' if is_string else ""
-        self.line(f"{value} = buf[pos:{end}]{text}")
+        self.line(f"{value} = {source}[pos:{end}]{text}")
         self.line(f"pos = {end}")
         if nullable:
             self.depth -= 1

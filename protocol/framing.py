@@ -60,16 +60,30 @@ class FrameReader:
         self._needed = 4
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The payloads that `data` completes, in order. Each is a copy of its own."""
+        """The payloads that `data` completes, in order. Each is copied once, into an object of its own that nobody changes."""
         rest = self._rest
-        if rest:
-            rest += data
-            if len(rest) < self._needed:
-                return []
-            data = bytes(rest)
+        if not rest:
+            payloads, pos = self._cut(data)
+            if pos < len(data):
+                rest += data[pos:]
+            return payloads
+        rest += data
+        if len(rest) < self._needed:
+            return []
+        try:
+            with memoryview(rest) as view:
+                payloads, pos = self._cut(view)
+        except BadLength:
             rest.clear()
-        elif data.__class__ is not bytes:
-            data = bytes(data)
+            raise
+        if pos == len(rest):
+            rest.clear()
+        else:
+            del rest[:pos]
+        return payloads
+
+    def _cut(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], int]:
+        """The whole frames at the start of `data`, and where they end."""
         payloads: list[bytes] = []
         pos = 0
         end = len(data)
@@ -81,10 +95,8 @@ class FrameReader:
             needed = 4 + length
             if end - pos < needed:
                 break
-            payloads.append(data[pos + 4 : pos + needed])
+            payloads.append(bytes(data[pos + 4 : pos + needed]))
             pos += needed
             needed = 4
         self._needed = needed
-        if pos < end:
-            rest += data[pos:]
-        return payloads
+        return payloads, pos

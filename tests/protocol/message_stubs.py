@@ -22,7 +22,7 @@ from typing import Self
 
 from klamm.protocol.compiler import Message
 '''
-TYPES = {"string": "str", "bool": "bool", "float64": "float", "uuid": "bytes", "bytes": "bytes", "records": "bytes"}
+TYPES = {"string": "str", "bool": "bool", "float64": "float", "uuid": "bytes", "bytes": "bytes", "records": "bytes | memoryview"}
 OF_TUPLES = {"count", "index"}
 """Fields with the name of a method of tuples, which messages are."""
 

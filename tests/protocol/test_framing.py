@@ -57,6 +57,24 @@ def test_payloads_are_copies(kind: type) -> None:
     assert type(payloads[0]) is bytes
 
 
+@pytest.mark.parametrize("size", [1000, 1 << 16])
+def test_frame_that_comes_in_pieces_is_copied_once(size: int) -> None:
+    """Besides what the reader collects: the peak is the collected frame and one copy of it."""
+    payload = bytes(1 << 20)
+    stream = frame(payload) + frame(b"next")[:5]
+    pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+    reader = FrameReader()
+    for piece in pieces[:-1]:
+        assert reader.feed(piece) == []
+    tracemalloc.start()
+    try:
+        assert reader.feed(pieces[-1]) == [payload]
+        assert tracemalloc.get_traced_memory()[1] < len(payload) + 200_000
+    finally:
+        tracemalloc.stop()
+    assert reader.feed(frame(b"next")[5:]) == [b"next"]
+
+
 def test_an_empty_frame_is_a_frame() -> None:
     assert FrameReader().feed(bytes(8)) == [b"", b""]
 

@@ -359,3 +359,23 @@ def test_json_is_strict() -> None:
         json_form.from_json("UpdateMetadataResponse", 8, {})
     with pytest.raises(LocalProtocolError, match="has no errorcode"):
         json_form.from_json("UpdateMetadataResponse", 8, good | {"errorcode": 3})
+
+
+def test_decoded_records_are_a_view_of_the_payload() -> None:
+    produce = messages.ProduceRequest
+    records = b"r" * 1_000_000
+    part = produce.PartitionProduceData(index=0, records=records)
+    request = produce(acks=1, topic_data=[produce.TopicProduceData(name="t", partition_data=[part])])
+    payload = messages.encode(request, 9)
+    tracemalloc.start()
+    try:
+        decoded, _ = messages.decode("ProduceRequest", 9, payload)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    view = decoded.topic_data[0].partition_data[0].records
+    assert isinstance(view, memoryview)
+    assert view.readonly and view.obj is payload
+    assert decoded == request
+    assert messages.encode(decoded, 9) == payload
+    assert pickle.loads(pickle.dumps(decoded)) == copy.copy(decoded) == request
