@@ -133,7 +133,7 @@ class RequestBatch:
         if broker_id < 0:
             return
         info = partition.info
-        epoch = EPOCH_DURING_DELETE if partition.topic.queued else NO_EPOCH if info is None else info.leader_epoch
+        epoch = EPOCH_DURING_DELETE if partition.topic.deletion is not None else NO_EPOCH if info is None else info.leader_epoch
         entries = self._stop.setdefault(broker_id, {})
         before = entries.get(partition)
         entries[partition] = (epoch, delete or (before is not None and before[1]))

@@ -110,7 +110,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)
     await partition_machine.trigger(term)
-    resumed = {p.topic.name for held in hosted.values() for p in held if p.topic.queued}
+    resumed = {p.topic.name for held in hosted.values() for p in held if p.topic.deletion is not None}
     if resumed:
         await deletion.resume_for(term, resumed)
     await term.store.watch_brokers(broker_ids)

@@ -283,7 +283,7 @@ class Encoder:
     @staticmethod
     def _metadata_state(cluster: Cluster, p: Partition, info: LeaderAndIsr, kept: bool) -> Any:
         offline = cluster.offline_replicas(p)
-        if p.topic.queued:
+        if p.topic.deletion is not None:
             info = LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
         return _wire(p, info) + _compact(offline) + b"\x00" if kept else _umr_state(p, info, offline)
 
