@@ -203,7 +203,9 @@ async def test_stolen_controller_does_not_disturb_metadata(cluster: Cluster) -> 
     cluster.tree.steal_controller()
     shown = await cluster.metadata([topic], to=0)
     assert shown.topics[0].partitions[0].leader_id == a.id
-    validation = requests.create_topic(cluster.topic_name(), partitions=1, factor=1, timeout_ms=1000, validate_only=True)
+    kind = messages.CreateTopicsRequest
+    topic_to_validate = kind.CreatableTopic(name=cluster.topic_name(), num_partitions=1, replication_factor=1)
+    validation = kind(topics=[topic_to_validate], timeout_ms=1000, validate_only=True)
 
     async def refused() -> bool:
         answer = await cluster.ask(validation, 7, to=0)

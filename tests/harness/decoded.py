@@ -16,5 +16,5 @@ def decoded(name: str, version: int, payload: bytes, offset: int) -> tuple[Any, 
 def _listed(value: Any) -> Any:
     if isinstance(value, messages.Message):
         changed = {name: _listed(given) for name, given in value._asdict().items() if isinstance(given, tuple | list)}
-        return type(value)(tuple(changed.get(name, given) for name, given in value._asdict().items())) if changed else value
+        return value._replace(**changed) if changed else value  # type: ignore[attr-defined]  # every message has it
     return [_listed(each) for each in value] if isinstance(value, tuple | list) else value

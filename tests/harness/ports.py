@@ -53,9 +53,7 @@ class Ports:
                 found, self._unused = self._unused[:count], self._unused[count:]
                 if all(map(_is_free, found)):
                     return found
-            first = next(self._blocks, None)
-            assert first is not None, f"no block of {BLOCK} ports is left between {FIRST} and {END}"
-            self._own(first)
+            self._own(next(self._blocks))
 
     def _own(self, first: int) -> None:
         held = _bound(first)

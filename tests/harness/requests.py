@@ -27,14 +27,13 @@ def create_topic(
     factor: int = -1,
     configs: Mapping[str, str] | None = None,
     timeout_ms: int = TIMEOUT_MS,
-    validate_only: bool = False,
 ) -> messages.CreateTopicsRequest:
     """CreateTopics with these replicas for each partition; or, without any, placed by the broker."""
     kind = messages.CreateTopicsRequest
     rows = [kind.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in enumerate(assignment)]
     settings = [kind.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     topic = kind.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, assignments=rows, configs=settings)
-    return kind(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
+    return kind(topics=[topic], timeout_ms=timeout_ms, validate_only=False)
 
 
 def create_partitions(

@@ -9,7 +9,7 @@ Kafka once. It may disagree later only because the code that tells it is another
     pytest tests --retell                                        # all of them; when all agree, the digests are written
 
 The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
-them. Comments and docstrings do not count. Klamm's own modules do not count either: Kafka is not made of them.
+them. Comments, docstrings, layout and annotations do not count. Klamm's own modules do not count either: Kafka is not made of them.
 """
 
 from __future__ import annotations
@@ -62,13 +62,25 @@ def _imported(file: Path) -> Iterable[Path]:
 
 
 def code_of(source: str) -> str:
-    """Python source without docstrings, comment lines and empty lines."""
-    lines = source.splitlines()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            for number in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                lines[number - 1] = ""
-    return "\n".join(line.rstrip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    """What of Python source decides what it does: its syntax tree, without docstrings, annotations and positions."""
+    return repr(_shape(ast.parse(source)))
+
+
+def _shape(value: object) -> object:
+    """A syntax tree as lists. Empty fields are left out: versions of Python differ in those they have."""
+    if isinstance(value, ast.AST):
+        fields = [(name, field) for name, field in ast.iter_fields(value) if name not in _NO_CODE and field is not None and field != []]
+        return [type(value).__name__, *([name, _shape(field)] for name, field in fields)]
+    if isinstance(value, list):
+        return [_shape(each) for each in value if not _is_docstring(each)]
+    return repr(value)
+
+
+_NO_CODE = {"annotation", "returns", "type_comment"}
+
+
+def _is_docstring(node: object) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def digest(files: Sequence[Path]) -> str:

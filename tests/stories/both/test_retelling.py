@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from klamm.tests.stories.both import retelling
 from klamm.tests.stories.both.retelling import ROOT, code_of, digest, is_told_by_present_code, telling_code, tenth
 from klamm.tests.stories.both.story_file import read_all
@@ -20,18 +22,36 @@ def test_telling_code_is_what_the_conftest_imports_directly_or_not() -> None:
     assert "tests/tools/Admin.java" in {str(file.relative_to(ROOT)) for file in telling_code(ROOT / "tests" / "tools")}
 
 
-def test_comments_and_docstrings_do_not_change_a_digest_and_code_does(tmp_path: Path) -> None:
+def test_the_digest_changes_with_the_code_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "telling.py"
-    file.write_text('"""One text."""\n\n# why\nX = 1\n')
-    first = digest([file])
-    file.write_text('"""Another\ntext."""\nX = 1\n"""What X is."""\n')
-    assert digest([file]) == first
-    file.write_text("X = 2\n")
-    assert digest([file]) != first
+    digests = set()
+    for text in ("X = 1\n", "X = 2\n", '"""A docstring."""\nX = 1  # a comment\n'):
+        file.write_text(text)
+        digests.add(digest([file]))
+    assert len(digests) == 2
 
 
-def test_a_text_that_is_used_is_code() -> None:
-    assert code_of('"""Doc."""\nsay("""\nthis\n""")\n') == 'say("""\nthis\n""")'
+CODE = 'def f(x: int, *, y=1) -> str:\n    """Says it."""\n    say(x, "text")\n'
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'def f(x, *, y=1):\n    # why\n    say(x, "text")  # type: ignore\n',
+        '"""A docstring."""\ndef f(\n    x: str,\n    *,\n    y=1,\n) -> None:\n    say(\n        x,\n        "text",\n    )\n',
+    ],
+    ids=["comments", "layout"],
+)
+def test_comments_docstrings_layout_and_annotations_are_no_code(other: str) -> None:
+    assert code_of(other) == code_of(CODE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("y=1", "y=2"), ('"text"', '"other"'), ("*, ", ""), ("say(x,", "say(y,"), ("def f", "async def f"), ("y=1", "y=None")]
+)
+def test_any_other_change_is_a_change_of_code(old: str, new: str) -> None:
+    assert CODE.count(old) == 1
+    assert code_of(CODE.replace(old, new)) != code_of(CODE)
 
 
 def test_a_folder_without_a_digest_is_told_whole(tmp_path: Path) -> None:
