@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.test_citations import prose
+
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makefile", "Dockerfile")
 
@@ -43,3 +45,12 @@ def test_words_that_have_a_better_one_are_not_used(pattern: str, instead: str, f
         if word.search(line)
     ]
     assert not seen, f"write: {instead}\n" + "\n".join(seen)
+
+
+@pytest.mark.parametrize("folder", ["broker", "zk"])
+def test_comments_and_docstrings_say_request_and_response(folder: str) -> None:
+    """In these packages names in the code are older than the list."""
+    word = re.compile(r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", re.IGNORECASE)
+    sources = [path for path in files(folder) if path.suffix == ".py"]
+    seen = [f"{path.relative_to(ROOT)}: {text}" for path in sources for text in prose(path.read_text()) if word.search(text)]
+    assert not seen, "\n".join(seen)

@@ -22,7 +22,7 @@ from klamm.zk.state_requests import updates
 
 # Bytes of a state operation beyond its topic's name and its ISR, about.
 _STATE_BYTES = 220
-# Nodes that vanish while they are being made are made again this often.
+# Znodes that vanish while they are being made are made again this often.
 _PARENT_ATTEMPTS = 3
 
 
