@@ -19,8 +19,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA, UNENCODABLE, UPDATE_METADATA, Encoder
+from klamm.controller.frames import UNENCODABLE, Encoder
 from klamm.controller.options import ControllerOptions
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.clean_responses import is_clean_leader_and_isr
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, Ints
 
@@ -197,19 +198,19 @@ class RequestSender:
             broker = cluster.brokers.get(b)
             if broker is not None:
                 body = self._all_or_rest(partial(encoder.leader_and_isr, cluster, broker, listener=listener), lisr[b])
-                self._post(b, LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._tells_nothing, b))
+                self._post(b, ApiKey.LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._tells_nothing, b))
         if umr_brokers:
             topics = self._all_or_rest(partial(encoder.metadata_topics, cluster), umr)
             live = encoder.live_brokers(cluster, listener)
             for b in sorted(umr_brokers):
                 broker = cluster.brokers.get(b)
                 if broker is not None:
-                    self._post(b, UPDATE_METADATA, encoder.umr_version, encoder.update_metadata(cluster, broker, topics, live))
+                    self._post(b, ApiKey.UPDATE_METADATA, encoder.umr_version, encoder.update_metadata(cluster, broker, topics, live))
         for b in sorted(stop):
             broker = cluster.brokers.get(b)
             if broker is not None:
                 for body, deletes in self._all_or_rest(partial(encoder.stop_replica, cluster, broker), stop[b]):
-                    self._post(b, STOP_REPLICA, encoder.sr_version, body, watched=deletes)
+                    self._post(b, ApiKey.STOP_REPLICA, encoder.sr_version, body, watched=deletes)
 
     def _all_or_rest(self, encode: Callable[[Any], T], partitions: Mapping[Partition, Any] | Sequence[Partition]) -> T:
         """What `encode` makes of partitions, or of those among them that can be encoded."""

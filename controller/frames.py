@@ -30,7 +30,6 @@ log = logging.getLogger("klamm.controller")
 UNENCODABLE = (struct.error, ValueError, LocalProtocolError)
 """What encoding raises over a number or a text that has no place in a request."""
 
-LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
 
 _LISR_KEPT_FROM, _UMR_KEPT_FROM = 6, 7
 """From these versions on a partition state has the layout of the kept bytes."""

@@ -8,10 +8,10 @@ from typing import Any
 from klamm.controller import brokers, deletion, replica_machine
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.events import ControllerEvent, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
-from klamm.controller.frames import LEADER_AND_ISR, STOP_REPLICA
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Broker
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -73,10 +73,10 @@ def leader_and_isr_rows(cluster: Cluster, response: Any) -> list[tuple[Partition
 
 def event_of_response(cluster: Cluster, broker: Broker, api_key: int, response: Any) -> ControllerEvent | None:
     """The event that a response of a broker makes; most need none."""
-    if api_key == LEADER_AND_ISR:
+    if api_key == ApiKey.LEADER_AND_ISR:
         if _changes_offline_dirs(cluster, broker.id, response):
             return LeaderAndIsrResponseReceived(broker.id, broker.epoch, response)
-    elif api_key == STOP_REPLICA:
+    elif api_key == ApiKey.STOP_REPLICA:
         return StopReplicaResponseReceived(broker.id, broker.epoch, response)
     elif response.error_code:
         log.error("broker %d answered UpdateMetadata with %s", broker.id, ErrorCode(response.error_code).name)

@@ -195,8 +195,8 @@ def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fa
         code = ErrorCode.UNKNOWN_SERVER_ERROR
         log.error("fault while handling %s version %d from %s", name, ctx.api_version, ctx.peer.host, exc_info=fault)
     else:
-        log.warning("%s version %d from %s is answered %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
+        log.warning("%s version %d from %s gets %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
     frame = _frame(ctx, correlation_id, handler.refuse(request, ctx.api_version, code))
     if frame is None:
-        raise CloseConnection("its request could not be answered")
+        raise CloseConnection("its request has no response that says so")
     return frame

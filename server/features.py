@@ -59,24 +59,24 @@ class FeatureWatch:
         """Read the znode and watch it for its next change. Does nothing when the session is over: the next one looks again."""
         try:
             # reading a znode that is missing arms nothing
-            while (node := await self._session.get(FEATURE, self._changed)) is None:
+            while (znode := await self._session.get(FEATURE, self._changed)) is None:
                 if await self._session.exists(FEATURE, self._changed) is None:
                     break
         except (StoreLost, ZkError) as error:
             log.warning("/feature cannot be watched at the moment: %s", error)
             return
         features = Features()
-        if node is not None:
+        if znode is not None:
             try:
-                content = decode_feature(node.data)
+                content = decode_feature(znode.data)
                 if content.enabled:
-                    features = Features(node.version, {name: _level(levels) for name, levels in content.features.items()})
+                    features = Features(znode.version, {name: _level(levels) for name, levels in content.features.items()})
             except (Unreadable, KeyError, TypeError, ValueError) as error:
                 log.warning("/feature cannot be parsed: %s", error)
         if features != self._seen:
             self._seen = features
             self._on_change(features)
-        self._version = -1 if node is None else node.version
+        self._version = -1 if znode is None else znode.version
         self._looked.set()
 
     async def wait_for(self, version: int, timeout_s: float) -> None:

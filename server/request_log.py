@@ -39,7 +39,7 @@ class RequestLine:
 
     def responded(self, frame: bytes | None) -> None:
         """Its response is made."""
-        self._write("no answer" if frame is None else self._codes(frame))
+        self._write("no response" if frame is None else self._codes(frame))
 
     def closed(self, reason: Exception) -> None:
         """Its connection is closed instead of a response."""

@@ -6,7 +6,7 @@ is UNSUPPORTED_ENDPOINT_TYPE. Authorised operations of the cluster are included 
 
 from __future__ import annotations
 
-from klamm.broker import metadata_responses as metadata_answers
+from klamm.broker import metadata_responses
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
@@ -20,12 +20,12 @@ def handle(ctx: Context, request: messages.DescribeClusterRequest) -> messages.D
         return refuse(request, ctx.api_version, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
     if request.endpoint_type != BROKERS:
         return refuse(request, ctx.api_version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
-    operations = metadata_answers.OPERATIONS_OMITTED
+    operations = metadata_responses.OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
     services = ctx.services
-    return metadata_answers.describe_cluster(services.metadata, ctx.peer.listener, services.identity.cluster_id, operations)
+    return metadata_responses.describe_cluster(services.metadata, ctx.peer.listener, services.identity.cluster_id, operations)
 
 
 def refuse(

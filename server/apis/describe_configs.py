@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
 AT_ONCE = 2
 """So many resources, without topics, are described at once: a broker with all that can be said about it takes some milliseconds."""
-LARGE_ANSWER_BYTES = 1 << 20
-MAX_ANSWER_BYTES = 100_000_000
+LARGE_RESPONSE_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 100_000_000
 """librdkafka accepts no larger responses."""
 
 Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
@@ -80,7 +80,7 @@ async def _describe(ctx: Context, request: messages.DescribeConfigsRequest) -> m
         if resource.resource_type not in KINDS:
             return await asyncio.to_thread(refuse, request, ctx.api_version, *_NO_SUCH_KIND)
     encode = messages.struct_encoder("DescribeConfigsResponse", "DescribeConfigsResult", ctx.api_version)
-    answers: dict[tuple[int, str, tuple[str, ...] | None], bytes] = {}
+    encoded_results: dict[tuple[int, str, tuple[str, ...] | None], bytes] = {}
     results = []
     size = 0
     hidden = []
@@ -91,20 +91,20 @@ async def _describe(ctx: Context, request: messages.DescribeConfigsRequest) -> m
             continue
         keys = resource.configuration_keys
         named = resource.resource_type, resource.resource_name, None if keys is None else tuple(keys)
-        answer = answers.get(named)
-        if answer is None:
+        encoded = encoded_results.get(named)
+        if encoded is None:
             result = await _topic(ctx, request, resource) if resource.resource_type == TOPIC else _own(ctx, request, resource)
-            answer = answers[named] = encode(result)
+            encoded = encoded_results[named] = encode(result)
             if result.configs:
                 await pace(SLICE)
-        size += len(answer)
-        if size > MAX_ANSWER_BYTES:
-            raise CloseConnection(f"the configs of {len(request.resources)} resources are more than {MAX_ANSWER_BYTES} bytes")
-        results.append(answer)
+        size += len(encoded)
+        if size > MAX_RESPONSE_BYTES:
+            raise CloseConnection(f"the configs of {len(request.resources)} resources are more than {MAX_RESPONSE_BYTES} bytes")
+        results.append(encoded)
     for resource in hidden:
         await pace()
         results.append(encode(_hidden(resource)))
-    ctx.large = size > LARGE_ANSWER_BYTES
+    ctx.large = size > LARGE_RESPONSE_BYTES
     return messages.DescribeConfigsResponse(results=results)
 
 

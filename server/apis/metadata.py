@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import NamedTuple
 
-from klamm.broker import metadata_responses as metadata_answers
+from klamm.broker import metadata_responses
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
 from klamm.controller.pace import SLICE, Pace
 from klamm.controller.topic_requests import is_valid_name
@@ -97,8 +97,8 @@ async def _many_topics(
         rows.unknown.extend(some.unknown)
         rows.missing.extend(some.missing)
         rows.refused.extend(some.refused)
-    answer = _named(ctx, request, encoded, rows)
-    return answer if isinstance(answer, bytes) else await answer
+    response = _named(ctx, request, encoded, rows)
+    return response if isinstance(response, bytes) else await response
 
 
 def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
@@ -106,7 +106,7 @@ def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
     metadata = services.metadata
     if type(services.authorizer) is AllowAll and not request.include_topic_authorized_operations:
         if not request.include_cluster_authorized_operations:
-            return metadata_answers.all_topics_body(metadata, version, listener, services.identity.cluster_id)
+            return metadata_responses.all_topics_body(metadata, version, listener, services.identity.cluster_id)
         described: Iterable[str] = metadata.topics
     else:
         described = [name for name in metadata.topics if ctx.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)]
@@ -182,7 +182,7 @@ def _known(ctx: Context, request: messages.MetadataRequest, names: Iterable[str]
     metadata, version, listener = ctx.services.metadata, ctx.api_version, ctx.peer.listener
     topics = metadata.topics
     return [
-        metadata_answers.topic_bytes(metadata, topics[name], version, listener, _operations(ctx, request, name))
+        metadata_responses.topic_bytes(metadata, topics[name], version, listener, _operations(ctx, request, name))
         for name in names
         if name in topics
     ]
@@ -206,4 +206,4 @@ def _body(ctx: Context, request: messages.MetadataRequest, topics: Sequence[byte
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)
         operations = ctx.authorized_operations(ResourceType.CLUSTER) if allowed else 0
     cluster_id = ctx.services.identity.cluster_id
-    return metadata_answers.metadata_body(ctx.services.metadata, ctx.api_version, ctx.peer.listener, cluster_id, topics, operations)
+    return metadata_responses.metadata_body(ctx.services.metadata, ctx.api_version, ctx.peer.listener, cluster_id, topics, operations)

@@ -68,7 +68,7 @@ class LocalCluster:
 
         `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
         """
-        self.nodes: list[BrokerServer] = []
+        self.brokers: list[BrokerServer] = []
         """The brokers that run, by id."""
         self.steering = Steering() if seams is None or seams.steering is None else seams.steering
         """Holds the brokers' controllers at phases."""
@@ -76,7 +76,7 @@ class LocalCluster:
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._seams = replace(seams or Seams(), steering=self.steering)
-        self._brokers = brokers
+        self._count = brokers
         self._host = host
         self._port = port
         self._config = dict(config or {})
@@ -97,12 +97,12 @@ class LocalCluster:
     @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 when there is none right now."""
-        return next((node.id for node in self.nodes if node.controller.is_active), -1)
+        return next((broker.id for broker in self.brokers if broker.controller.is_active), -1)
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of the inter-broker listener of each broker that runs, by id."""
-        return [(node.id, e.host, e.port) for node in self.nodes for e in node.advertised if e.listener == node.inter_broker_listener]
+        return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -128,9 +128,9 @@ class LocalCluster:
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a broker with a controlled shutdown. Returns when no other one shows it any more."""
         async with self._step:
-            node = self._running(broker_id)
-            await node.stop()
-            self.nodes.remove(node)
+            broker = self._running(broker_id)
+            await broker.stop()
+            self.brokers.remove(broker)
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
     async def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
@@ -140,10 +140,10 @@ class LocalCluster:
         `expire` its session expires at once, and this returns when no other broker shows it any more.
         """
         async with self._step:
-            node = self._running(broker_id)
-            await node.kill()
-            self.nodes.remove(node)
-            self._killed[broker_id] = node
+            broker = self._running(broker_id)
+            await broker.kill()
+            self.brokers.remove(broker)
+            self._killed[broker_id] = broker
             if expire:
                 await self._bury(broker_id)
                 await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
@@ -154,15 +154,15 @@ class LocalCluster:
         What is left of its former session is removed first. Raises StartFailed.
         """
         async with self._step:
-            if broker_id in (node.id for node in self.nodes):
+            if broker_id in (broker.id for broker in self.brokers):
                 raise ValueError(f"broker {broker_id} runs")
             if broker_id not in self._ports:
                 raise ValueError(f"there is no broker {broker_id}")
             await self._bury(broker_id)
-            node = self._node(broker_id)
-            await node.start()
-            self.nodes = sorted([*self.nodes, node], key=lambda node: node.id)
-            await self._until(lambda: self._shown_by_all(node), f"broker {broker_id} is shown by all")
+            broker = self._make_broker(broker_id)
+            await broker.start()
+            self.brokers = sorted([*self.brokers, broker], key=lambda broker: broker.id)
+            await self._until(lambda: self._shown_by_all(broker), f"broker {broker_id} is shown by all")
 
     async def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it.
@@ -173,12 +173,12 @@ class LocalCluster:
             before = self.controller_id
             if to is not None and self._running(to).id == before:
                 return before
-            candidates = frozenset(node.id for node in self.nodes if node.id == to or (to is None and node.id != before))
+            candidates = frozenset(broker.id for broker in self.brokers if broker.id == to or (to is None and broker.id != before))
             if not candidates:
                 raise ValueError("there is no other broker that could be controller")
             others = self.steering.hold(ControllerElectionDue, where=lambda phase: phase.broker_id not in candidates)
             try:
-                await self.nodes[0].zk.delete(CONTROLLER)
+                await self.brokers[0].zk.delete(CONTROLLER)
                 await self._until(lambda: self.controller_id in candidates and self._agree(), "another controller is elected")
             finally:
                 others.release()
@@ -191,12 +191,12 @@ class LocalCluster:
             self.zookeeper = self._embedded.address
         log_properties(self._broker_config(1), "")
         await self._reach_zookeeper()
-        self.nodes = [self._node(number) for number in range(1, self._brokers + 1)]
-        started = await asyncio.gather(*(node.start() for node in self.nodes), return_exceptions=True)
+        self.brokers = [self._make_broker(number) for number in range(1, self._count + 1)]
+        started = await asyncio.gather(*(broker.start() for broker in self.brokers), return_exceptions=True)
         for failure in started:
             if failure is not None:
                 raise failure
-        self.cluster_id = self.nodes[0].cluster_id
+        self.cluster_id = self.brokers[0].cluster_id
         self._ports = {broker_id: port for broker_id, _, port in self.addresses}
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._shown([])
@@ -205,11 +205,11 @@ class LocalCluster:
     async def _stop(self) -> None:
         try:
             async with asyncio.timeout(IN_ORDER_S):
-                for node in sorted(self.nodes, key=lambda node: (not self._is_controller(node), node.id), reverse=True):
-                    await node.stop()
+                for broker in sorted(self.brokers, key=lambda broker: (not self._is_controller(broker), broker.id), reverse=True):
+                    await broker.stop()
         except TimeoutError:
             log.warning("controlled shutdown took longer than %g s; the brokers are closed at once", IN_ORDER_S)
-            await asyncio.gather(*(node.close() for node in self.nodes))
+            await asyncio.gather(*(broker.close() for broker in self.brokers))
         try:
             await asyncio.gather(*(self._bury(broker_id, IN_ORDER_S) for broker_id in list(self._killed)))
         except TimeoutError as error:
@@ -217,7 +217,7 @@ class LocalCluster:
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.stop)
 
-    def _node(self, number: int) -> BrokerServer:
+    def _make_broker(self, number: int) -> BrokerServer:
         return BrokerServer(
             self._broker_config(number),
             topic_policy=self._topic_policy,
@@ -227,9 +227,9 @@ class LocalCluster:
         )
 
     def _running(self, broker_id: int) -> BrokerServer:
-        for node in self.nodes:
-            if node.id == broker_id:
-                return node
+        for broker in self.brokers:
+            if broker.id == broker_id:
+                return broker
         raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
@@ -240,23 +240,23 @@ class LocalCluster:
 
     def _agree(self) -> bool:
         """Whether every broker that runs shows one of them as the controller."""
-        return all(node.metadata.controller_id == self.controller_id for node in self.nodes) and self.controller_id != -1
+        return all(broker.metadata.controller_id == self.controller_id for broker in self.brokers) and self.controller_id != -1
 
     def _forgotten(self, broker_id: int) -> bool:
         """Whether no broker that runs shows this one, neither as a broker nor as a leader."""
-        return not self.nodes or (
+        return not self.brokers or (
             self._agree()
-            and not any(broker_id in node.metadata.brokers for node in self.nodes)
-            and not any(p.leader == broker_id for node in self.nodes for p in _partitions(node))
+            and not any(broker_id in broker.metadata.brokers for broker in self.brokers)
+            and not any(p.leader == broker_id for broker in self.brokers for p in _partitions(broker))
         )
 
     def _shown_by_all(self, joined: BrokerServer) -> bool:
         """Whether all show this broker, it shows what the controller knows, and what only waited for it has a leader."""
         return (
             self._agree()
-            and all(joined.id in node.metadata.brokers for node in self.nodes)
-            and all(node.controller.told_topics() <= joined.metadata.topics.keys() for node in self.nodes)
-            and not any(p.leader < 0 and joined.id in p.isr for node in self.nodes for p in _partitions(node))
+            and all(joined.id in broker.metadata.brokers for broker in self.brokers)
+            and all(broker.controller.told_topics() <= joined.metadata.topics.keys() for broker in self.brokers)
+            and not any(p.leader < 0 and joined.id in p.isr for broker in self.brokers for p in _partitions(broker))
         )
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
@@ -277,8 +277,8 @@ class LocalCluster:
         await asyncio.get_running_loop().create_future()
 
     @staticmethod
-    def _is_controller(node: BrokerServer) -> bool:
-        return node.started and node.controller.is_active
+    def _is_controller(broker: BrokerServer) -> bool:
+        return broker.started and broker.controller.is_active
 
     def _broker_config(self, number: int) -> BrokerConfig:
         port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
@@ -295,7 +295,7 @@ class LocalCluster:
         try:
             await connect(session, self._broker_config(1))
             if self._embedded is not None:
-                for path in (CONTROLLER, *(broker_path(number) for number in range(1, self._brokers + 1))):
+                for path in (CONTROLLER, *(broker_path(number) for number in range(1, self._count + 1))):
                     await session.delete(path)
         except ZkUnavailable as error:
             raise StartFailed(str(error)) from error
@@ -304,8 +304,8 @@ class LocalCluster:
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
         """Wait until there is a controller and every broker's metadata cache shows all brokers and these topics, with leaders."""
-        ids = {node.id for node in self.nodes}
-        while not all(_shows(node, ids, topics) for node in self.nodes):  # noqa: ASYNC110 no one event says that all caches agree
+        ids = {broker.id for broker in self.brokers}
+        while not all(_shows(broker, ids, topics) for broker in self.brokers):  # noqa: ASYNC110 no one event says that all caches agree
             await asyncio.sleep(LOOK_S)
 
     async def _create_topics(self) -> None:
@@ -326,21 +326,21 @@ class LocalCluster:
         while topics:
             try:
                 _, host, port = next(address for address in self.addresses if address[0] == self.controller_id)
-                answer = await ask(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
+                response = await ask(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
             except (StopIteration, OSError, RemoteProtocolError):
-                answer = None
-            if answer is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in answer.topics):
+                response = None
+            if response is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in response.topics):
                 break
             await asyncio.sleep(LOOK_S)
         else:
             return
-        for row in answer.topics:
+        for row in response.topics:
             if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 reason = row.error_message or ErrorCode(row.error_code).name
                 raise StartFailed(f"topic {row.name} cannot be created: {reason}")
         await self._shown(self._topics)
         for t in self._topics:
-            count = len(self.nodes[0].metadata.topics[t.name].partitions)
+            count = len(self.brokers[0].metadata.topics[t.name].partitions)
             if count != t.partitions:
                 log.warning("topic %s exists already with %d partitions instead of %d; it is left as it is", t.name, count, t.partitions)
 
@@ -355,12 +355,12 @@ async def _in_thread(work: Callable[[], object]) -> None:
         raise
 
 
-def _partitions(node: BrokerServer) -> Iterable[CachedPartition]:
-    return (partition for topic in node.metadata.topics.values() for partition in topic.partitions.values())
+def _partitions(broker: BrokerServer) -> Iterable[CachedPartition]:
+    return (partition for topic in broker.metadata.topics.values() for partition in topic.partitions.values())
 
 
-def _shows(node: BrokerServer, ids: set[int], topics: Sequence[SeedTopic]) -> bool:
-    metadata = node.metadata
+def _shows(broker: BrokerServer, ids: set[int], topics: Sequence[SeedTopic]) -> bool:
+    metadata = broker.metadata
     if metadata.controller_id is None or not ids <= metadata.brokers.keys():
         return False
     return all(metadata.contains(t.name) and all(p.leader >= 0 for p in metadata.topics[t.name].partitions.values()) for t in topics)

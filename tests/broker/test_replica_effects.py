@@ -21,7 +21,7 @@ from klamm.broker.replica_effects import (
 )
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.tests.broker.test_hosted import EPOCH, LISR, A, hosting, lisr, state, stop
+from klamm.tests.broker.test_replica_manager import EPOCH, LISR, A, hosting, lisr, state, stop
 from klamm.tests.broker.update_metadata import broker, update
 
 

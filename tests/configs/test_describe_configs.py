@@ -86,7 +86,7 @@ async def test_a_resource_named_often_is_described_once_and_answered_each_time(n
 
 
 async def test_more_configs_than_a_client_takes_close_the_connection(node, monkeypatch):
-    monkeypatch.setattr(describe_configs, "MAX_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(describe_configs, "MAX_RESPONSE_BYTES", 100_000)
     assert len(await node.describe(*[(BROKER, "0", None)] * 3)) == 3
     with pytest.raises(CloseConnection, match="the configs of 20 resources are more than 100000 bytes"):
         await node.describe(*[(BROKER, "0", None)] * 20)

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.tests.protocol import golden
-
-CONTROLLED_SHUTDOWN, API_VERSIONS = 7, 18
 
 
 def test_ranges_and_headers_are_those_of_a_zookeeper_mode_broker() -> None:
@@ -22,7 +21,7 @@ def test_ranges_are_what_a_broker_advertises() -> None:
     answers = golden.table("apiversions.json")["answers"]
     decoded = answers[0]
     payload = golden.payload(decoded["response_hex"])
-    _, offset = messages.decode_response_header(API_VERSIONS, decoded["version"], payload)
+    _, offset = messages.decode_response_header(ApiKey.API_VERSIONS, decoded["version"], payload)
     body, _ = messages.decode("ApiVersionsResponse", decoded["version"], payload, offset)
     shipped = {api.key: (api.min_version, api.max_version) for api in messages.APIS.values() if not api.draft}
     assert {row.api_key: (row.min_version, row.max_version) for row in body.api_keys} == shipped
@@ -43,7 +42,7 @@ def test_the_table_agrees_with_the_definitions() -> None:
 
 
 def test_headers_that_break_the_rule() -> None:
-    shutdown, versions = messages.APIS[CONTROLLED_SHUTDOWN], messages.APIS[API_VERSIONS]
+    shutdown, versions = messages.APIS[ApiKey.CONTROLLED_SHUTDOWN], messages.APIS[ApiKey.API_VERSIONS]
     assert [shutdown.request_header_version(v) for v in range(4)] == [0, 1, 1, 2]
     assert [versions.response_header_version(v) for v in range(6)] == [0] * 6
     assert [versions.request_header_version(v) for v in (-1, 2, 3, 4, 32767)] == [1, 1, 2, 2, 2]

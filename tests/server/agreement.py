@@ -9,19 +9,19 @@ from klamm.tests.harness.tree import Tree
 
 def agreed(cluster: LocalCluster, tree: Tree) -> bool:
     """True when all agree. Raises AssertionError with the first difference."""
-    ids = {node.id for node in cluster.nodes}
+    ids = {node.id for node in cluster.brokers}
     assert set(map(int, tree.children("/brokers/ids"))) == ids
     assert tree.controller() == cluster.controller_id
     assert tree.children("/admin/delete_topics") == []
     assert tree.children("/isr_change_notification") == []
     topics = {topic: tree.assignment(topic) for topic in tree.children("/brokers/topics")}
     assert set(tree.children("/config/topics")) == set(topics), "a config without its topic, or the reverse"
-    controller = next(node for node in cluster.nodes if node.id == cluster.controller_id)
+    controller = next(node for node in cluster.brokers if node.id == cluster.controller_id)
     term = controller.controller.term
     assert term is not None and tree.controller_epoch() == term.cluster.epoch
     assert set(term.cluster.topics) == set(topics)
     assert not term.cluster.deletions.topics
-    for node in cluster.nodes:
+    for node in cluster.brokers:
         assert set(node.metadata.topics) == set(topics), f"topics in the cache of broker {node.id}"
         assert node.metadata.controller_id == controller.id
         assert set(node.metadata.brokers) == ids
@@ -39,7 +39,7 @@ def agreed(cluster: LocalCluster, tree: Tree) -> bool:
             remembered = term.cluster.topics[topic].partitions[index].info
             assert remembered is not None
             assert (remembered.leader, list(remembered.isr), remembered.leader_epoch, remembered.partition_epoch) == state[:4], where
-            for node in cluster.nodes:
+            for node in cluster.brokers:
                 _broker_agrees(node, topic, index, topic_id, state.leader, state.isr, state.le, state.pe)
     return True
 

@@ -224,7 +224,7 @@ class Client:
                 case 5:
                     asks.append(metadata(topic))
                 case _:
-                    proposal = alter(dice.choice(self._cluster.nodes), topic, dice)
+                    proposal = alter(dice.choice(self._cluster.brokers), topic, dice)
                     if proposal is not None:
                         asks.append(proposal)
         if asks:

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.server.net import channels
 from klamm.server.net.channels import Channels
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
-
-STOP_REPLICA, UPDATE_METADATA = 5, 6
 
 
 @pytest.fixture
@@ -45,10 +44,10 @@ def update_metadata(epoch: int) -> bytes:
 async def test_requests_look_as_a_controllers(broker: ScriptedBroker, sender: Channels) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(4), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(4), answers.append)
     await broker.received(1)
     _, header, body = broker.requests[0]
-    assert header == (UPDATE_METADATA, 8, 0, "17")
+    assert header == (ApiKey.UPDATE_METADATA, 8, 0, "17")
     assert (body.controller_id, body.controller_epoch) == (17, 4)
     broker.answer(0, error_code=11)
     await eventually(lambda: answers, "the answer arrived")
@@ -59,7 +58,7 @@ async def test_one_request_in_flight_and_first_come_first_served(broker: Scripte
     answers: list[int] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
     for epoch in range(5):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(epoch), lambda response: answers.append(len(broker.requests) - 1))
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(epoch), lambda response: answers.append(len(broker.requests) - 1))
     for n in range(5):
         await broker.received(n + 1)
         broker.answer(n)
@@ -73,8 +72,8 @@ async def test_one_request_in_flight_and_first_come_first_served(broker: Scripte
 async def test_lost_answer_sends_the_request_again(broker: ScriptedBroker, sender: Channels) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1), answers.append)
-    sender.send(2, STOP_REPLICA, 4, messages.encode(messages.StopReplicaRequest(), 4))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1), answers.append)
+    sender.send(2, ApiKey.STOP_REPLICA, 4, messages.encode(messages.StopReplicaRequest(), 4))
     await broker.received(1)
     broker.writers[0].close()
     await broker.received(2)
@@ -91,7 +90,7 @@ async def test_broker_that_is_not_there_yet_is_tried_until_it_is(sender: Channel
     await broker.stop()
     sender.add_broker(2, "127.0.0.1", broker.port)
     with caplog.at_level(logging.INFO):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
         await asyncio.sleep(0.1)
         await broker.start()
         await broker.received(1)
@@ -105,7 +104,7 @@ async def test_broker_that_is_not_there_yet_is_tried_until_it_is(sender: Channel
 async def test_silent_broker_is_asked_again(broker: ScriptedBroker) -> None:
     sender = Channels(17, timeout_s=0.05)
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
     await eventually(lambda: len(broker.requests) >= 2, "it was sent again")
     assert [h.correlation_id for _, h, _ in broker.requests[:2]] == [0, 1]
     assert broker.connections >= 2
@@ -116,7 +115,7 @@ async def test_silent_broker_is_asked_again(broker: ScriptedBroker) -> None:
 async def test_answer_to_something_else_counts_as_none(broker: ScriptedBroker, sender: Channels, correlation_id: int) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1), answers.append)
     await broker.received(1)
     broker.answer(0, correlation_id=correlation_id)
     await broker.received(2)
@@ -128,7 +127,7 @@ async def test_answer_to_something_else_counts_as_none(broker: ScriptedBroker, s
 async def test_nonsense_as_an_answer_counts_as_none(broker: ScriptedBroker, sender: Channels) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1), answers.append)
     await broker.received(1)
     broker.writers[0].write(b"\x00\x00\x00\x05\x00\x00\x00\x00\x00")
     await broker.received(2)
@@ -141,14 +140,14 @@ async def test_nonsense_as_an_answer_counts_as_none(broker: ScriptedBroker, send
 async def test_connection_lost_while_idle_is_opened_again_when_needed(broker: ScriptedBroker, sender: Channels) -> None:
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1), answers.append)
     await broker.received(1)
     broker.answer(0)
     await eventually(lambda: answers, "the answer arrived")
     broker.writers[0].close()
     await asyncio.sleep(0.05)
     assert broker.connections == 1
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(2), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(2), answers.append)
     await broker.received(2)
     broker.answer(1)
     await eventually(lambda: len(answers) == 2, "the answer arrived")
@@ -160,7 +159,7 @@ async def test_connection_lost_while_idle_is_no_failure(broker: ScriptedBroker, 
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
     for n in range(2):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(n), answers.append)
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(n), answers.append)
         await broker.received(n + 1)
         broker.answer(n)
         await eventually(lambda count=n + 1: len(answers) == count, "the answer arrived")  # type: ignore[misc]
@@ -175,7 +174,7 @@ async def test_failures_are_forgotten_after_an_answer(broker: ScriptedBroker, se
     monkeypatch.setattr(channels, "SLOW_RETRY_S", 60)
     sender.add_broker(2, "127.0.0.1", broker.port)
     for n in range(0, 4, 2):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(n))
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(n))
         await broker.received(n + 1)
         broker.writers[-1].close()
         await broker.received(n + 2)
@@ -186,15 +185,15 @@ async def test_removed_broker_is_told_nothing_more(broker: ScriptedBroker, sende
     answers: list[Any] = []
     sender.add_broker(2, "127.0.0.1", broker.port)
     for epoch in range(3):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(epoch), answers.append)
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(epoch), answers.append)
     await broker.received(1)
     broker.answer(0)
     sender.remove_broker(2)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(9), answers.append)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(9), answers.append)
     later = ScriptedBroker()
     await later.start()
     sender.add_broker(3, "127.0.0.1", later.port)
-    sender.send(3, UPDATE_METADATA, 8, update_metadata(10))
+    sender.send(3, ApiKey.UPDATE_METADATA, 8, update_metadata(10))
     await later.received(1)
     assert len(broker.requests) == 1
     assert answers == []
@@ -204,10 +203,10 @@ async def test_removed_broker_is_told_nothing_more(broker: ScriptedBroker, sende
 
 async def test_broker_added_again_starts_anew(broker: ScriptedBroker, sender: Channels) -> None:
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
     await broker.received(1)
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(2))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(2))
     await broker.received(2)
     assert [(number, h.correlation_id, body.controller_epoch) for number, h, body in broker.requests] == [(0, 0, 1), (1, 0, 2)]
     await eventually(broker.writers[0].is_closing, "the connection of the replaced channel is closed")
@@ -218,14 +217,14 @@ async def test_fault_of_the_caller_stops_nothing(broker: ScriptedBroker, sender:
         raise RuntimeError("cannot handle it")
 
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1), broken)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(2))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1), broken)
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(2))
     await broker.received(1)
     broker.answer(0)
     await broker.received(2)
     await eventually(lambda: "could not be handled" in caplog.text, "the fault is logged")
     broker.answer(1)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(3))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(3))
     await broker.received(3)
     assert broker.connections == 1
 
@@ -240,7 +239,7 @@ async def test_answers_that_nobody_needs_are_told_to_nobody(broker: ScriptedBrok
 
     sender.add_broker(2, "127.0.0.1", broker.port)
     for n in range(2):
-        sender.send(2, UPDATE_METADATA, 5, messages.encode(messages.UpdateMetadataRequest(), 5), told.append, is_clean)
+        sender.send(2, ApiKey.UPDATE_METADATA, 5, messages.encode(messages.UpdateMetadataRequest(), 5), told.append, is_clean)
         await broker.received(n + 1)
         broker.answer(n, error_code=11 * n)
         await eventually(lambda count=n + 1: len(looked) == count, "the answer arrived")  # type: ignore[misc]
@@ -251,8 +250,8 @@ async def test_answers_that_nobody_needs_are_told_to_nobody(broker: ScriptedBrok
 async def test_one_dead_broker_holds_up_no_other(broker: ScriptedBroker, sender: Channels) -> None:
     sender.add_broker(1, "127.0.0.1", 1)
     sender.add_broker(2, "127.0.0.1", broker.port)
-    sender.send(1, UPDATE_METADATA, 8, update_metadata(1))
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+    sender.send(1, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
     await broker.received(1)
 
 
@@ -261,7 +260,7 @@ async def test_address_that_cannot_be_is_complained_of_and_the_channel_lives(
     sender: Channels, caplog: pytest.LogCaptureFixture, host: str, port: int
 ) -> None:
     sender.add_broker(2, host, port)
-    sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+    sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
     await eventually(lambda: f"broker 2 at {host}:{port}: cannot connect" in caplog.text, "the reason is logged")
     assert "is not a " in caplog.text
 
@@ -281,7 +280,7 @@ async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_o
     server = await asyncio.start_server(accept_and_close, "127.0.0.1", 0)
     sender.add_broker(2, "127.0.0.1", server.sockets[0].getsockname()[1])
     with caplog.at_level(logging.INFO):
-        sender.send(2, UPDATE_METADATA, 8, update_metadata(1))
+        sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(1))
         await eventually(lambda: accepted > channels.QUICK_TRIES, "the quick tries are over")
         await asyncio.sleep(0.1)
     assert accepted == channels.QUICK_TRIES + 1

@@ -62,9 +62,9 @@ async def test_a_stopped_broker_is_forgotten_and_starts_again_where_it_was(start
     _, _, leaders = await seen(controller)
     await cluster.stop_broker(gone)
     left = sorted({1, 2, 3} - {gone})
-    assert [broker_id for broker_id, _, _ in cluster.addresses] == left == [node.id for node in cluster.nodes]
+    assert [broker_id for broker_id, _, _ in cluster.addresses] == left == [node.id for node in cluster.brokers]
     assert cluster.controller_id in left
-    for node in cluster.nodes:
+    for node in cluster.brokers:
         shown_controller, shown, shown_leaders = await seen(node)
         assert (shown_controller, shown) == (cluster.controller_id, left)
         assert all(leader in left for leader in shown_leaders["t"])
@@ -72,10 +72,10 @@ async def test_a_stopped_broker_is_forgotten_and_starts_again_where_it_was(start
         assert shown_leaders["single"] == [-1 if leader == gone else leader for leader in leaders["single"]]
     await cluster.start_broker(gone)
     assert cluster.addresses == before
-    for node in cluster.nodes:
+    for node in cluster.brokers:
         assert (await seen(node))[:2] == (cluster.controller_id, [1, 2, 3])
         assert (await seen(node))[2]["single"] == leaders["single"]
-    again = next(node for node in cluster.nodes if node.id == gone)
+    again = next(node for node in cluster.brokers if node.id == gone)
     assert again.broker_epoch > controller.broker_epoch
 
 
@@ -96,9 +96,9 @@ async def test_a_killed_broker_whose_session_expires_at_once_is_forgotten(start:
     cluster = await start(3, SeedTopic("t", 3, 3))
     controller, _ = split(cluster)
     await cluster.kill_broker(controller.id, expire=True)
-    left = [node.id for node in cluster.nodes]
+    left = [node.id for node in cluster.brokers]
     assert await registered(zookeeper + chroot) == [str(broker_id) for broker_id in left]
-    for node in cluster.nodes:
+    for node in cluster.brokers:
         shown_controller, shown, leaders = await seen(node)
         assert (shown_controller in left, shown) == (True, left)
         assert set(leaders["t"]) <= set(left)
@@ -119,7 +119,7 @@ async def test_the_controller_moves_where_it_is_asked_to_in_one_election(start: 
     for to in (3, 1, 4, 1, 2):
         elections += to != cluster.controller_id
         assert await cluster.move_controller(to) == to == cluster.controller_id
-        assert {(await seen(node))[0] for node in cluster.nodes} == {to}
+        assert {(await seen(node))[0] for node in cluster.brokers} == {to}
         assert await epoch(cluster) == elections
     before = cluster.controller_id
     assert await cluster.move_controller() == cluster.controller_id != before
@@ -158,10 +158,10 @@ async def test_the_last_broker_may_stop_too_and_the_first_starts_alone(start: St
     name = cluster.cluster_id
     for broker_id in (1, 2):
         await cluster.stop_broker(broker_id)
-    assert (cluster.nodes, cluster.bootstrap_servers, cluster.controller_id, cluster.cluster_id) == ([], "", -1, name)
+    assert (cluster.brokers, cluster.bootstrap_servers, cluster.controller_id, cluster.cluster_id) == ([], "", -1, name)
     await cluster.start_broker(2)
     assert (cluster.controller_id, cluster.cluster_id) == (2, name)
-    assert (await seen(cluster.nodes[0]))[2] == {"t": [2]}
+    assert (await seen(cluster.brokers[0]))[2] == {"t": [2]}
 
 
 async def test_steps_asked_for_together_happen_one_after_the_other(start: Start) -> None:
@@ -173,4 +173,4 @@ async def test_steps_asked_for_together_happen_one_after_the_other(start: Start)
         cluster.start_broker(2),
         cluster.move_controller(3),
     )
-    assert (cluster.controller_id, [node.id for node in cluster.nodes]) == (3, [1, 2, 3])
+    assert (cluster.controller_id, [node.id for node in cluster.brokers]) == (3, [1, 2, 3])

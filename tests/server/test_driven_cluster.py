@@ -37,7 +37,7 @@ class DrivenCluster:
 
     @property
     def controller(self) -> BrokerServer:
-        return next(node for node in self.cluster.nodes if node.controller.is_active)
+        return next(node for node in self.cluster.brokers if node.controller.is_active)
 
     async def advance(self, seconds: float) -> int:
         return await self.clock.advance(seconds, self._settle)
@@ -45,7 +45,7 @@ class DrivenCluster:
     async def _settle(self) -> None:
         until = time.monotonic() + SETTLE_S
         await asyncio.sleep(0)
-        while not all(node.is_idle for node in self.cluster.nodes) and time.monotonic() < until:  # noqa: ASYNC110 no one event says it
+        while not all(node.is_idle for node in self.cluster.brokers) and time.monotonic() < until:  # noqa: ASYNC110 no one event says it
             await asyncio.sleep(0.0005)
 
 
@@ -68,10 +68,10 @@ async def test_ten_minutes_of_timers_pass_in_less_than_a_second(driven: DrivenCl
     cluster, controller = driven.cluster, driven.controller
     preferred = leaders(controller)
     assert sorted(preferred.values()) == [1, 1, 2, 2, 3, 3]
-    follower = next(node.id for node in cluster.nodes if node is not controller)
+    follower = next(node.id for node in cluster.brokers if node is not controller)
     await cluster.stop_broker(follower)
     await cluster.start_broker(follower)
-    for node in cluster.nodes:  # what is back joins the ISR again, as a leader would propose
+    for node in cluster.brokers:  # what is back joins the ISR again, as a leader would propose
         proposal = crowd.alter(node, "t", AlwaysSmall())
         if proposal is not None:
             await request(controller, ApiKey.ALTER_PARTITION, proposal.version, proposal.message)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
 from klamm.server.authorizer import Operation, Resource, ResourceType
@@ -19,8 +20,7 @@ from klamm.server.handlers import HANDLERS
 from klamm.tests.services import DenyAll, make_context, make_services
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl.gz"
-UPDATE_METADATA = 6
-CLUSTER_ACTIONS = [4, 5, UPDATE_METADATA, 7, 56, 67]
+CLUSTER_ACTIONS = [key for key in HANDLERS if messages.APIS[key].cluster_action]
 
 
 def full_requests() -> dict[tuple[int, int], Any]:
@@ -69,7 +69,7 @@ async def test_cluster_action_is_needed_between_brokers(key: int, version: int) 
     authorizer = DenyAll()
     services = make_services(authorizer=authorizer)
     request = FULL[key, version]
-    if key == UPDATE_METADATA:
+    if key == ApiKey.UPDATE_METADATA:
         request = request._replace(live_brokers=[])  # a made-up security protocol is a fault of its own
     response = HANDLERS[key].handle(make_context(services, key, version), request)
     if inspect.iscoroutine(response):

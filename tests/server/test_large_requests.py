@@ -13,6 +13,7 @@ import pytest
 
 from klamm.benchmarks.stalls import CASES, Case, Size
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_topics
 from klamm.server.broker_server import BrokerServer
@@ -77,7 +78,7 @@ async def controller(zookeeper: str, chroot: str) -> AsyncIterator[BrokerServer]
     topics = [SeedTopic(name, partitions, 3) for name, partitions in SIZE.topics.items()]
     cluster = LocalCluster(3, zookeeper=zookeeper + chroot, topics=topics)
     await cluster.start()
-    yield next(node for node in cluster.nodes if node.controller.is_active)
+    yield next(node for node in cluster.brokers if node.controller.is_active)
     await cluster.stop()
 
 
@@ -113,7 +114,7 @@ async def test_answers_of_large_and_small_requests_come_in_their_order(
         row = messages.DeleteTopicsResponse.DeletableTopicResult
         return messages.DeleteTopicsResponse(responses=[row(name=name, error_code=41) for name in request.topic_names])
 
-    listener = await serve({wire.DELETE_TOPICS: Handler(refuse)})
+    listener = await serve({ApiKey.DELETE_TOPICS: Handler(refuse)})
     peer = await connect(listener.port)
     small = messages.MetadataRequest(topics=None)
     requests = [wire.request(3, 1, 0, small), wire.request(20, 5, 1, LARGE), wire.request(3, 1, 2, small), wire.request(20, 5, 3, LARGE)]
@@ -131,7 +132,7 @@ async def test_answers_of_large_and_small_requests_come_in_their_order(
 async def test_a_large_request_that_is_cut_closes_its_connection_with_one_line(
     serve: Callable[..., Awaitable[Listener]], connect: Callable[..., Awaitable[wire.Peer]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = await serve({wire.DELETE_TOPICS: Handler(delete_topics.handle)})
+    listener = await serve({ApiKey.DELETE_TOPICS: Handler(delete_topics.handle)})
     peer = await connect(listener.port)
     whole = wire.request(20, 5, 1, LARGE)
     cut = whole[4:-9]
@@ -150,7 +151,7 @@ async def test_a_fault_with_a_large_request_is_answered_for_each_entry(
     def fail(ctx: Any, request: Any) -> Any:
         raise ZeroDivisionError
 
-    listener = await serve({wire.DELETE_TOPICS: Handler(fail, delete_topics.refuse)})
+    listener = await serve({ApiKey.DELETE_TOPICS: Handler(fail, delete_topics.refuse)})
     peer = await connect(listener.port)
     peer.send(wire.request(20, 5, 1, LARGE))
     answer = await peer.answer()

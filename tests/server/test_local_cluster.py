@@ -31,8 +31,8 @@ async def registered(zookeeper: str) -> list[str]:
 
 def split(cluster: LocalCluster) -> tuple[BrokerServer, BrokerServer]:
     """The controller and one that is not."""
-    controller = next(node for node in cluster.nodes if node.id == cluster.controller_id)
-    return controller, next(node for node in cluster.nodes if node is not controller)
+    controller = next(node for node in cluster.brokers if node.id == cluster.controller_id)
+    return controller, next(node for node in cluster.brokers if node is not controller)
 
 
 async def test_ready_means_that_every_broker_shows_everything(zookeeper: str, chroot: str) -> None:
@@ -41,7 +41,7 @@ async def test_ready_means_that_every_broker_shows_everything(zookeeper: str, ch
     try:
         assert [broker_id for broker_id, _, _ in cluster.addresses] == [1, 2, 3]
         assert cluster.bootstrap_servers.count(",") == 2
-        for node in cluster.nodes:
+        for node in cluster.brokers:
             answer = await request(node, 3, 12, messages.MetadataRequest(topics=None))
             assert [(b.node_id, b.host, b.port) for b in answer.brokers] == cluster.addresses
             assert (answer.controller_id, answer.cluster_id) == (cluster.controller_id, cluster.cluster_id)
@@ -113,13 +113,13 @@ async def test_topic_that_cannot_be_created(zookeeper: str, chroot: str) -> None
 async def test_data_survive_a_restart(tmp_path: Path) -> None:
     first = LocalCluster(2, data_dir=tmp_path, topics=[SeedTopic("t", 3, 2)])
     await first.start()
-    cluster_id, topic = first.cluster_id, first.nodes[0].metadata.topics["t"].topic_id
+    cluster_id, topic = first.cluster_id, first.brokers[0].metadata.topics["t"].topic_id
     await first.stop()
     second = LocalCluster(2, data_dir=tmp_path, topics=[SeedTopic("t", 3, 2)])
     await second.start()
     try:
         assert second.cluster_id == cluster_id
-        assert second.nodes[0].metadata.topics["t"].topic_id == topic
+        assert second.brokers[0].metadata.topics["t"].topic_id == topic
         assert second.controller_id in (1, 2)
     finally:
         await second.stop()
@@ -130,11 +130,11 @@ async def test_start_after_a_crash_does_not_wait_for_old_sessions(tmp_path: Path
     await first.start()
     assert first._embedded is not None
     first._embedded.stop()  # ZooKeeper is killed, with both brokers still registered and one of them controller
-    stopping = asyncio.gather(*(node.close() for node in first.nodes))
+    stopping = asyncio.gather(*(node.close() for node in first.brokers))
     second = LocalCluster(2, data_dir=tmp_path)
     await second.start()
     try:
-        await eventually(lambda: second.nodes[0].metadata.leader("t", 0) in (1, 2), "the topic is led again")
+        await eventually(lambda: second.brokers[0].metadata.leader("t", 0) in (1, 2), "the topic is led again")
     finally:
         await second.stop()
         await stopping

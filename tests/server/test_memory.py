@@ -14,14 +14,14 @@ CYCLES = 10
 
 
 async def create_and_delete(cluster: LocalCluster, name: str) -> None:
-    controller = next(node for node in cluster.nodes if node.id == cluster.controller_id)
+    controller = next(node for node in cluster.brokers if node.id == cluster.controller_id)
     await create_topic(controller, name, {0: [1, 2], 1: [2, 1]})
     deleted = await request(controller, 20, 5, messages.DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000))
     assert [row.error_code for row in deleted.responses] == [0]
     await eventually(
         lambda: (
             not controller.controller.queued_for_deletion(name)
-            and not any(node.metadata.contains(name) or node.replicas.get(name, 0) for node in cluster.nodes)
+            and not any(node.metadata.contains(name) or node.replicas.get(name, 0) for node in cluster.brokers)
         ),
         f"{name} is gone",
     )

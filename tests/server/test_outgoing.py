@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.outgoing import Connection, ask, dial
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
-CONTROLLED_SHUTDOWN = 7
 REQUEST = messages.ControlledShutdownRequest(broker_id=1, broker_epoch=5)
 
 
@@ -59,16 +59,16 @@ async def test_who_closes_is_told_nothing(broker: ScriptedBroker) -> None:
 
 
 async def test_a_request_has_a_connection_of_its_own(broker: ScriptedBroker) -> None:
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(1)
-    assert broker.requests[0][1] == (CONTROLLED_SHUTDOWN, 3, 0, "me")
+    assert broker.requests[0][1] == (ApiKey.CONTROLLED_SHUTDOWN, 3, 0, "me")
     broker.answer(0, error_code=11)
     assert (await asking).error_code == 11
     await eventually(broker.writers[0].is_closing, "it is closed")
 
 
 async def test_an_answer_to_something_else_is_an_error(broker: ScriptedBroker) -> None:
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(1)
     broker.answer(0, correlation_id=5)
     with pytest.raises(RemoteProtocolError, match="request 5"):
@@ -77,8 +77,8 @@ async def test_an_answer_to_something_else_is_an_error(broker: ScriptedBroker) -
 
 async def test_silence_ends_with_the_time_and_a_hang_up_at_once(broker: ScriptedBroker) -> None:
     with pytest.raises(TimeoutError):
-        await ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 0.05)
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+        await ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 0.05)
+    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(2)
     broker.writers[1].close()
     with pytest.raises(ConnectionResetError):

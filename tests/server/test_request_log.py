@@ -8,6 +8,7 @@ import re
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.server.dispatch import Handler
 from klamm.server.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
@@ -36,9 +37,9 @@ async def deleted_and_not(ctx, req):
 async def test_every_request_is_a_line_also_those_that_could_be_answered_from_bytes(
     serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listener = await serve({wire.DELETE_TOPICS: Handler(deleted_and_not)})
+    listener = await serve({ApiKey.DELETE_TOPICS: Handler(deleted_and_not)})
     peer = await connect(listener.port)
-    known = wire.request(wire.API_VERSIONS, 2, 1, messages.ApiVersionsRequest(), "first\r\nsecond")
+    known = wire.request(ApiKey.API_VERSIONS, 2, 1, messages.ApiVersionsRequest(), "first\r\nsecond")
     peer.send(known)
     await peer.answer()
     assert lines(caplog, REQUESTS) == []
@@ -50,11 +51,11 @@ async def test_every_request_is_a_line_also_those_that_could_be_answered_from_by
     for _ in range(2):
         peer.send(known)
         await peer.answer()
-    peer.send(wire.request(wire.DELETE_TOPICS, 5, 4, messages.DeleteTopicsRequest(topic_names=["a", "b", "c"], timeout_ms=1), "x" * 500))
+    peer.send(wire.request(ApiKey.DELETE_TOPICS, 5, 4, messages.DeleteTopicsRequest(topic_names=["a", "b", "c"], timeout_ms=1), "x" * 500))
     await peer.answer()
-    peer.send(wire.request(wire.API_VERSIONS, 3, 5, messages.ApiVersionsRequest()).replace(b"\0\x12\0\x03", b"\0\x12\0\x63"))
+    peer.send(wire.request(ApiKey.API_VERSIONS, 3, 5, messages.ApiVersionsRequest()).replace(b"\0\x12\0\x03", b"\0\x12\0\x63"))
     await peer.answer()
-    peer.send(wire.request(wire.METADATA, 12, 6, messages.MetadataRequest())[:-1] + b"\xff")
+    peer.send(wire.request(ApiKey.METADATA, 12, 6, messages.MetadataRequest())[:-1] + b"\xff")
     assert await peer.answer() is None
     timeless = [re.sub(r", \d+\.\d{3} ms$", "", line) for line in lines(caplog, REQUESTS)]
     again = r"ApiVersions v2 from client 'first\r\nsecond' at 127.0.0.1 on PLAINTEXT: NONE"
@@ -74,7 +75,7 @@ async def test_the_log_can_be_switched_on_by_kafka_s_name_while_answers_are_kept
     cluster = LocalCluster(1, zookeeper=zookeeper + chroot)
     await cluster.start()
     try:
-        (node,) = cluster.nodes
+        (node,) = cluster.brokers
         kinds = messages.IncrementalAlterConfigsRequest
 
         async def change(operation: int, value: str | None) -> None:
@@ -130,7 +131,7 @@ async def test_every_event_of_the_controller_is_a_line_with_what_it_decided(
         # a broker that is not the controller says so, and a cluster that nobody watches any more takes states as ever
         await cluster.move_controller(2)
         assert any(line.endswith("ms; not the controller") for line in lines(caplog, CONTROLLER))
-        term = cluster.nodes[1].controller.term
+        term = cluster.brokers[1].controller.term
         assert term is not None
         await eventually(lambda: term.cluster._see is None, "the last event is handled")
     finally:
@@ -146,7 +147,7 @@ async def test_what_is_not_offered_is_said_once_to_each_client(serve: Serve, con
     listener = await serve()
     for client_id, api_key in (("a", 10), ("a", 10), ("b\n", 10), ("a", 11), ("a", 10)):
         peer = await connect(listener.port)
-        peer.send(wire.request(wire.API_VERSIONS, 2, 1, messages.ApiVersionsRequest(), client_id))
+        peer.send(wire.request(ApiKey.API_VERSIONS, 2, 1, messages.ApiVersionsRequest(), client_id))
         peer.send(messages.encode_request(api_key, 2, 2, client_id, b""))
         assert await peer.correlation_ids(1) == [1]
         assert await peer.answer() is None
@@ -181,7 +182,7 @@ async def test_records_that_are_refused_are_said_once(zookeeper: str, chroot: st
         kinds = messages.ProduceRequest
         data = [kinds.TopicProduceData(name="t", partition_data=[kinds.PartitionProduceData(index=0, records=b"")])]
         for _ in range(3):
-            await request(cluster.nodes[0], 0, 9, kinds(acks=1, timeout_ms=1000, topic_data=data))
+            await request(cluster.brokers[0], 0, 9, kinds(acks=1, timeout_ms=1000, topic_data=data))
     finally:
         await cluster.stop()
     assert [line for line in caplog.messages if "Produce" in line] == [
@@ -193,5 +194,5 @@ def test_without_debug_a_request_is_looked_at_once(caplog: pytest.LogCaptureFixt
     """No line is begun, nothing is decoded a second time."""
     dispatcher = wire.make_dispatcher(wire.HANDLERS)
     dispatcher._logged = None  # type: ignore[method-assign, assignment]
-    payload = wire.request(wire.METADATA, 12, 1, messages.MetadataRequest())[4:]
+    payload = wire.request(ApiKey.METADATA, 12, 1, messages.MetadataRequest())[4:]
     assert isinstance(dispatcher.begin(Peer("PLAINTEXT", "127.0.0.1", ResponseCache()), payload), bytes)

@@ -40,7 +40,7 @@ async def test_a_deletion_is_held_while_clients_create_and_delete_other_topics_a
     await cluster.start()
     try:
         controller, _ = split(cluster)
-        others = [node.id for node in cluster.nodes if node is not controller]
+        others = [node.id for node in cluster.brokers if node is not controller]
         assert await create(cluster, "held", others) == 0
         hold = cluster.steering.hold(DeletionPropagated, where=lambda phase: phase.topic == "held")
         assert await delete(cluster, "held", timeout_ms=0) == 7, "REQUEST_TIMED_OUT: nobody wanted to wait"
@@ -69,7 +69,7 @@ async def test_a_held_controller_keeps_its_queue_and_clients_read_metadata(zooke
     try:
         controller, other = split(cluster)
         hold = cluster.steering.hold(LeadersElected)
-        dead = next(node.id for node in cluster.nodes if node not in (controller, other))
+        dead = next(node.id for node in cluster.brokers if node not in (controller, other))
         killing = asyncio.ensure_future(cluster.kill_broker(dead, expire=True))
         assert (await hold.reached()).broker_ids == (dead,)
         answer = await request(other, 3, 12, messages.MetadataRequest(topics=None))
@@ -92,7 +92,7 @@ async def test_an_election_is_held_while_another_broker_is_asked(zookeeper: str,
         before = cluster.controller_id
         moving = asyncio.ensure_future(cluster.move_controller(3 - before))
         assert (await hold.reached()).broker_id == 3 - before
-        answer = await request(cluster.nodes[0], 3, 12, messages.MetadataRequest(topics=[]))
+        answer = await request(cluster.brokers[0], 3, 12, messages.MetadataRequest(topics=[]))
         assert answer.controller_id == before, "the new controller has told nobody yet"
         hold.release()
         assert await moving == 3 - before

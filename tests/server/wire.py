@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.server.apis import api_versions
 from klamm.server.dispatch import Dispatcher, Handler
 from klamm.server.features import Features
@@ -15,16 +16,14 @@ from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
 from klamm.tests.services import make_services
 
-METADATA, CONTROLLED_SHUTDOWN, API_VERSIONS, DELETE_TOPICS = 3, 7, 18, 20
-
 
 def empty_metadata(ctx: Any, request: Any) -> Any:
     return messages.MetadataResponse()
 
 
 HANDLERS: dict[int, Handler] = {
-    METADATA: Handler(empty_metadata),
-    API_VERSIONS: Handler(api_versions.handle, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
+    ApiKey.METADATA: Handler(empty_metadata),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
 }
 
 

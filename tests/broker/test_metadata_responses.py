@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker import metadata_responses as metadata_answers
+from klamm.broker import metadata_responses
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.json_form import from_json, to_json
@@ -273,20 +273,20 @@ def test_described_cluster(version: int) -> None:
 def test_the_whole_answer_is_kept_until_something_changes() -> None:
     where = node(topic("t", 1, partition()))
     cache = where.metadata
-    first = metadata_answers.all_topics_body(cache, 12, "PLAINTEXT", "c")
-    assert metadata_answers.all_topics_body(cache, 12, "PLAINTEXT", "c") is first
-    assert metadata_answers.all_topics_body(cache, 12, "OTHER", "c") != first
+    first = metadata_responses.all_topics_body(cache, 12, "PLAINTEXT", "c")
+    assert metadata_responses.all_topics_body(cache, 12, "PLAINTEXT", "c") is first
+    assert metadata_responses.all_topics_body(cache, 12, "OTHER", "c") != first
     cache.update(update())
-    assert metadata_answers.all_topics_body(cache, 12, "PLAINTEXT", "c") is first
+    assert metadata_responses.all_topics_body(cache, 12, "PLAINTEXT", "c") is first
     cache.update(update(topic("t", 1, partition(leader_epoch=1))))
-    assert metadata_answers.all_topics_body(cache, 12, "PLAINTEXT", "c") != first
+    assert metadata_responses.all_topics_body(cache, 12, "PLAINTEXT", "c") != first
 
 
 def test_a_topic_is_kept_until_it_or_the_brokers_change() -> None:
     cache = node(topic("t", 1, partition(0, 2)), topic("u", 2, partition())).metadata
 
     def encoded() -> bytes:
-        return metadata_answers.topic_bytes(cache, cache.topics["t"], 12, "PLAINTEXT")
+        return metadata_responses.topic_bytes(cache, cache.topics["t"], 12, "PLAINTEXT")
 
     first = encoded()
     cache.update(update(topic("u", 2, partition(leader_epoch=5))))
