@@ -9,7 +9,7 @@ nothing moves any more the invariants of `simulation` must hold, and what the sc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ class WriteFault:
             self._process.store.expire()
             raise StoreLost("the session has expired")
         if self._run.strikes(Fault.LOST_ANSWER, mine):
-            self._process.store.zk_session.line.lose()
+            self._process.store.lose_connection()
             raise ConnectionLost
 
 
@@ -73,6 +73,7 @@ class Run(Simulation):
         self.at = at
         self.writes = 0
         self.struck = False
+        self.pause_s = 0.0
 
     def strikes(self, fault: Fault, number: int) -> bool:
         if fault is not self.fault or number != self.at or self.struck:
@@ -108,9 +109,10 @@ class Run(Simulation):
             assert process is not None, "nobody is controller"
             task = asyncio.ensure_future(send(process.controller))
             while not task.done() and not process.crashed:  # noqa: ASYNC110 conditions of two kinds, on one loop
-                await asyncio.sleep(0)
-            if not task.done():
+                await asyncio.sleep(self.pause_s)
+            if process.crashed:  # whatever it says now reaches nobody
                 task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
                 continue
             try:
                 response = task.result()
@@ -391,7 +393,11 @@ SCENARIOS = (
 
 async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
     """Run a scenario with a fault at one of its writes; how many writes there were. Raises AssertionError where something is wrong."""
-    run = Run(fault, at)
+    return await through(Run(fault, at), scenario)
+
+
+async def through(run: Run, scenario: Scenario) -> int:
+    """As `once`, in a run that was made for it."""
     bad: list[Any] = []
 
     def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -406,20 +412,22 @@ async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
         writes = run.writes
         run.check()
         assert scenario.came_about(run), "what it was for did not come about"
-        assert run.struck or fault is None, "the write was not made"
+        assert run.struck or run.fault is None, "the write was not made"
     finally:
         await run.end()
     assert not bad, bad
     return writes
 
 
-async def row(scenario: Scenario, run_once: Callable[[Scenario, Fault | None, int], Awaitable[int]] = once) -> Row:
-    """All faults at all writes of a scenario."""
+async def row(
+    scenario: Scenario, run_once: Callable[[Scenario, Fault | None, int], Awaitable[int]] = once, faults: Collection[Fault] = tuple(Fault)
+) -> Row:
+    """These faults at all writes of a scenario."""
     writes = await run_once(scenario, None, 0)
     wrong = []
     tried = 0
     for at in range(1, writes + 1):
-        for fault in Fault:
+        for fault in faults:
             tried += 1
             try:
                 await run_once(scenario, fault, at)

@@ -16,16 +16,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import wraps
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from klamm.controller import events
+from klamm.controller.store import Store
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, StoreLost
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.simulated_zookeeper import Operation, SimulatedSession, SimulatedZooKeeper, operations_of
 from klamm.zk import layout, paths
 from klamm.zk.broker_node import decode_broker, encode_broker
 from klamm.zk.requests import CREATE, DELETE, SET_DATA, ConnectionLost
-from klamm.zk.session import SessionChange, WriteHook
+from klamm.zk.session import SessionChange, WriteHook, ZkSession
 from klamm.zk.store import ZkStore
 
 K = TypeVar("K")
@@ -255,8 +256,9 @@ class _Spoilt(MutableSet[str]):
 class World:
     """What ZooKeeper holds, and what is wrong with the disks of the brokers."""
 
-    def __init__(self) -> None:
-        self.zk = zk = SimulatedZooKeeper()
+    def __init__(self, zk: SimulatedZooKeeper | None = None) -> None:
+        """`zk` is the tree; a new one where none is given."""
+        self.zk = zk = zk if zk is not None else SimulatedZooKeeper()
         zk.on_commit = self._committed
         zk.on_missing = self._missing
         for path in paths.STARTUP_PATHS:
@@ -583,6 +585,24 @@ class _DrawnFaults(WriteHook):
             raise ConnectionLost
 
 
+class FaultyStore(Store, Protocol):
+    """The store of a process, with what may go wrong with the process and its session."""
+
+    crash: Callable[[], None]
+    on_session: Callable[[SessionChange], None]
+
+    @property
+    def zk_session(self) -> ZkSession: ...
+
+    def disconnect(self) -> None: ...
+
+    def expire(self) -> None: ...
+
+    def lose_connection(self) -> None: ...
+
+    def die(self) -> None: ...
+
+
 class SimulatedStore(ZkStore):
     """The store of one controller process of a World."""
 
@@ -612,6 +632,10 @@ class SimulatedStore(ZkStore):
     def expire(self) -> None:
         """The session is gone: watches, `/controller` and every request. A new one begins at once."""
         self.zk_session.line.expire()
+
+    def lose_connection(self) -> None:
+        """The connection is lost after what it carried took hold, and comes back."""
+        self.zk_session.line.lose()
 
     def die(self) -> None:
         """The process ends here."""

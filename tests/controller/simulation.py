@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from klamm.controller.batch import Channels
 from klamm.controller.changes import Change, TermBegan
+from klamm.controller.events import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.replay import replay
@@ -21,7 +22,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.simulated import Draws, Faults, SimulatedStore, World, Wrote
+from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, World, Wrote
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.zero_clock import ZeroClock
@@ -40,7 +41,7 @@ class Process:
         self.crashed = False
         self.changes: list[Change] = []
         self.callers: set[asyncio.Future[Any]] = set()
-        self.store = SimulatedStore(simulation.world, self._event, simulation.faults, simulation.rng, simulation.draws)
+        self.store = simulation.store(self._event)
         self.store.crash = self.crash
         self.store.on_session = self._session_changed
         self.channels = simulation.channels(broker_id)
@@ -108,6 +109,10 @@ class Simulation:
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
         self.steering = Steering()
+
+    def store(self, on_event: Callable[[WatchEvent], None]) -> FaultyStore:
+        """The store of a new process."""
+        return SimulatedStore(self.world, on_event, self.faults, self.rng, self.draws)
 
     def channels(self, broker_id: int) -> Channels:
         """The channels of a new process to the brokers."""
