@@ -9,9 +9,10 @@ moved. Topics and the cache itself have a place for encoded responses (`encoded`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+from klamm.protocol import messages
 from klamm.protocol.nouns import LEADER_DURING_DELETE, ZERO_UUID, Endpoint, SecurityProtocol
 
 
@@ -23,17 +24,8 @@ class CachedBroker(NamedTuple):
     rack: str | None
 
 
-class CachedPartition(Protocol):
-    """A partition's state from UpdateMetadata: the decoded `UpdateMetadataPartitionState` (zk_version is the partition epoch)."""
-
-    partition_index: int
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: list[int]
-    zk_version: int
-    replicas: list[int]
-    offline_replicas: list[int]
+CachedPartition: TypeAlias = "messages.UpdateMetadataRequest.UpdateMetadataPartitionState"
+"""A partition's state as UpdateMetadata has it; its zk_version is the partition epoch."""
 
 
 class CachedTopic:
@@ -61,9 +53,9 @@ class MetadataCache:
         self.brokers_generation = 0
         self.encoded: dict[Any, Any] = {}
         self._names: dict[bytes, str] = {}
-        self._live_brokers: list[Any] = []
+        self._live_brokers: Sequence[messages.UpdateMetadataRequest.UpdateMetadataBroker] = []
 
-    def update(self, request: Any) -> set[str]:
+    def update(self, request: messages.UpdateMetadataRequest) -> set[str]:
         """Merge a decoded UpdateMetadata request of any version; the names of the topics whose partitions it named.
 
         In requests of versions 1 and 2 listeners get their names before (`with_listeners`): here nothing may fail half way.
@@ -125,7 +117,7 @@ class MetadataCache:
         """Live brokers with their racks, by id."""
         return {broker_id: self.brokers[broker_id].rack for broker_id in sorted(self.brokers)}
 
-    def _update_brokers(self, request: Any) -> bool:
+    def _update_brokers(self, request: messages.UpdateMetadataRequest) -> bool:
         """Replace live brokers and controller id; whether that changed anything."""
         controller_id = request.controller_id if request.controller_id >= 0 else None
         changed = controller_id != self.controller_id
@@ -177,7 +169,7 @@ class MetadataCache:
             topic.encoded.clear()
 
 
-def with_listeners(request: Any, version: int) -> Any:
+def with_listeners(request: messages.UpdateMetadataRequest, version: int) -> messages.UpdateMetadataRequest:
     """An UpdateMetadata request in which all listeners have names: versions 1 and 2 call them as their security protocols.
 
     Raises ValueError where there is no such protocol.
@@ -188,7 +180,9 @@ def with_listeners(request: Any, version: int) -> Any:
     return request._replace(live_brokers=brokers)
 
 
-def _named(endpoint: Any) -> Any:
+def _named(
+    endpoint: messages.UpdateMetadataRequest.UpdateMetadataEndpoint,
+) -> messages.UpdateMetadataRequest.UpdateMetadataEndpoint:
     try:
         protocol = SecurityProtocol(endpoint.security_protocol)
     except ValueError:
@@ -196,7 +190,7 @@ def _named(endpoint: Any) -> Any:
     return endpoint._replace(listener=protocol.name)
 
 
-def _cached_broker(broker: Any) -> CachedBroker:
+def _cached_broker(broker: messages.UpdateMetadataRequest.UpdateMetadataBroker) -> CachedBroker:
     """Version 0 names no listeners: there it is PLAINTEXT."""
     if not broker.endpoints and broker.v0_host:
         protocol = SecurityProtocol.PLAINTEXT

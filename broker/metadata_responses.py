@@ -18,7 +18,7 @@ from typing import Any
 from klamm.broker.metadata_cache import CachedBroker, CachedPartition, CachedTopic, MetadataCache
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
+from klamm.protocol.nouns import NO_LEADER, ZERO_UUID, Endpoint
 from klamm.protocol.primitives import write_uvarint
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
@@ -109,7 +109,7 @@ def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cl
     )
 
 
-def brokers_at(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, Any, str | None]]:
+def brokers_at(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, Endpoint, str | None]]:
     """(id, endpoint, rack) of the brokers that have this listener, by id."""
     for broker_id in sorted(metadata.brokers):
         broker = metadata.brokers[broker_id]

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
+
+from klamm.protocol import messages
 
 log = logging.getLogger("klamm.broker.state_change")
+
+PartitionState: TypeAlias = "messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState"
 
 
 class BecameLeader(NamedTuple):
@@ -19,7 +23,7 @@ class BecameLeader(NamedTuple):
 
     topic: str
     topic_id: bytes
-    states: Sequence[Any]
+    states: Sequence[PartitionState]
 
 
 class BecameFollower(NamedTuple):
@@ -27,7 +31,7 @@ class BecameFollower(NamedTuple):
 
     topic: str
     topic_id: bytes
-    states: Sequence[Any]
+    states: Sequence[PartitionState]
 
 
 class LeaderUnavailable(NamedTuple):
@@ -38,7 +42,7 @@ class LeaderUnavailable(NamedTuple):
 
     topic: str
     topic_id: bytes
-    states: Sequence[Any]
+    states: Sequence[PartitionState]
 
 
 class TopicIdAssigned(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_effects import (
@@ -23,6 +23,7 @@ from klamm.broker.replica_effects import (
     Deleted,
     Effect,
     LeaderUnavailable,
+    PartitionState,
     Stopped,
     TopicIdAssigned,
     WentOffline,
@@ -39,6 +40,12 @@ _KAFKA_STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 _FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 _INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
 _RECOVERY_STATES = frozenset((0, 1))
+
+
+Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
+ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
+Lists = tuple[list[PartitionState], list[PartitionState], list[PartitionState]]
+Response = TypeVar("Response")
 
 
 class Role(IntEnum):
@@ -58,7 +65,7 @@ class HostedPartition:
         self.role = Role.NONE
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = 0
-        self.state: Any = None
+        self.state: PartitionState | None = None
         self.topic_id = topic_id
         self.fetching = False
         self.offline = False
@@ -85,10 +92,10 @@ class HostedPartition:
         return -1 if self.state is None else self.state.controller_epoch
 
 
-class Handled(NamedTuple):
+class Handled(NamedTuple, Generic[Response]):
     """The response to a controller's request, and what the request changed here."""
 
-    response: Any
+    response: Response
     effects: list[Effect]
 
 
@@ -103,7 +110,7 @@ class ReplicaManager:
         self.logs_found: Collection[tuple[str, int]] = ()
         """Partitions whose logs were there when this process started, in directories that are well."""
         self._topics: dict[str, dict[int, HostedPartition]] = {}
-        self._errors: dict[tuple[int, int], Any] = {}
+        self._errors: dict[tuple[int, int], Row] = {}
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         hosted = self._topics.get(topic)
@@ -131,7 +138,7 @@ class ReplicaManager:
                 offline.setdefault(topic, []).append(partition)
         return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
-    def _refusal(self, request: Any, broker_epoch: int) -> ErrorCode:
+    def _refusal(self, request: ControllerRequest, broker_epoch: int) -> ErrorCode:
         """Why a controller's request is not for this broker, or NONE: then its controller epoch is remembered."""
         if request.broker_epoch != -1 and request.broker_epoch < broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -142,7 +149,9 @@ class ReplicaManager:
 
     # UpdateMetadata
 
-    def handle_update_metadata(self, request: Any, broker_epoch: int) -> tuple[Any, set[str]]:
+    def handle_update_metadata(
+        self, request: messages.UpdateMetadataRequest, broker_epoch: int
+    ) -> tuple[messages.UpdateMetadataResponse, set[str]]:
         """The response, and the topics whose waiting requests should look again."""
         refusal = self._refusal(request, broker_epoch)
         touched = set() if refusal else self.metadata.update(request)
@@ -150,7 +159,9 @@ class ReplicaManager:
 
     # LeaderAndIsr
 
-    def handle_leader_and_isr(self, request: Any, version: int, broker_epoch: int) -> Handled:
+    def handle_leader_and_isr(
+        self, request: messages.LeaderAndIsrRequest, version: int, broker_epoch: int
+    ) -> Handled[messages.LeaderAndIsrResponse]:
         """The response and the effects. Versions 0-1 list partitions flat, 2 and later by topic. The last entry of a partition counts.
 
         A topic in two elements, or a follower with a recovery state that does not exist, makes it an unknown server error as a whole,
@@ -165,7 +176,7 @@ class ReplicaManager:
         effects: list[Effect] = []
         if version >= 5:
             topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
-            by_id: dict[bytes, list[Any]] = {}
+            by_id: dict[bytes, list[Row]] = {}
             for (name, topic_id), states in topics:
                 errors = self._apply(name, topic_id, states, effects)
                 if topic_id in by_id:
@@ -181,7 +192,7 @@ class ReplicaManager:
             flat += [partition_error(topic_name=name, partition_index=e.partition_index, error_code=e.error_code) for e in errors]
         return Handled(messages.LeaderAndIsrResponse(partition_errors=flat), effects)
 
-    def _has_unknown_recovery(self, topic: str, states: Sequence[Any]) -> bool:
+    def _has_unknown_recovery(self, topic: str, states: Sequence[PartitionState]) -> bool:
         """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in Apache Kafka."""
         if {state.leader_recovery_state for state in states} <= _RECOVERY_STATES:
             return False
@@ -198,11 +209,11 @@ class ReplicaManager:
                     return True
         return False
 
-    def _apply(self, topic: str, topic_id: bytes, states: Sequence[Any], effects: list[Effect]) -> list[Any]:
+    def _apply(self, topic: str, topic_id: bytes, states: Sequence[PartitionState], effects: list[Effect]) -> list[Row]:
         """Results of one topic's partition states, each made effective where it is good. Equal results are one object."""
-        leads: list[Any] = []
-        follows: list[Any] = []
-        waits: list[Any] = []
+        leads: list[PartitionState] = []
+        follows: list[PartitionState] = []
+        waits: list[PartitionState] = []
         identified: list[int] = []
         into = leads, follows, waits
         me = self.broker_id
@@ -254,7 +265,7 @@ class ReplicaManager:
         return errors
 
     def _host(
-        self, hosted: dict[int, HostedPartition], topic: str, state: Any, topic_id: bytes, into: tuple[list[Any], list[Any], list[Any]]
+        self, hosted: dict[int, HostedPartition], topic: str, state: PartitionState, topic_id: bytes, into: Lists
     ) -> int:
         """A partition this broker does not have yet; its local leader epoch counts as -1."""
         if state.leader_epoch <= NO_EPOCH:
@@ -270,7 +281,7 @@ class ReplicaManager:
         return _NONE
 
     def _become(
-        self, replica: HostedPartition, state: Any, topic_id: bytes, into: tuple[list[Any], list[Any], list[Any]]
+        self, replica: HostedPartition, state: PartitionState, topic_id: bytes, into: Lists
     ) -> None:
         """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
         epoch nothing is. `into` gets the states that took effect: as leader, as follower, with a leader that is not alive."""
@@ -292,7 +303,9 @@ class ReplicaManager:
 
     # StopReplica
 
-    def handle_stop_replica(self, request: Any, version: int, broker_epoch: int) -> Handled:
+    def handle_stop_replica(
+        self, request: messages.StopReplicaRequest, version: int, broker_epoch: int
+    ) -> Handled[messages.StopReplicaResponse]:
         """The response and the effects; a refused request lists no partitions. Of a partition named twice the last entry counts."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
@@ -333,7 +346,7 @@ class ReplicaManager:
         return _NONE
 
 
-def stopped_partitions(request: Any, version: int) -> list[tuple[str, int, int, bool]]:
+def stopped_partitions(request: messages.StopReplicaRequest, version: int) -> list[tuple[str, int, int, bool]]:
     """(topic, partition, leader epoch, delete) of a StopReplica of any version; before version 3 without leader epochs."""
     if version >= 3:
         return [
@@ -347,7 +360,7 @@ def stopped_partitions(request: Any, version: int) -> list[tuple[str, int, int, 
     return [(p.topic_name, p.partition_index, NO_EPOCH, delete) for p in request.ungrouped_partitions]
 
 
-def refuse_leader_and_isr(request: Any, version: int, code: ErrorCode) -> Any:
+def refuse_leader_and_isr(request: messages.LeaderAndIsrRequest, version: int, code: ErrorCode) -> messages.LeaderAndIsrResponse:
     """A LeaderAndIsr response with one error, at the top and for every partition."""
     partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
     if version >= 5:
@@ -368,14 +381,14 @@ def refuse_leader_and_isr(request: Any, version: int, code: ErrorCode) -> Any:
     return messages.LeaderAndIsrResponse(error_code=int(code), partition_errors=flat)
 
 
-def refuse_stop_replica(request: Any, version: int, code: ErrorCode) -> Any:
+def refuse_stop_replica(request: messages.StopReplicaRequest, version: int, code: ErrorCode) -> messages.StopReplicaResponse:
     """A StopReplica response with one error, at the top and for every partition: what a caller without CLUSTER_ACTION gets."""
     error = messages.StopReplicaResponse.StopReplicaPartitionError
     results = [error(topic_name=t, partition_index=p, error_code=int(code)) for t, p, _, _ in stopped_partitions(request, version)]
     return messages.StopReplicaResponse(error_code=int(code), partition_errors=results)
 
 
-def _each_once(request: Any) -> list[tuple[tuple[str, bytes], Sequence[Any]]] | None:
+def _each_once(request: messages.LeaderAndIsrRequest) -> list[tuple[tuple[str, bytes], Sequence[PartitionState]]] | None:
     """LeaderAndIsr partition states of any version by topic name and id; of a partition named twice the last entry.
 
     None where two elements are of one topic: an Apache Kafka broker does not take that.
@@ -386,13 +399,13 @@ def _each_once(request: Any) -> list[tuple[tuple[str, bytes], Sequence[Any]]] | 
     topics += [((state.topic_name, ZERO_UUID), (state,)) for state in request.ungrouped_partition_states]
     if not request.ungrouped_partition_states and all(len({s.partition_index for s in states}) == len(states) for _, states in topics):
         return topics
-    last: dict[tuple[str, bytes], dict[int, Any]] = {}
+    last: dict[tuple[str, bytes], dict[int, PartitionState]] = {}
     for name, states in topics:
         last.setdefault(name, {}).update((state.partition_index, state) for state in states)
     return [(name, list(states.values())) for name, states in last.items()]
 
 
-def _flat_or_by_topic(request: Any) -> list[tuple[str, list[Any]]]:
+def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, Sequence[PartitionState]]]:
     """LeaderAndIsr partition states before version 5 as (topic, states), in the order of the request."""
     if request.topic_states:
         return [(topic.topic_name, topic.partition_states) for topic in request.topic_states]

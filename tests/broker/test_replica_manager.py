@@ -91,12 +91,12 @@ def test_stale_senders(broker_epoch: int, controller_epoch: int, code: ErrorCode
     assert [[row.error_code for row in topic.partition_errors] for topic in answer.topics] == [[code, code]]
     assert len(hosted) == (2 if code is OK else 0)
 
-    answer, _ = hosting().handle_stop_replica(stop((0, -1, False), **epochs), 4, EPOCH)
-    assert (answer.error_code, len(answer.partition_errors)) == (code, 1 if code is OK else 0)
+    stopped, _ = hosting().handle_stop_replica(stop((0, -1, False), **epochs), 4, EPOCH)
+    assert (stopped.error_code, len(stopped.partition_errors)) == (code, 1 if code is OK else 0)
 
     hosted = hosting()
-    answer, topics = hosted.handle_update_metadata(update(brokers=[], **epochs), EPOCH)
-    assert (answer.error_code, topics, bool(hosted.metadata.brokers)) == (code, set(), code is not OK)
+    updated, topics = hosted.handle_update_metadata(update(brokers=[], **epochs), EPOCH)
+    assert (updated.error_code, topics, bool(hosted.metadata.brokers)) == (code, set(), code is not OK)
 
 
 @pytest.mark.parametrize("first", ["lisr", "stop", "update"])
