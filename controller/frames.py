@@ -20,7 +20,8 @@ from operator import attrgetter
 from typing import Any
 
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr
+from klamm.controller.identity_memo import IdentityMemo
+from klamm.controller.values import Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
 from klamm.protocol.nouns import LEADER_DURING_DELETE, Ints
@@ -132,7 +133,7 @@ class Encoder:
         self.umr_version = umr_version
         self.sr_version = sr_version
         self._whole: dict[Topic, bytes] = {}
-        self._alike: dict[tuple[int, int], tuple[LeaderAndIsr, Assignment, bytes, bytes]] = {}
+        self._alike: IdentityMemo[tuple[bytes, bytes]] = IdentityMemo()
 
     def begin(self) -> None:
         """A new batch: nothing changes until its last request is encoded."""
@@ -142,16 +143,17 @@ class Encoder:
     def _keep(self, p: Partition) -> bytes:
         """Encode a partition's state and keep it until it changes. It must have one.
 
-        Partitions whose state and assignment are the same objects, here known by their ids, differ in their index only.
+        Partitions whose state and assignment are the same objects differ in their index only.
         """
         info, a = p.info, p.assignment
         assert info is not None
-        found = self._alike.get((id(info), id(a)))
+        key = (id(info), id(a))
+        found = self._alike.get(key)
         if found is None:
             settled = not (a.adding or a.removing or info.recovery)
             tail = _SETTLED if settled else _lisr_tail(a.adding, a.removing, False, info.recovery)
-            found = self._alike[id(info), id(a)] = info, a, _wire(p, info)[4:], tail
-        _, _, rest, p.lisr_tail = found
+            found = self._alike.keep(key, (_wire(p, info)[4:], tail), info, a)
+        rest, p.lisr_tail = found
         wire = p.wire = _index(p.index) + rest
         return wire
 
