@@ -3,11 +3,8 @@
 Every broker runs it. Watches, timers, responses of brokers and request handlers only put events on the queue; nothing else
 touches the controller's state. While this broker is the active controller there is a Term; elsewhere the events of an active controller are
 preempted. Events of one kind that wait side by side may be processed together: AlterPartition requests, changes of topic znodes.
-What is done at an event says `controller_election.py` (events of every broker) and `event_table.py` (events of the active controller).
-
-Errors: a lost controller epoch looks whether `/controller` still names this broker and resigns if not; a lost session ends the event, the
-Expire event follows; what ZooKeeper refuses ends the event with one line in the log; anything else is a fault of ours: logged with its
-trace. The last two get the response UNKNOWN_SERVER_ERROR, and the loop goes on.
+What is done at an event says `controller_election.py` (events of every broker) and `event_table.py` (events of the active controller), what
+an error does to it says `event_faults.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
-from klamm.controller import decision_log, event_table, events, notifications
+from klamm.controller import decision_log, event_faults, event_table, events, notifications
 from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
 from klamm.controller.changes import Subscriber
@@ -32,9 +28,8 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, ControllerMoved, Election, ElectionResult, StoreLost, StoreRefused
+from klamm.controller.values import Assignment, Election, ElectionResult
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 log = logging.getLogger("klamm.controller")
@@ -195,36 +190,10 @@ class Controller:
             self.current = None
 
     async def _guarded(self, queued: QueuedEvent) -> None:
-        """Process one event, and those taken with it; every error ends here (the table of faults) and is the response to all of them."""
-        event = queued.event
-        together: list[Event] = [event]
-        name = type(event).__name__
-        respond: Callable[[events.Request], None] = partial(events.refuse, error=ErrorCode.UNKNOWN_SERVER_ERROR)
-        try:
-            await self._logged(queued, together)
-            return
-        except asyncio.CancelledError:
-            respond = events.preempt
-            raise
-        except ControllerMoved as e:
-            log.warning("broker %d: another controller was elected (%s)", self.broker_id, e)
-            respond = events.preempt
-            await self.election.check_lost_epoch()
-        except StoreLost as e:
-            log.warning("broker %d: %s ended early because the ZooKeeper session ended: %s", self.broker_id, name, e)
-            respond = events.preempt
-        except StoreRefused as e:
-            log.error("broker %d: %s failed, ZooKeeper refused: %s", self.broker_id, name, e)
-        except ApiError as e:
-            if not isinstance(event, events.Request):
-                log.exception("broker %d: %s failed", self.broker_id, name)
-            respond = partial(events.refuse, error=e.code, message=e.message)
-        except Exception:
-            log.exception("broker %d: %s failed", self.broker_id, name)
-        finally:
-            for request in together:
-                if isinstance(request, events.Request):
-                    respond(request)
+        """Process one event, and those taken with it; no error goes further."""
+        together = [queued.event]
+        work = self._logged(queued, together)
+        await event_faults.contain(self.broker_id, together, work, lost_epoch=self.election.check_lost_epoch)
 
     async def _logged(self, queued: QueuedEvent, together: list[Event]) -> None:
         """Process one event; at DEBUG a line says what came of it."""
