@@ -79,14 +79,14 @@ def event_of_response(cluster: Cluster, broker: Broker, api_key: int, response: 
     elif api_key == ApiKey.STOP_REPLICA:
         return StopReplicaResponseReceived(broker.id, broker.epoch, response)
     elif response.error_code:
-        log.error("broker %d answered UpdateMetadata with %s", broker.id, ErrorCode(response.error_code).name)
+        log.error("broker %d returned an error for UpdateMetadata: %s", broker.id, ErrorCode(response.error_code).name)
     return None
 
 
 def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: Any) -> bool:
     """Whether a LeaderAndIsr response can change what is known of offline log directories."""
     if response.error_code:
-        log.error("broker %d answered LeaderAndIsr with %s", broker_id, ErrorCode(response.error_code).name)
+        log.error("broker %d returned an error for LeaderAndIsr: %s", broker_id, ErrorCode(response.error_code).name)
         return False
     if cluster.offline_dirs.get(broker_id):
         return True

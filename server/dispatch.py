@@ -193,7 +193,7 @@ def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fa
     code, name = faults.code_of(fault), messages.APIS[ctx.api_key].name
     if code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
-        log.error("fault while handling %s version %d from %s", name, ctx.api_version, ctx.peer.host, exc_info=fault)
+        log.error("unexpected exception in %s version %d from %s", name, ctx.api_version, ctx.peer.host, exc_info=fault)
     else:
         log.warning("%s version %d from %s gets %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
     frame = _frame(ctx, correlation_id, handler.refuse(request, ctx.api_version, code))

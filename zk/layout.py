@@ -62,7 +62,7 @@ _DECIMAL = re.compile(r"[-+]?[0-9]{1,19}")
 def parse_int(text: str, within: range = _INT32) -> int:
     """A number in decimal digits, as a name of a znode or a text in one. Raises ValueError."""
     if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None or int(text) not in within:
-        raise ValueError(f"{text!r} is no int{within.stop.bit_length()}")
+        raise ValueError(f"{text!r} is not an int{within.stop.bit_length()}")
     return int(text)
 
 

@@ -119,7 +119,7 @@ class _Channel:
         request = self._queue[0]
         correlation_id, offset = messages.decode_response_header(request.api_key, request.version, payload)
         if correlation_id != self._next_correlation_id - 1:
-            raise RemoteProtocolError(f"answer to request {correlation_id} instead of {self._next_correlation_id - 1}")
+            raise RemoteProtocolError(f"response to request {correlation_id} instead of {self._next_correlation_id - 1}")
         ignored = request.ignorable is not None and request.ignorable(payload, offset)
         response = None
         if not ignored:

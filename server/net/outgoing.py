@@ -115,6 +115,6 @@ async def ask(
         connection.close()
     correlation_id, offset = messages.decode_response_header(api_key, version, payload)
     if correlation_id != 0:
-        raise RemoteProtocolError(f"answer to request {correlation_id}, which was not asked")
+        raise RemoteProtocolError(f"response to request {correlation_id}, which was never sent")
     response, _ = messages.decode(f"{messages.APIS[api_key].name}Response", version, payload, offset)
     return response
