@@ -88,6 +88,7 @@ class FrameReader:
         pos = 0
         end = len(data)
         needed = 4
+        is_bytes = data.__class__ is bytes
         while end - pos >= 4:
             (length,) = _LENGTH.unpack_from(data, pos)
             if not 0 <= length <= self.limit:
@@ -95,7 +96,8 @@ class FrameReader:
             needed = 4 + length
             if end - pos < needed:
                 break
-            payloads.append(bytes(data[pos + 4 : pos + needed]))
+            payload = data[pos + 4 : pos + needed]
+            payloads.append(payload if is_bytes else bytes(payload))  # type: ignore[arg-type]
             pos += needed
             needed = 4
         self._needed = needed
