@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 
 from klamm.benchmarks.processes import Failed, Process, compiled, free_port, klamm
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.zk import layout, paths
+from klamm.zk import layout, paths, topic_layout
 from klamm.zk.requests import Multi, MultiRead, Node, Operations
 
 FAKES = (101, 102, 103)
@@ -170,11 +170,11 @@ class ControlledCluster:
         self.hold()
 
     def _topic_node(self, topic: str) -> bytes:
-        return layout.encode_topic(self.topic_ids[topic], {p: Assignment(self.replicas[topic, p]) for p in range(self._per)})
+        return topic_layout.encode_topic(self.topic_ids[topic], {p: Assignment(self.replicas[topic, p]) for p in range(self._per)})
 
     def _first_state(self, topic: str, partition: int) -> bytes:
         replicas = self.replicas[topic, partition]
-        return layout.encode_state(LeaderAndIsr(replicas[0], 0, replicas, controller_epoch=1))
+        return topic_layout.encode_state(LeaderAndIsr(replicas[0], 0, replicas, controller_epoch=1))
 
     def reset(self) -> None:
         """States as after `load`, topics made since removed; while the controller is held."""
@@ -199,7 +199,7 @@ class ControlledCluster:
     def states(self, keys: list[Partition] | None = None) -> tuple[list[LeaderAndIsr], float]:
         """Present states, and the time of the last write among them."""
         found = self.admin.read(self.state_paths if keys is None else [paths.state_path(t, p) for t, p in keys])
-        states = [layout.decode_state(node.data, node.version) if node is not None else None for node in found]
+        states = [topic_layout.decode_state(node.data, node.version) if node is not None else None for node in found]
         if None in states:
             raise Failed(f"{states.count(None)} of {len(states)} states are missing")
         return [s for s in states if s is not None], max(node.mtime_ms for node in found if node is not None) / 1000

@@ -50,7 +50,7 @@ from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
 from klamm.zk.admin import AdminZk
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
 from klamm.zk.requests import ZkError
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable

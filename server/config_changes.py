@@ -25,7 +25,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.paths import DEFAULT_ENTITY, may_be_in_path
 from klamm.zk.requests import ZkError
 

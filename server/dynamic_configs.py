@@ -23,7 +23,7 @@ from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLe
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.zk.admin import AdminZk
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.paths import DEFAULT_ENTITY
 from klamm.zk.requests import ZkError
 

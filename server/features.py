@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.zk.layout import Unreadable, decode_feature
+from klamm.zk.json_values import Unreadable
+from klamm.zk.layout import decode_feature
 from klamm.zk.paths import FEATURE
 from klamm.zk.requests import ZkError
 from klamm.zk.session import ZkSession

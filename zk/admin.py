@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from klamm.controller.values import Assignment, Broker, Outcome, StoredTopic
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
-from klamm.zk import config_nodes, layout, paths, registration
+from klamm.zk import config_nodes, layout, paths, registration, topic_layout
 from klamm.zk.broker_node import encode_broker
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.connection import WatchCallback
@@ -93,7 +93,7 @@ class AdminZk:
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         """Topic znodes in the requested order, None where there is none that can be read."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
-        return [None if node is None else layout.decode_topic(name, node[0]) for name, node in zip(names, nodes, strict=True)]
+        return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, nodes, strict=True)]
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
         """Create (name, id, replicas by partition, config) each; NONE, TOPIC_ALREADY_EXISTS or UNKNOWN_SERVER_ERROR in the same order."""
@@ -101,7 +101,7 @@ class AdminZk:
         def entries() -> list[_TopicCreation]:
             made = []
             for name, topic_id, replicas, config in topics:
-                data = layout.encode_topic(topic_id, {index: Assignment(tuple(ids)) for index, ids in replicas.items()})
+                data = topic_layout.encode_topic(topic_id, {index: Assignment(tuple(ids)) for index, ids in replicas.items()})
                 made.append(_TopicCreation(self._session, name, layout.encode_config(config), data))
             return made
 
@@ -140,7 +140,7 @@ class AdminZk:
 
         def entries() -> list[Entry]:
             return [
-                Entry((set_data(paths.topic_path(name), layout.encode_topic(topic.topic_id, topic.assignments), -1),))
+                Entry((set_data(paths.topic_path(name), topic_layout.encode_topic(topic.topic_id, topic.assignments), -1),))
                 for name, topic in topics
             ]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from klamm.controller.values import Broker
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
-from klamm.zk.layout import Unreadable, int32, parse_int
+from klamm.zk.json_values import Unreadable, int32, parse_int
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klamm.controller.values import ControllerMoved
 from klamm.zk import layout, paths
 from klamm.zk.connection import WatchCallback
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.requests import MultiFailed, NodeExists, NoNode, NotEmpty
 from klamm.zk.session import ZkSession
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import uuid
 
 from klamm.controller.values import Broker
-from klamm.zk import layout, paths
+from klamm.zk import json_values, layout, paths
 from klamm.zk.broker_node import broker_ids, decode_broker, encode_broker
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists, NoNode
 from klamm.zk.session import ZkSession
 
@@ -48,7 +48,7 @@ async def cluster_id(session: ZkSession) -> str:
         if node is not None:
             return layout.decode_cluster_id(node.data)
         try:
-            await session.create(paths.CLUSTER_ID, layout.encode_cluster_id(layout.encode_uuid(uuid.uuid4().bytes)), makepath=True)
+            await session.create(paths.CLUSTER_ID, layout.encode_cluster_id(json_values.encode_uuid(uuid.uuid4().bytes)), makepath=True)
         except NodeExists:
             continue
 

@@ -13,7 +13,6 @@ from struct import Struct
 
 from klamm.controller.values import LeaderAndIsr, StateWrite
 from klamm.zk import paths
-from klamm.zk.layout import decode_state, encode_state, remembered_states
 from klamm.zk.requests import (
     END,
     ERROR,
@@ -29,6 +28,7 @@ from klamm.zk.requests import (
     pack_int,
     read_header_and_int,
 )
+from klamm.zk.topic_layout import decode_state, encode_state, remembered_states
 
 _begin = Struct(">iBii").pack
 

@@ -15,10 +15,10 @@ from klamm.controller.values import Outcome, StateWrite
 from klamm.zk import paths
 from klamm.zk.batches import BATCH_OPERATIONS, batches, spans
 from klamm.zk.fenced import Entry, Fence, outcome_of, together
-from klamm.zk.layout import encode_state
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed
 from klamm.zk.session import ZkSession
 from klamm.zk.state_requests import updates
+from klamm.zk.topic_layout import encode_state
 
 # Bytes of a state operation beyond its topic's name and its ISR, about.
 _STATE_BYTES = 220

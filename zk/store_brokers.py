@@ -9,7 +9,7 @@ from klamm.controller.values import Broker
 from klamm.zk import paths
 from klamm.zk.broker_node import broker_ids, decode_broker
 from klamm.zk.fenced import together
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.store_base import ZkArea
 
 log = logging.getLogger("klamm.zk.store")

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from klamm.controller.values import ConfigEntity, ConfigWrite, Outcome, StoredConfig
 from klamm.zk import layout, paths
 from klamm.zk.fenced import Entry, outcome_of
-from klamm.zk.layout import ProducerIdBlock, Unreadable
+from klamm.zk.json_values import Unreadable
+from klamm.zk.layout import ProducerIdBlock
 from klamm.zk.requests import BadVersion, MultiFailed, NoNode, Operations, ZkError
 from klamm.zk.store_base import ZkArea
 

@@ -9,7 +9,8 @@ from typing import Any
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreRefused
 from klamm.protocol.nouns import next_epoch
 from klamm.zk import layout, paths
-from klamm.zk.layout import FeatureNode, Unreadable
+from klamm.zk.json_values import Unreadable
+from klamm.zk.layout import FeatureNode
 from klamm.zk.requests import BAD_VERSION, NODE_EXISTS, MultiFailed, NodeExists
 from klamm.zk.store_base import ZkArea
 

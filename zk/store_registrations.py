@@ -11,7 +11,7 @@ from klamm.controller.values import BrokerRegistration, BrokerState, Outcome
 from klamm.zk import paths
 from klamm.zk.broker_node import broker_ids, decode_endpoints, encode_endpoints
 from klamm.zk.fenced import Entry, outcome_of
-from klamm.zk.layout import Unreadable, int32
+from klamm.zk.json_values import Unreadable, int32
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
 from klamm.zk.store_base import ZkArea
 

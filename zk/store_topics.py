@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from klamm.controller import events
 from klamm.controller.values import LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
 from klamm.protocol.nouns import TopicPartition
-from klamm.zk import layout, paths
+from klamm.zk import paths, topic_layout
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.fenced import Entry, Fence, settle, together
 from klamm.zk.session import ZkSession
@@ -27,12 +27,12 @@ class ZkTopics(ZkArea):
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
-        return [None if node is None else layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
+        return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
 
     async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
         ops = self._session.ops
         entries = [
-            Entry([ops.set_data(paths.topic_path(topic), layout.encode_topic(topic_id, assignments), -1)])
+            Entry([ops.set_data(paths.topic_path(topic), topic_layout.encode_topic(topic_id, assignments), -1)])
             for topic, topic_id, assignments in writes
         ]
         return await self._fence.write(entries, settle)
@@ -53,12 +53,12 @@ class ZkPartitionStates(ZkArea):
         if states is not None:
             return states
         found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
-        decode = layout.decode_state
+        decode = topic_layout.decode_state
         return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
 
     async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         found = await self._session.watch_and_read([paths.state_path(*key) for key in partitions], self._seen)
-        return [None if node is None else layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
+        return [None if node is None else topic_layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
         return await self._states.write(writes)

@@ -30,7 +30,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
 from klamm.server.context import CloseConnection, Context
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)

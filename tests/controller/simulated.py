@@ -23,7 +23,7 @@ from klamm.controller.store import Store
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, StoreLost
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.simulated_zookeeper import Operation, SimulatedSession, SimulatedZooKeeper, operations_of
-from klamm.zk import layout, paths
+from klamm.zk import layout, paths, topic_layout
 from klamm.zk.broker_node import decode_broker, encode_broker
 from klamm.zk.requests import CREATE, DELETE, SET_DATA, ConnectionLost
 from klamm.zk.session import SessionChange, WriteHook, ZkSession
@@ -182,12 +182,12 @@ class _States(MutableMapping[TopicPartition, LeaderAndIsr]):
         node = self._zk.get(paths.state_path(*key))
         if node is None:
             raise KeyError(key)
-        state = layout.decode_state(node.data, node.version, key)
+        state = topic_layout.decode_state(node.data, node.version, key)
         assert state is not None
         return state
 
     def __setitem__(self, key: TopicPartition, state: LeaderAndIsr) -> None:
-        self._zk.place(paths.state_path(*key), layout.encode_state(state), version=state.partition_epoch)
+        self._zk.place(paths.state_path(*key), topic_layout.encode_state(state), version=state.partition_epoch)
 
     def __delitem__(self, key: TopicPartition) -> None:
         if key not in self:
@@ -321,14 +321,14 @@ class World:
         self.zk.place(paths.broker_path(broker_id), encode_broker(broker, 0), czxid=broker.epoch)
 
     def _topic(self, name: str, path: str) -> StoredTopic:
-        stored = layout.decode_topic(name, self.spoilt.readable(path))
+        stored = topic_layout.decode_topic(name, self.spoilt.readable(path))
         assert stored is not None
         return stored
 
     def _place_topic(self, name: str, stored: StoredTopic) -> None:
         if self.zk.get(paths.config_path("topics", name)) is None:
             self.configs[name] = {}
-        self.zk.place(paths.topic_path(name), layout.encode_topic(*stored))
+        self.zk.place(paths.topic_path(name), topic_layout.encode_topic(*stored))
 
     def _config(self, name: str, path: str) -> dict[str, str]:
         return layout.decode_config(self.spoilt.readable(path))
@@ -411,14 +411,14 @@ class World:
     def create_topic(self, name: str, assignments: dict[int, tuple[int, ...]], topic_id: bytes | None) -> None:
         if name not in self.configs:
             self.configs[name] = {}
-        self.zk.create(paths.topic_path(name), layout.encode_topic(topic_id, {p: Assignment(r) for p, r in assignments.items()}))
+        self.zk.create(paths.topic_path(name), topic_layout.encode_topic(topic_id, {p: Assignment(r) for p, r in assignments.items()}))
 
     @_told
     def grow_topic(self, name: str, assignments: dict[int, tuple[int, ...]]) -> None:
         stored = self.topics[name]
         grown = {**stored.assignments, **{p: Assignment(r) for p, r in assignments.items()}}
         self.spoilt.forget(paths.topic_path(name))
-        self.zk.set(paths.topic_path(name), layout.encode_topic(stored.topic_id, grown))
+        self.zk.set(paths.topic_path(name), topic_layout.encode_topic(stored.topic_id, grown))
 
     @_told
     def spoil_topic(self, name: str) -> None:
@@ -453,7 +453,7 @@ class World:
     @_told
     def write(self, key: TopicPartition, state: LeaderAndIsr) -> None:
         """Somebody writes a state; the partition epoch is one more than before, or 0 where there is none."""
-        path, data = paths.state_path(*key), layout.encode_state(LeaderAndIsr(*state))
+        path, data = paths.state_path(*key), topic_layout.encode_state(LeaderAndIsr(*state))
         if self.zk.get(path) is None:
             self.zk.create(path, data)
         else:

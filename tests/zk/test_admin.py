@@ -16,7 +16,7 @@ from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.connection import Change
-from klamm.zk.layout import Unreadable
+from klamm.zk.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
 from klamm.zk.requests import BadVersion, NoNode
 from klamm.zk.session import ZkSession

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
-from klamm.zk import layout, paths
+from klamm.zk import json_values, layout, paths, topic_layout
 from klamm.zk.broker_node import decode_broker, encode_broker
+from klamm.zk.json_values import Unreadable
 from klamm.zk.key_order import partition_order, properties_order, scala_order
-from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock, Unreadable
+from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock
 
-TOPIC_ID = layout.decode_uuid("Xt_MaHEATbq0nm8Ssu_Bmg")
+TOPIC_ID = json_values.decode_uuid("Xt_MaHEATbq0nm8Ssu_Bmg")
 MS = 1_700_000_000_000
 PLAIN = (Endpoint("PLAINTEXT", "127.0.0.1", 9092, 0),)
 TWO = (Endpoint("INT", "h", 1, 0), Endpoint("EXT", "h", 2, 0))
@@ -49,24 +50,24 @@ WRITTEN: list[tuple[bytes, str]] = [
         '"jmx_port":9999,"port":-1,"host":null,"version":5,"timestamp":"1700000000000"}',
     ),
     (
-        layout.encode_topic(TOPIC_ID, {0: Assignment((1, 2)), 1: Assignment((2, 1))}),
+        topic_layout.encode_topic(TOPIC_ID, {0: Assignment((1, 2)), 1: Assignment((2, 1))}),
         '{"partitions":{"0":[1,2],"1":[2,1]},"topic_id":"Xt_MaHEATbq0nm8Ssu_Bmg","adding_replicas":{},"removing_replicas":{},"version":3}',
     ),
     (
-        layout.encode_topic(TOPIC_ID, {0: Assignment((12,)), 1: Assignment((13, 12), (13,), (12,))}),
+        topic_layout.encode_topic(TOPIC_ID, {0: Assignment((12,)), 1: Assignment((13, 12), (13,), (12,))}),
         '{"partitions":{"0":[12],"1":[13,12]},"topic_id":"Xt_MaHEATbq0nm8Ssu_Bmg","adding_replicas":{"1":[13]},'
         '"removing_replicas":{"1":[12]},"version":3}',
     ),
     (
-        layout.encode_topic(None, {0: Assignment((1, 2))}),
+        topic_layout.encode_topic(None, {0: Assignment((1, 2))}),
         '{"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{},"version":3}',
     ),
     (
-        layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1)),
+        topic_layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1)),
         '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}',
     ),
     (
-        layout.encode_state(LeaderAndIsr(2, 3, (2,), recovery=1, controller_epoch=1)),
+        topic_layout.encode_state(LeaderAndIsr(2, 3, (2,), recovery=1, controller_epoch=1)),
         '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":3,"isr":[2]}',
     ),
     (
@@ -125,7 +126,7 @@ def test_order_of_keys_is_that_of_kafkas_hash_tables() -> None:
     assert properties_order(sorted(FIVE_CONFIGS)) == FIVE_CONFIGS
     assert properties_order(sorted(TWELVE_CONFIGS)) == TWELVE_CONFIGS
     sparse = {5: Assignment((1,)), 0: Assignment((1,))}
-    assert list(json.loads(layout.encode_topic(None, sparse))["partitions"]) == ["0", "5"]
+    assert list(json.loads(topic_layout.encode_topic(None, sparse))["partitions"]) == ["0", "5"]
 
 
 STATES: list[tuple[str, LeaderAndIsr | None]] = [
@@ -162,7 +163,7 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
 @pytest.mark.requirement("R704-2")
 @pytest.mark.parametrize(("data", "state"), STATES, ids=[data[-60:] for data, _ in STATES])
 def test_states_are_read(data: str, state: LeaderAndIsr | None) -> None:
-    assert layout.decode_state(data.encode(), 7) == state
+    assert topic_layout.decode_state(data.encode(), 7) == state
 
 
 @pytest.mark.parametrize("field", ["controller_epoch", "leader", "leader_epoch", "isr"])
@@ -172,23 +173,23 @@ def test_a_state_with_a_number_that_is_no_int32_counts_as_missing(field: str) ->
     def state(number: str) -> LeaderAndIsr | None:
         values = {**numbers, field: number}
         text = ",".join(f'"{name}":{value}' for name, value in values.items() if name != "isr")
-        return layout.decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
+        return topic_layout.decode_state(f'{{{text},"version":1,"isr":[{values["isr"]}]}}'.encode(), 0)
 
     shipped = '{"controller_epoch":%s,"leader":%s,"version":1,"leader_epoch":%s,"isr":[%s]}'
     for odd in ("2147483648", "-2147483649", "1.0", "true", '"1"', "1e1", "9" * 30, "9" * 5000):
         assert state(odd) is None, odd
-        assert layout.decode_state((shipped % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
+        assert topic_layout.decode_state((shipped % tuple({**numbers, field: odd}.values())).encode(), 0) is None, odd
     for number in ("2147483647", "-2147483648"):
-        assert state(number) == layout.decode_state((shipped % tuple({**numbers, field: number}.values())).encode(), 0) is not None
+        assert state(number) == topic_layout.decode_state((shipped % tuple({**numbers, field: number}.values())).encode(), 0) is not None
 
 
 def test_a_state_that_cannot_be_read_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    assert layout.decode_state(b'{"leader":1.5}', 0, ("t", 3)) is None
+    assert topic_layout.decode_state(b'{"leader":1.5}', 0, ("t", 3)) is None
     assert "The state of t-3 cannot be read" in caplog.text
 
 
 def test_a_node_without_data_holds_no_state() -> None:
-    assert layout.decode_state(None, 0) is None
+    assert topic_layout.decode_state(None, 0) is None
 
 
 ids = st.integers(-1, 2**31 - 1)
@@ -196,16 +197,16 @@ ids = st.integers(-1, 2**31 - 1)
 
 @given(st.builds(LeaderAndIsr, ids, ids, st.lists(ids, max_size=6).map(tuple), st.integers(0, 1), ids, ids))
 def test_states_survive_both_ways(state: LeaderAndIsr) -> None:
-    data = layout.encode_state(state)
-    assert layout.decode_state(data, state.partition_epoch) == state
+    data = topic_layout.encode_state(state)
+    assert topic_layout.decode_state(data, state.partition_epoch) == state
     shuffled = json.dumps(dict(reversed(json.loads(data).items()))).encode()
-    assert layout.decode_state(shuffled, state.partition_epoch) == state
+    assert topic_layout.decode_state(shuffled, state.partition_epoch) == state
 
 
 def test_equal_states_are_one_object() -> None:
-    data = layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1))
-    assert layout.decode_state(data, 3) is layout.decode_state(bytes(bytearray(data)), 3)
-    topic = layout.decode_topic("t", layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))}))
+    data = topic_layout.encode_state(LeaderAndIsr(1, 0, (1, 2), controller_epoch=1))
+    assert topic_layout.decode_state(data, 3) is topic_layout.decode_state(bytes(bytearray(data)), 3)
+    topic = topic_layout.decode_topic("t", topic_layout.encode_topic(None, {0: Assignment((1, 2)), 1: Assignment((1, 2))}))
     assert topic is not None and topic.assignments[0] is topic.assignments[1]
 
 
@@ -239,7 +240,7 @@ TOPICS: list[tuple[bytes | None, StoredTopic | None]] = [
 
 @pytest.mark.parametrize(("data", "topic"), TOPICS, ids=range(len(TOPICS)))
 def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
-    assert layout.decode_topic("t", data) == topic
+    assert topic_layout.decode_topic("t", data) == topic
 
 
 @given(
@@ -251,7 +252,7 @@ def test_topics_are_read(data: bytes | None, topic: StoredTopic) -> None:
     ),
 )
 def test_topics_survive_both_ways(topic_id: bytes | None, assignments: dict[int, Assignment]) -> None:
-    assert layout.decode_topic("t", layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
+    assert topic_layout.decode_topic("t", topic_layout.encode_topic(topic_id, assignments)) == StoredTopic(topic_id, assignments)
 
 
 def broker_json(**changes: Any) -> bytes:
@@ -338,10 +339,10 @@ def test_brokers_survive_both_ways() -> None:
 
 
 def test_an_id_has_16_bytes() -> None:
-    assert layout.decode_uuid(layout.encode_uuid(TOPIC_ID)) == TOPIC_ID
-    for text in ("", "AAAA", layout.encode_uuid(bytes(17))):
+    assert json_values.decode_uuid(json_values.encode_uuid(TOPIC_ID)) == TOPIC_ID
+    for text in ("", "AAAA", json_values.encode_uuid(bytes(17))):
         with pytest.raises(ValueError, match="is not an id"):
-            layout.decode_uuid(text)
+            json_values.decode_uuid(text)
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.zk import layout
+from klamm.zk import json_values, topic_layout
 
 replicas = st.lists(st.integers(-1, 5000), max_size=4)
 partitions = st.dictionaries(st.integers(0, 300).map(str), replicas, max_size=12)
 moving = st.dictionaries(st.integers(0, 300).map(str), replicas, max_size=2)
-ids = st.binary(min_size=16, max_size=16).map(layout.encode_uuid)
+ids = st.binary(min_size=16, max_size=16).map(json_values.encode_uuid)
 
 
 def by_json(data: bytes, monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(layout, "_decode_settled_topic", lambda _: None)
-        return layout.decode_topic("t", data)
+        patch.setattr(topic_layout, "_decode_settled_topic", lambda _: None)
+        return topic_layout.decode_topic("t", data)
 
 
 @settings(max_examples=400, deadline=None)
@@ -37,7 +37,7 @@ def test_any_node(data: st.DataObject) -> None:
     separators = data.draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     raw = json.dumps({n: content[n] for n in names}, separators=separators).encode()
     with pytest.MonkeyPatch.context() as patch:
-        assert layout.decode_topic("t", raw) == by_json(raw, patch)
+        assert topic_layout.decode_topic("t", raw) == by_json(raw, patch)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_any_node(data: st.DataObject) -> None:
     ],
 )
 def test_odd_nodes(raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert layout.decode_topic("t", raw) == by_json(raw, monkeypatch)
+    assert topic_layout.decode_topic("t", raw) == by_json(raw, monkeypatch)

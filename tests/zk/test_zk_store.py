@@ -29,9 +29,10 @@ from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
 from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.connection import Change
-from klamm.zk.layout import Unreadable, encode_state
+from klamm.zk.json_values import Unreadable
 from klamm.zk.session import SessionChange, ZkSession
 from klamm.zk.store import ZkStore, ZkStoreOptions
+from klamm.zk.topic_layout import encode_state
 from klamm.zk.watches import event_of
 
 NOW_MS = 1_700_000_000_000

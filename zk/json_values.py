@@ -1,0 +1,70 @@
+"""Values as they stand in the JSON of znodes, as strict as Apache Kafka's readers: no fractions, nothing beyond int32."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.controller.values import StoreRefused
+from klamm.protocol.nouns import Ints
+
+INT16 = range(-(2**15), 2**15)
+INT32 = range(-(2**31), 2**31)
+INT64 = range(-(2**63), 2**63)
+
+
+class Unreadable(StoreRefused):
+    """A znode holds what Apache Kafka cannot read either."""
+
+
+def parse_json(data: bytes | None) -> Any:
+    """The JSON in a znode, None when it holds none."""
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def int32(value: Any) -> int:
+    """A number as JSON gives it. Raises ValueError where Apache Kafka takes none: fractions (1.0 too), texts, booleans, larger ones."""
+    if type(value) is not int or value not in INT32:
+        raise ValueError(f"{value!r} is not an int32")
+    return value
+
+
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,19}")
+
+
+def parse_int(text: str, within: range = INT32) -> int:
+    """A number in decimal digits, as a name of a znode or a text in one. Raises ValueError."""
+    if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None or int(text) not in within:
+        raise ValueError(f"{text!r} is not an int{within.stop.bit_length()}")
+    return int(text)
+
+
+def int_tuple(values: Iterable[Any]) -> Ints:
+    return tuple(map(int32, values))
+
+
+def ints_text(values: Ints) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+def encode_uuid(value: bytes) -> str:
+    return urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> bytes:
+    value = urlsafe_b64decode(text + "==")
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is not an id")
+    return value
