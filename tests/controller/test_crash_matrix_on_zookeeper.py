@@ -113,6 +113,7 @@ class RealRun(Run):
         super().__init__(fault, at)
         self.hosts = hosts
         self.pause_s = 0.001
+        self.repeats_exactly = False  # what is written together depends on which event comes first
         self.endings: list[asyncio.Future[None]] = []
         self._sessions: list[ZkSession] = []
         self._stores: dict[ZkSession, RealStore] = {}
