@@ -216,6 +216,7 @@ class BrokerServer:
             self.id, self.seams.wrap_store(self.id, self.store), self._channels, controller_options(config), self._registration.register,
             clock=self.clock, new_topic_id=self.seams.new_topic_id,
             finalized_features=lambda: self._feature_cache.current.finalized, steering=self.seams.steering,
+            subscriber=self.seams.subscriber(self.id),
         )  # fmt: skip
         self.services = self._make_services()
         find_controller = partial(self.metadata.controller_endpoint, self.inter_broker_listener)

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
@@ -19,6 +20,10 @@ from klamm.server.net.tap import BrokerTap, Tap
 def plain_store(broker_id: int, store: Store) -> Store:
     """The store itself."""
     return store
+
+
+def no_subscriber(broker_id: int) -> None:
+    """Nobody sees the changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Seams:
     new_topic_id: Callable[[], bytes] = random_topic_id
     wrap_store: Callable[[int, Store], Store] = plain_store
     """(broker id, store) → the store that this broker's controller reads and writes through."""
+    subscriber: Callable[[int], Subscriber | None] = no_subscriber
+    """broker id → what gets every change of the cluster that this broker's controller commits, in order, while it is active."""
     steering: Steering | None = None
     """Holds, steps or fails controllers at their phases."""
     tap: Tap | None = None
