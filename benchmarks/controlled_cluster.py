@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from klamm.benchmarks.processes import Failed, Process, compiled, free_port, klamm
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.zk import layout, paths, topic_layout
-from klamm.zk.requests import Multi, MultiRead, Node, Operations
+from klamm.zk.requests import Multi, MultiRead, Operations, Znode
 
 FAKES = (101, 102, 103)
 HOLDER = 999
@@ -55,7 +55,7 @@ class Session:
             if failure is not None:
                 raise Failed(f"an own write failed: {failure!r}")
 
-    def read(self, names: list[str]) -> list[Node | None]:
+    def read(self, names: list[str]) -> list[Znode | None]:
         waiting = []
         for at in range(0, len(names), _CHUNK):
             waiting.append(self.client.handler.async_result())

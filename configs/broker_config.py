@@ -19,12 +19,12 @@ from klamm.configs import rules as config_rules
 from klamm.configs.definition import synonyms
 from klamm.configs.dynamic import check_entry, check_listener_configs, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.listeners import Listener, Listeners, listeners_of
+from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
 from klamm.configs.passwords import PasswordEncoder
 from klamm.configs.table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, key_of
 from klamm.configs.types import ConfigError
 
-__all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "Listener"]
+__all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "ListenerConfig"]
 
 _DEFAULTS: dict[str, Any] = {name: key.default for name, key in (BROKER | SWITCHES).items()}
 _ON_OFF = {"on": "true", "off": "false"}
@@ -129,12 +129,12 @@ class BrokerConfig:
         return self._values
 
     @property
-    def listeners(self) -> tuple[Listener, ...]:
+    def listeners(self) -> tuple[ListenerConfig, ...]:
         """The listeners to open."""
         return self._listeners.listeners
 
     @property
-    def advertised_listeners(self) -> tuple[Listener, ...]:
+    def advertised_listeners(self) -> tuple[ListenerConfig, ...]:
         """The advertised listeners; a host is None when it is not set anywhere, a port 0 when any free port is bound."""
         return self._listeners.advertised
 
@@ -170,7 +170,7 @@ class BrokerConfig:
         return tuple(name for name in self.static if name not in MEANINGFUL and key_of(name) is not None)
 
 
-def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Listeners:
+def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> ListenerConfigs:
     """Check the rules between configs, and return the listeners. Raises ConfigError."""
     config_rules.check(values)
     return listeners_of(values, properties)

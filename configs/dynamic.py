@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from klamm.configs import rules as config_rules
 from klamm.configs.definition import PER_BROKER, READ_ONLY, ConfigKey, without_listener
-from klamm.configs.listeners import Listeners
+from klamm.configs.listeners import ListenerConfigs
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.configs.table_broker import BROKER, QUOTAS, key_of
 from klamm.configs.types import ConfigError
@@ -56,7 +56,7 @@ def check_entry(name: str, text: str, per_broker: bool) -> None:
 
 
 def check_listener_configs(
-    static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: Listeners, new: Listeners
+    static: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str], old: ListenerConfigs, new: ListenerConfigs
 ) -> None:
     """Check a change of the properties while listeners are open. Raises ConfigError.
 

@@ -19,7 +19,7 @@ from klamm.protocol.nouns import SecurityProtocol
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 
-class Listener(NamedTuple):
+class ListenerConfig(NamedTuple):
     """One endpoint. `host` is None where none is given; port 0 means any free one. `security_protocol` is Kafka's name of it."""
 
     name: str
@@ -32,17 +32,17 @@ class Listener(NamedTuple):
         return f"{self.name}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
-class Listeners(NamedTuple):
+class ListenerConfigs(NamedTuple):
     """The listeners of a broker. Names are in upper case."""
 
-    listeners: tuple[Listener, ...]
-    advertised: tuple[Listener, ...]
+    listeners: tuple[ListenerConfig, ...]
+    advertised: tuple[ListenerConfig, ...]
     inter_broker: str
     control_plane: str | None
     security_protocols: dict[str, str]
 
 
-def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listeners:
+def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> ListenerConfigs:
     """Read and check the listeners. `values` are the configs of a broker, `given` the properties that are set. Raises ConfigError."""
     protocols = _security_protocols(values["listener.security.protocol.map"])
     inter_broker, protocol = _inter_broker(values, given, protocols)
@@ -65,7 +65,7 @@ def listeners_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Listene
     mechanism = values["sasl.mechanism.inter.broker.protocol"]
     if protocol.startswith("SASL") and mechanism not in values["sasl.enabled.mechanisms"]:
         raise ConfigError("sasl.mechanism.inter.broker.protocol", mechanism, "not among sasl.enabled.mechanisms")
-    return Listeners(listeners, advertised, inter_broker, control_plane, protocols)
+    return ListenerConfigs(listeners, advertised, inter_broker, control_plane, protocols)
 
 
 def _name(key: str, text: str, name: str) -> str:
@@ -112,8 +112,8 @@ def _control_plane(values: Mapping[str, Any], protocols: Mapping[str, str]) -> s
     return name
 
 
-def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    found: dict[str, Listener] = {}
+def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
+    found: dict[str, ListenerConfig] = {}
     for entry in filter(None, map(trim, text.split(","))):
         match = _ENDPOINT.fullmatch(entry)
         if match is None:
@@ -127,12 +127,12 @@ def _endpoints(key: str, text: str, protocols: Mapping[str, str]) -> tuple[Liste
             raise ConfigError(key, text, f"{match[3]} is not a port") from error
         if name in found:
             raise ConfigError(key, text, f"listener {name} is named twice")
-        found[name] = Listener(name, match[2] or None, port, protocols[name])
+        found[name] = ListenerConfig(name, match[2] or None, port, protocols[name])
     return tuple(found.values())
 
 
-def _ports_differ(text: str, listeners: tuple[Listener, ...]) -> None:
-    by_port: dict[int, list[Listener]] = {}
+def _ports_differ(text: str, listeners: tuple[ListenerConfig, ...]) -> None:
+    by_port: dict[int, list[ListenerConfig]] = {}
     for listener in listeners:
         if listener.port != 0:
             by_port.setdefault(listener.port, []).append(listener)
@@ -149,7 +149,7 @@ def _ip_version(host: str | None) -> int:
         return 0
 
 
-def _advertised_is_fit(key: str, text: str, advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+def _advertised_is_fit(key: str, text: str, advertised: tuple[ListenerConfig, ...], listeners: tuple[ListenerConfig, ...]) -> None:
     if not advertised:
         raise ConfigError(key, text, "at least one listener must be advertised")
     unknown = {listener.name for listener in advertised} - {listener.name for listener in listeners}

@@ -19,7 +19,7 @@ from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.pace import Pace
 from klamm.controller.phases import IsrsAltered
 from klamm.controller.term import Term
-from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Outcome, Proposal, intern_ints
+from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
@@ -29,29 +29,29 @@ log = logging.getLogger("klamm.controller")
 _NONE = int(ErrorCode.NONE)
 _broker_id = attrgetter("broker_id")
 _index = attrgetter("partition_index")
-_asked = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
+_fields = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
 
 
-def judge(info: LeaderAndIsr, ask: Proposal, alive: frozenset[int]) -> ErrorCode | None:
+def judge(info: LeaderAndIsr, proposal: Proposal, alive: frozenset[int]) -> ErrorCode | None:
     """The first failing check of the table in controller 14; NONE where nothing would change, None where the change is due.
 
     Changes that Apache Kafka writes although they make a leader impossible are refused last, so that every error of Apache Kafka is the
     same.
     """
-    if ask.partition_epoch > info.partition_epoch or ask.leader_epoch > info.leader_epoch:
+    if proposal.partition_epoch > info.partition_epoch or proposal.leader_epoch > info.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
-    if ask.leader_epoch < info.leader_epoch:
+    if proposal.leader_epoch < info.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if ask.leader == info.leader and ask.isr == info.isr and ask.recovery == info.recovery:
+    if proposal.leader == info.leader and proposal.isr == info.isr and proposal.recovery == info.recovery:
         return ErrorCode.NONE
-    if ask.partition_epoch < info.partition_epoch:
+    if proposal.partition_epoch < info.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if ask.recovery == RECOVERING and (len(ask.isr) > 1 or info.recovery == RECOVERED):
+    if proposal.recovery == RECOVERING and (len(proposal.isr) > 1 or info.recovery == RECOVERED):
         return ErrorCode.INVALID_REQUEST
-    for member in ask.isr:
+    for member in proposal.isr:
         if member not in alive:
-            return ErrorCode.INELIGIBLE_REPLICA if ask.version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
-    if ask.leader != info.leader or not ask.isr:
+            return ErrorCode.INELIGIBLE_REPLICA if proposal.version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+    if proposal.leader != info.leader or not proposal.isr:
         return ErrorCode.INVALID_REQUEST  # a second leader of one leader epoch, no leader ever; any other list is written as it stands
     return None
 
@@ -78,7 +78,7 @@ class AlterIsr:
 _ALTER_ISR = AlterIsr()
 
 
-class Answer:
+class PendingResponse:
     """A request's response while it is put together; rows of partitions being written are filled in later."""
 
     __slots__ = ("error", "topics", "version")
@@ -141,13 +141,13 @@ class _Joined:
         named = self.named
         await term.reach(lambda: IsrsAltered(term.cluster.epoch, tuple(p.key for p in named)))
         with term.sender.batch() as batch:
-            batch.tell_all(named)
+            batch.update_metadata_everywhere(named)
         self.due, self.slots, self.named = {}, [], {}
 
 
 def _error(why: Uncommitted) -> ErrorCode:
     """The proposal was valid for that state, but another writer changed the state meanwhile, or the write failed."""
-    return ErrorCode.INVALID_UPDATE_VERSION if why.outcome is Outcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.INVALID_UPDATE_VERSION if why.outcome is WriteOutcome.BAD_VERSION else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
@@ -158,20 +158,20 @@ async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> l
     """Handle (request, version) in order; the responses in the same order."""
     cluster = term.cluster
     joined = _Joined(term)
-    answers: list[Answer] = []
+    pending: list[PendingResponse] = []
     pace = Pace()
     for request, version in requests:
-        answers.append(answer := Answer(version, _top_level(cluster, request, version)))
-        if answer.error is not ErrorCode.NONE:
+        pending.append(response := PendingResponse(version, _top_level(cluster, request, version)))
+        if response.error is not ErrorCode.NONE:
             continue
-        for topic, asked, partitions in _by_topic(cluster, request.topics, version):
-            await pace(len(asked.partitions))
+        for topic, topic_data, partitions in _by_topic(cluster, request.topics, version):
+            await pace(len(topic_data.partitions))
             rows: list[Any] = []
-            answer.topics.append((asked, rows))
+            response.topics.append((topic_data, rows))
             await _topic(term, joined, request.broker_id, version, topic, partitions, rows)
-    if any(a.error is ErrorCode.NONE for a in answers):  # a request that is refused as a whole causes no UpdateMetadata
+    if any(p.error is ErrorCode.NONE for p in pending):  # a request that is refused as a whole causes no UpdateMetadata
         await joined.flush()
-    return [a.response() for a in answers]
+    return [p.response() for p in pending]
 
 
 def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
@@ -190,15 +190,15 @@ def _by_topic(cluster: Cluster, topics: Sequence[Any], version: int) -> Iterator
 
     A topic without partitions is left out. A row with an unknown id is kept as it is.
     """
-    asked: dict[Any, tuple[Topic | None, Any, dict[int, Any]]] = {}
+    by_key: dict[Any, tuple[Topic | None, Any, dict[int, Any]]] = {}
     for element in topics:
         topic = cluster.topics.get(element.topic_name) if version < 2 else cluster.topics_by_id.get(element.topic_id)
         if topic is None and version >= 2:
             yield None, element, element.partitions
         elif element.partitions:
             key = element.topic_name if version < 2 else element.topic_id
-            asked.setdefault(key, (topic, element, {}))[2].update(zip(map(_index, element.partitions), element.partitions, strict=True))
-    for topic, element, partitions in asked.values():
+            by_key.setdefault(key, (topic, element, {}))[2].update(zip(map(_index, element.partitions), element.partitions, strict=True))
+    for topic, element, partitions in by_key.values():
         yield topic, element, partitions.values()
 
 
@@ -207,7 +207,7 @@ async def _topic(
 ) -> None:
     row = messages.AlterPartitionResponse.PartitionData
     with_epochs = version >= 3
-    for index, leader_epoch, old_isr, new_isr, recovery, partition_epoch in map(_asked, partitions):
+    for index, leader_epoch, old_isr, new_isr, recovery, partition_epoch in map(_fields, partitions):
         if topic is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 2 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             rows.append(row(partition_index=index, error_code=unknown))

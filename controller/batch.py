@@ -59,7 +59,7 @@ OnResponse = Callable[[int, int, int, Any], None]
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
-    """Partitions by the brokers that receive them, each once: `for tell in recipients[broker_ids]: tell(partition)`."""
+    """Partitions by the brokers that receive them, each once: `for add in recipients[broker_ids]: add(partition)`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,14 +114,14 @@ class RequestBatch:
                 entries = self._lisr[b] = dict.fromkeys(self._settled.pop(b), False)
             for p in held:
                 entries.setdefault(p, False)
-        self.tell_all(partitions)
+        self.update_metadata_everywhere(partitions)
 
-    def tell(self, broker_ids: Iterable[int], partitions: Iterable[Partition]) -> None:
+    def update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[Partition]) -> None:
         """UpdateMetadata for these partitions; all receivers of a batch get the same ones."""
         self._umr_brokers.update(b for b in broker_ids if b >= 0)
         self._umr.update(dict.fromkeys(partitions))
 
-    def tell_all(self, partitions: Iterable[Partition]) -> None:
+    def update_metadata_everywhere(self, partitions: Iterable[Partition]) -> None:
         """UpdateMetadata for these partitions to every registered broker."""
         self._umr_to_all = True
         if self._umr:
@@ -143,7 +143,7 @@ class RequestBatch:
         """Partitions by broker, each with whether it is new; in a mere sequence none is."""
         return {**self._lisr, **self._settled}
 
-    def update_metadata(self, registered: Iterable[int]) -> tuple[Mapping[Partition, None], set[int]]:
+    def metadata_updates(self, registered: Iterable[int]) -> tuple[Mapping[Partition, None], set[int]]:
         """(partitions, the brokers that receive them); `registered` replaces "all brokers"."""
         return self._umr, set(registered) if self._umr_to_all else self._umr_brokers
 
@@ -191,14 +191,14 @@ class RequestSender:
         """Encode everything and hand it to the channels."""
         cluster, encoder, options = self._cluster, self._encoder, self._options
         lisr, stop = batch.leader_and_isr(), batch.stop_replica()
-        umr, umr_brokers = batch.update_metadata(cluster.brokers)
+        umr, umr_brokers = batch.metadata_updates(cluster.brokers)
         listener = options.inter_broker_listener
         encoder.begin()
         for b in sorted(lisr):
             broker = cluster.brokers.get(b)
             if broker is not None:
                 body = self._all_or_rest(partial(encoder.leader_and_isr, cluster, broker, listener=listener), lisr[b])
-                self._post(b, ApiKey.LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._tells_nothing, b))
+                self._post(b, ApiKey.LEADER_AND_ISR, encoder.lisr_version, body, ignorable=partial(self._carries_nothing, b))
         if umr_brokers:
             topics = self._all_or_rest(partial(encoder.metadata_topics, cluster), umr)
             live = encoder.live_brokers(cluster, listener)
@@ -220,7 +220,7 @@ class RequestSender:
             rest = list(filter(self._encoder.is_encodable, partitions))
             return encode({p: partitions[p] for p in rest} if isinstance(partitions, Mapping) else rest)
 
-    def _tells_nothing(self, broker_id: int, payload: bytes, offset: int) -> bool:
+    def _carries_nothing(self, broker_id: int, payload: bytes, offset: int) -> bool:
         """A response without errors is news only where log directories were offline."""
         return not self._cluster.offline_dirs.get(broker_id) and is_clean_leader_and_isr(self._encoder.lisr_version, payload, offset)
 
@@ -235,8 +235,8 @@ class RequestSender:
     ) -> None:
         sent_by = self.event
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             self._on_response(broker_id, api_key, sent_by, response)
 
         self.posted.append((api_key, broker_id))
-        self._channels.send(broker_id, api_key, version, body, answered if watched else None, ignorable, sent_by)
+        self._channels.send(broker_id, api_key, version, body, on_response if watched else None, ignorable, sent_by)

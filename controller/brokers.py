@@ -105,7 +105,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     started = set(broker_ids)
     term.send_metadata(sorted(cluster.brokers.keys() - started))
     with term.sender.batch() as batch:
-        batch.tell(broker_ids, [p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None])
+        batch.update_metadata(broker_ids, [p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None])
     await term.reach(lambda: BrokersStarted(cluster.epoch, tuple(broker_ids)))
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)

@@ -324,7 +324,7 @@ class Cluster:
         online, new = ReplicaState.ONLINE, ReplicaState.NEW
         allowed = REPLICA_MOVES[online]
         known: dict[int, tuple[ReplicaStates, ReplicaState]] = {}
-        told: list[Partition] = []
+        sent: list[Partition] = []
         unassigned: list[Partition] = []
         illegal: list[Partition] = []
         changed: list[Partition] | None = None if self._see is None else []
@@ -337,14 +337,14 @@ class Cluster:
             after, before = found
             if before is online:
                 if p.info is not None:
-                    told.append(p)
+                    sent.append(p)
                 continue
             if before not in allowed:
                 illegal.append(p)
                 continue
             if before is not new:
                 if p.info is not None:
-                    told.append(p)
+                    sent.append(p)
             elif broker_id not in p.assignment.replicas:
                 unassigned.append(p)
             p.replica_states = after
@@ -352,7 +352,7 @@ class Cluster:
                 changed.append(p)
         if self._see is not None and changed:
             self._see(changes.ReplicaStatesChanged(broker_id, _keys(changed), online))
-        return told, unassigned, illegal
+        return sent, unassigned, illegal
 
     def replicas_loaded(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
         """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""

@@ -20,7 +20,7 @@ from klamm.controller.cluster import Partition
 from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, LeaderAndIsr, Outcome, Proposal, StateWrite
+from klamm.controller.values import Assignment, LeaderAndIsr, Proposal, StateWrite, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
 
@@ -112,7 +112,7 @@ class Uncommitted(NamedTuple):
 
     reason: Refusal | ErrorCode
     state: LeaderAndIsr | None
-    outcome: Outcome | None = None
+    outcome: WriteOutcome | None = None
     """Of the write, where there was one."""
 
 
@@ -169,7 +169,7 @@ class _Plan:
         self.new: list[tuple[Partition, Write]] = []
         self.kept: list[tuple[Partition, Keep]] = []
         self.again: list[Partition] = []
-        self.outcomes: dict[Partition, Outcome] = {}
+        self.outcomes: dict[Partition, WriteOutcome] = {}
         """Of the writes that failed."""
 
 
@@ -218,7 +218,7 @@ async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: C
     """Write what a try decided; what took hold is settled before anything else is written."""
     if plan.kept:
         _settle(term, plan.kept, commits)
-        _tell(plan.kept, batch)
+        _put_into(plan.kept, batch)
     if plan.creations:
         created = _took_hold(plan.new, await term.store.create_states(plan.creations), plan, commits)
         _settle(term, created, commits)
@@ -229,20 +229,20 @@ async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: C
     if plan.writes:
         written = _took_hold(plan.written, await term.store.write_states(plan.writes), plan, commits)
         _settle(term, written, commits)
-        _tell(written, batch)
+        _put_into(written, batch)
 
 
 def _took_hold(
-    writes: list[tuple[Partition, Write]], outcomes: Sequence[Outcome], plan: _Plan, commits: Commits
+    writes: list[tuple[Partition, Write]], outcomes: Sequence[WriteOutcome], plan: _Plan, commits: Commits
 ) -> list[tuple[Partition, Write]]:
     """The writes that succeeded; of the others those with a lost version are to be looked at again."""
-    if outcomes.count(Outcome.OK) == len(writes) == len(outcomes):
+    if outcomes.count(WriteOutcome.OK) == len(writes) == len(outcomes):
         return writes
     good = []
     for (p, write), outcome in zip(writes, outcomes, strict=True):
-        if outcome is Outcome.OK:
+        if outcome is WriteOutcome.OK:
             good.append((p, write))
-        elif outcome is Outcome.FAILED:
+        elif outcome is WriteOutcome.FAILED:
             commits.uncommitted[p] = Uncommitted(Refusal.WRITE_FAILED, None, outcome)
         else:
             plan.again.append(p)
@@ -268,15 +268,15 @@ def _settle(term: Term, settled: Sequence[tuple[Partition, Write | Keep]], commi
     term.written.update(partitions)
 
 
-def _tell(settled: Sequence[tuple[Partition, Write | Keep]], batch: RequestBatch | None) -> None:
+def _put_into(settled: Sequence[tuple[Partition, Write | Keep]], batch: RequestBatch | None) -> None:
     """Put settled partitions that are not new into the batch."""
     if batch is None:
         return
     recipients = Recipients()
-    told = []
+    sent = []
     for p, decision in settled:
         if decision.recipients is not None:
-            told.append(p)
-            for tell in recipients[decision.recipients]:
-                tell(p)
-    batch.lead_many(recipients.by_broker, told)
+            sent.append(p)
+            for add in recipients[decision.recipients]:
+                add(p)
+    batch.lead_many(recipients.by_broker, sent)

@@ -205,7 +205,7 @@ def _propagate(term: Term, topics: Collection[Topic]) -> None:
         partition_machine.to_state(term, known, PartitionState.NON_EXISTENT)
     cluster.deletions_started(t.name for t in first)
     with term.sender.batch() as batch:
-        batch.tell_all(p for t in topics for p in t.partitions.values())
+        batch.update_metadata_everywhere(p for t in topics for p in t.partitions.values())
 
 
 def _dead_and_online(term: Term, topics: Collection[Topic]) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:

@@ -61,8 +61,8 @@ def choose_controlled_shutdown(replicas: Ints, isr: Ints, online_or_leaving: fro
     """The first in-sync replica that is not itself shutting down; all brokers that are shutting down are removed from the ISR."""
     for r in replicas:
         if r in online_or_leaving and r in isr and r not in leaving:
-            told = tuple(x for x in replicas if x in online_or_leaving)
-            return Choice(r, intern_ints(tuple(m for m in isr if m not in leaving)), False, told)
+            recipients = tuple(x for x in replicas if x in online_or_leaving)
+            return Choice(r, intern_ints(tuple(m for m in isr if m not in leaving)), False, recipients)
     return None
 
 

@@ -75,10 +75,10 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await deletion.on_phase_released(term, phase)
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
-                await notifications.on_leader_and_isr_answered(term, broker_id, response)
+                await notifications.on_leader_and_isr_response(term, broker_id, response)
         case events.StopReplicaResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
-                await notifications.on_stop_replica_answered(term, broker_id, response)
+                await notifications.on_stop_replica_response(term, broker_id, response)
         case events.ElectLeaders(partitions, election, future):
             _respond(future, await leader_elections.elect(term, partitions, election, by_admin=True))
         case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):

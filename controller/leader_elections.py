@@ -28,14 +28,16 @@ _UNAVAILABLE = {
 }
 
 
-async def elect(term: Term, asked: Iterable[TopicPartition], election: Election, *, by_admin: bool) -> dict[TopicPartition, ElectionResult]:
+async def elect(
+    term: Term, requested: Iterable[TopicPartition], election: Election, *, by_admin: bool
+) -> dict[TopicPartition, ElectionResult]:
     """One pass over the requested partitions; `by_admin` allows what only an administrator can force."""
     cluster = term.cluster
     results: dict[TopicPartition, ElectionResult] = {}
     chosen: dict[Partition, None] = {}
     preferred, alive = election is Election.PREFERRED, cluster.alive
     pace = Pace()
-    for key in asked:
+    for key in requested:
         await pace()
         p = cluster.partition(key)
         if p is None:
@@ -72,10 +74,10 @@ async def by_node(term: Term, *, at_failover: bool = False) -> None:
 
     A listed partition that never had a leader is treated as one of the rest (Apache Kafka fails over it, again and again).
     """
-    asked = await term.store.preferred_election()
-    if asked is None and not at_failover:
+    requested = await term.store.preferred_election()
+    if requested is None and not at_failover:
         return
-    listed = dict.fromkeys(asked if asked is not None else ())
+    listed = dict.fromkeys(requested if requested is not None else ())
     if listed:
         results = await elect(term, listed, Election.PREFERRED, by_admin=False)
         for key, result in results.items():
@@ -83,7 +85,7 @@ async def by_node(term: Term, *, at_failover: bool = False) -> None:
                 log.warning("preferred election of %s by znode: %s %s", key, result.error.name, result.message)
         await term.reach(lambda: PreferredLeadersElected(term.cluster.epoch, tuple(listed)))
     await term.store.delete_preferred_election()
-    if asked is not None:
+    if requested is not None:
         # a znode created in between shows up here; absent, this arms the watch again
         await by_node(term)
 

@@ -104,7 +104,7 @@ class Controller:
         """Whether the topic is queued for deletion."""
         return self.term is not None and topic in self.term.cluster.deletions
 
-    def told_topics(self) -> set[str]:
+    def propagated_topics(self) -> set[str]:
         """Topics that are sent to brokers: those that have a partition with a state and are not queued for deletion."""
         topics = [] if self.term is None else list(self.term.cluster.topics.values())
         return {topic.name for topic in topics if not topic.queued and any(p.info is not None for p in topic.partitions.values())}

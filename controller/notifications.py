@@ -30,7 +30,7 @@ async def on_isr_change(term: Term) -> None:
                 if state is not None:
                     term.cluster.states_changed((p,), (state,))
             with term.sender.batch() as batch:
-                batch.tell_all(partitions)
+                batch.update_metadata_everywhere(partitions)
     finally:
         await term.store.delete_isr_notifications(names)
 
@@ -95,7 +95,7 @@ def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: Any) -> bo
     return any(row.error_code == _STORAGE_ERROR for t in response.topics for row in t.partition_errors)
 
 
-async def on_leader_and_isr_answered(term: Term, broker_id: int, response: Any) -> None:
+async def on_leader_and_isr_response(term: Term, broker_id: int, response: Any) -> None:
     """The truth about offline replicas: KAFKA_STORAGE_ERROR adds, NONE removes."""
     cluster = term.cluster
     if broker_id not in cluster.brokers:
@@ -111,7 +111,7 @@ async def on_leader_and_isr_answered(term: Term, broker_id: int, response: Any) 
         await brokers.on_replicas_offline(term, {broker_id: new})
 
 
-async def on_stop_replica_answered(term: Term, broker_id: int, response: Any) -> None:
+async def on_stop_replica_response(term: Term, broker_id: int, response: Any) -> None:
     """A broker has (or has not) deleted replicas of topics in deletion."""
     cluster = term.cluster
     failed: list[Partition] = []

@@ -44,12 +44,12 @@ async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
 async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
     cluster = term.cluster
     if target is ReplicaState.ONLINE:
-        told, unassigned, illegal = cluster.replicas_came_online(broker_id, partitions)
+        received, unassigned, illegal = cluster.replicas_came_online(broker_id, partitions)
         _refused(cluster, broker_id, illegal, target)
         for p in unassigned:
             log.error("replica %d of %s was not assigned; it is now", broker_id, p)
             cluster.assignment_changed(p, p.assignment._replace(replicas=intern_ints((*p.assignment.replicas, broker_id))))
-        batch.lead_many({broker_id: told}, told)
+        batch.lead_many({broker_id: received}, received)
         return
     legal, illegal = cluster.legal_moves(broker_id, partitions, target)
     _refused(cluster, broker_id, illegal, target)
@@ -97,13 +97,13 @@ class LeaveIsr:
             return Refuse(Refusal.NO_STATE)
         if state.controller_epoch > epoch:
             return Refuse(Refusal.NEWER_CONTROLLER, at_once=True)
-        told = None if situation.is_queued_for_deletion else tuple(r for r in situation.assignment.replicas if r != broker_id)
+        recipients = None if situation.is_queued_for_deletion else tuple(r for r in situation.assignment.replicas if r != broker_id)
         if broker_id not in state.isr:
-            return Keep(state if state.controller_epoch == epoch else state._replace(controller_epoch=epoch), told)
+            return Keep(state if state.controller_epoch == epoch else state._replace(controller_epoch=epoch), recipients)
         isr = state.isr if len(state.isr) == 1 else intern_ints(tuple(r for r in state.isr if r != broker_id))
         leader = NO_LEADER if state.leader == broker_id else state.leader
         after = LeaderAndIsr(leader, next_epoch(state.leader_epoch), isr, state.recovery, state.partition_epoch + 1, epoch)
-        return Write(after, told)
+        return Write(after, recipients)
 
 
 async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: list[Partition]) -> None:
@@ -120,7 +120,7 @@ async def _offline(term: Term, batch: RequestBatch, broker_id: int, partitions: 
         if why.reason is not Refusal.NO_STATE or not p.topic.queued:
             log.error("replica %d of %s cannot go offline: %s", broker_id, p, _reason(why))
     if unknown:
-        batch.tell_all(unknown)
+        batch.update_metadata_everywhere(unknown)
     cluster.replica_states_changed(broker_id, list(commits.committed), ReplicaState.OFFLINE)
     cluster.replica_states_changed(broker_id, unknown, ReplicaState.OFFLINE)
 

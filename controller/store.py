@@ -22,11 +22,11 @@ from klamm.controller.values import (
     ConfigWrite,
     ControllerEpoch,
     LeaderAndIsr,
-    Outcome,
     StateWrite,
     StoredConfig,
     StoredTopic,
     TopicWrite,
+    WriteOutcome,
 )
 from klamm.protocol.nouns import TopicPartition
 
@@ -95,7 +95,7 @@ class TopicStore(Protocol):
         None where missing, or unreadable and logged.
         """
 
-    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
+    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
         """Replace topic znodes, fenced."""
 
 
@@ -105,13 +105,13 @@ class PartitionStateStore(Protocol):
     async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
         """States in the requested order; None where the znode is missing, or unreadable and logged."""
 
-    async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         """Conditional writes. OK means the new PE is `expected + 1`."""
 
     async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         """As `read_states`. Arms PartitionReassignmentIsrChange (data) of those whose znode exists."""
 
-    async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def create_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         """Create state znodes (and their parents, whose presence is fine). OK means PE 0."""
 
 
@@ -179,7 +179,7 @@ class ConfigStore(Protocol):
     async def read_configs(self, entities: Sequence[ConfigEntity]) -> list[StoredConfig | None]:
         """Configs of topics and brokers with the versions of their znodes, in the requested order; None where the znode cannot be read."""
 
-    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[Outcome]:
+    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[WriteOutcome]:
         """Conditional, fenced writes, each in one multi with the notification that makes the brokers read the entity again."""
 
 
@@ -214,7 +214,7 @@ class BrokerRegistrationStore(Protocol):
     async def registrations(self) -> dict[int, BrokerRegistration]:
         """All registrations by broker id; unreadable ones are logged and left out."""
 
-    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[Outcome]:
+    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[WriteOutcome]:
         """Create or replace znodes, fenced."""
 
 

@@ -65,9 +65,9 @@ class Term:
         """UpdateMetadata without partitions, to these brokers or to all registered ones."""
         with self.sender.batch() as batch:
             if broker_ids is None:
-                batch.tell_all(())
+                batch.update_metadata_everywhere(())
             else:
-                batch.tell(broker_ids, ())
+                batch.update_metadata(broker_ids, ())
 
     def schedule_rebalance(self, seconds: float) -> None:
         """Look at the leaders' balance after so many seconds, if this term still lasts."""

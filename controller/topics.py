@@ -56,15 +56,15 @@ async def on_new_partitions(term: Term, partitions: Iterable[Partition]) -> None
     new = list(partitions)
     if not new:
         return
-    told = Recipients()
+    recipients = Recipients()
     for p in new:
-        for tell in told[p.assignment.replicas]:
-            tell(p)
+        for add in recipients[p.assignment.replicas]:
+            add(p)
     partition_machine.to_state(term, [p for p in new if p.state is PartitionState.NON_EXISTENT], PartitionState.NEW)
-    await replica_machine.move(term, told.by_broker, ReplicaState.NEW)
+    await replica_machine.move(term, recipients.by_broker, ReplicaState.NEW)
     await term.reach(lambda: PartitionsAppeared(term.cluster.epoch, tuple(p.key for p in new)))
     await partition_machine.to_online(term, new, Offline())
-    await replica_machine.move(term, told.by_broker, ReplicaState.ONLINE)
+    await replica_machine.move(term, recipients.by_broker, ReplicaState.ONLINE)
 
 
 async def on_partition_modifications(term: Term, names: list[str]) -> None:

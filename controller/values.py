@@ -100,7 +100,7 @@ class StoredTopic(NamedTuple):
     assignments: dict[int, Assignment]
 
 
-class Outcome(IntEnum):
+class WriteOutcome(IntEnum):
     """What became of one fenced write."""
 
     OK = 0

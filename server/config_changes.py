@@ -40,18 +40,18 @@ Proposal = Callable[[Configs], Configs]
 """From what is stored to what is to be stored. Raises ApiError, ValueError for an operation that does not exist."""
 
 
-class Outcome(NamedTuple):
+class ConfigOutcome(NamedTuple):
     """One resource's result; the message is None where all is well or the code says it all."""
 
     code: ErrorCode
     message: str | None
 
 
-OK = Outcome(ErrorCode.NONE, None)
+OK = ConfigOutcome(ErrorCode.NONE, None)
 
 
-async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]]) -> list[Outcome]:
-    """Outcome of each resource, in order. `alter` changes one, or raises ApiError."""
+async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]]) -> list[ConfigOutcome]:
+    """ConfigOutcome of each resource, in order. `alter` changes one, or raises ApiError."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
     pace = Pace()
@@ -64,18 +64,18 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The request names a config key more than once")
             await alter(resource)
         except ApiError as error:
-            outcomes.append(Outcome(error.code, error.message))
+            outcomes.append(ConfigOutcome(error.code, error.message))
         except ControllerMoved:
-            outcomes.append(Outcome(ErrorCode.STALE_CONTROLLER_EPOCH, "There is no active controller, so configs cannot be changed"))
+            outcomes.append(ConfigOutcome(ErrorCode.STALE_CONTROLLER_EPOCH, "There is no active controller, so configs cannot be changed"))
         except (Unreadable, StoreLost, ZkError) as error:
             log.warning("configs of %d %r are not changed: %s", resource.resource_type, resource.resource_name, error)
-            outcomes.append(Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, None))
+            outcomes.append(ConfigOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, None))
         else:
             outcomes.append(OK)
     return outcomes
 
 
-async def result_rows(ctx: Context, response: str, resources: Sequence[Any], outcomes: Sequence[Outcome]) -> list[bytes]:
+async def result_rows(ctx: Context, response: str, resources: Sequence[Any], outcomes: Sequence[ConfigOutcome]) -> list[bytes]:
     """The encoded rows of a response: each resource and what became of it."""
     pace = Pace()
     row_type = getattr(messages, response).AlterConfigsResourceResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from klamm.controller.values import Assignment, Broker, Outcome, StoredTopic
+from klamm.controller.values import Assignment, Broker, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints
 from klamm.zk import config_nodes, layout, paths, registration, topic_layout
@@ -114,7 +114,7 @@ class AdminZk:
             found = await self._session.read_versions([paths.topic_path(creation.name) for creation in sent])
             for creation, node in zip(sent, found, strict=True):
                 if node == (creation.data, 0):
-                    creation.outcome = Outcome.OK
+                    creation.outcome = WriteOutcome.OK
             if entry.outcome is not None:
                 return
         ops = self._session.ops
@@ -155,7 +155,7 @@ class AdminZk:
 
         async def on_bad(_: Sequence[Entry], entry: Entry, operation: int, failure: MultiFailed) -> None:
             if failure.code == NODE_EXISTS:
-                entry.outcome = Outcome.OK
+                entry.outcome = WriteOutcome.OK
             elif operation == 0 or failure.code != NO_NODE or not await self._make(paths.DELETE_TOPICS):
                 entry.outcome = outcome_of(failure.code)
 
@@ -200,6 +200,6 @@ async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:
     return await asyncio.to_thread(make) if partitions > ENCODED_AT_ONCE else make()
 
 
-def _codes(outcomes: Iterable[Outcome], exists: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> list[ErrorCode]:
-    codes = {Outcome.OK: ErrorCode.NONE, Outcome.NO_NODE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Outcome.NODE_EXISTS: exists}
+def _codes(outcomes: Iterable[WriteOutcome], exists: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> list[ErrorCode]:
+    codes = {WriteOutcome.OK: ErrorCode.NONE, WriteOutcome.NO_NODE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, WriteOutcome.NODE_EXISTS: exists}
     return [codes.get(outcome, ErrorCode.UNKNOWN_SERVER_ERROR) for outcome in outcomes]

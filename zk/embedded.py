@@ -241,15 +241,15 @@ def _is_taken(port: int) -> bool:
 
 def _serves(port: int, folder: Path) -> bool:
     """True when the server at `port` serves, and serves `folder`."""
-    answer = b""
+    response = b""
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
             connection.sendall(b"conf")
             while part := connection.recv(4096):
-                answer += part
+                response += part
     except OSError:
         return False
-    return f"dataDir={folder}{os.sep}version-2\n".encode() in answer
+    return f"dataDir={folder}{os.sep}version-2\n".encode() in response
 
 
 def _lock_folder(folder: Path) -> int:

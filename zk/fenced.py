@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from klamm.controller.values import ControllerMoved, Outcome, StoreLost, StoreRefused
+from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused, WriteOutcome
 from klamm.zk import paths
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_OUTCOMES = {BAD_VERSION: Outcome.BAD_VERSION, NO_NODE: Outcome.NO_NODE, NODE_EXISTS: Outcome.NODE_EXISTS}
+_OUTCOMES = {BAD_VERSION: WriteOutcome.BAD_VERSION, NO_NODE: WriteOutcome.NO_NODE, NODE_EXISTS: WriteOutcome.NODE_EXISTS}
 
 
-def outcome_of(code: int) -> Outcome:
-    return _OUTCOMES.get(code, Outcome.FAILED)
+def outcome_of(code: int) -> WriteOutcome:
+    return _OUTCOMES.get(code, WriteOutcome.FAILED)
 
 
 class Entry:
@@ -37,7 +37,7 @@ class Entry:
 
     def __init__(self, operations: Sequence[bytes]) -> None:
         self.operations = operations
-        self.outcome: Outcome | None = None
+        self.outcome: WriteOutcome | None = None
 
 
 E = TypeVar("E", bound=Entry)
@@ -81,15 +81,15 @@ class Fence:
             failure.index -= 1
             raise
 
-    async def write(self, entries: Sequence[E], on_bad: OnBad[E]) -> list[Outcome]:
+    async def write(self, entries: Sequence[E], on_bad: OnBad[E]) -> list[WriteOutcome]:
         """Write entries behind the fence; outcomes in their order."""
         return await write_entries(self.multi, entries, on_bad)
 
 
-async def write_entries(send: Send, entries: Sequence[E], on_bad: OnBad[E]) -> list[Outcome]:
+async def write_entries(send: Send, entries: Sequence[E], on_bad: OnBad[E]) -> list[WriteOutcome]:
     """Write entries in as many multis as they need, each by `send`; outcomes in their order."""
     await together(_write(send, part, on_bad, 0) for part in _parts(entries))
-    return [Outcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
+    return [WriteOutcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
 
 
 async def _write(send: Send, entries: Sequence[E], on_bad: OnBad[E], bad: int) -> None:
@@ -113,10 +113,10 @@ async def _write(send: Send, entries: Sequence[E], on_bad: OnBad[E], bad: int) -
                 await together(_write(send, [entry], on_bad, bad) for entry in todo)
                 return
             log.error("A write is larger than ZooKeeper accepts")
-            todo[0].outcome = Outcome.FAILED
+            todo[0].outcome = WriteOutcome.FAILED
             return
         for entry in todo:
-            entry.outcome = Outcome.OK
+            entry.outcome = WriteOutcome.OK
         return
 
 
@@ -127,7 +127,7 @@ async def settle(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed
 
 async def settle_delete(_: Sequence[Entry], entry: Entry, __: int, failure: MultiFailed) -> None:
     """Deleting what is not there is fine."""
-    entry.outcome = Outcome.OK if failure.code == NO_NODE else outcome_of(failure.code)
+    entry.outcome = WriteOutcome.OK if failure.code == NO_NODE else outcome_of(failure.code)
 
 
 async def together(steps: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

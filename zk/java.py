@@ -66,10 +66,10 @@ def _identify(launcher: Path) -> Java | None:
         version = None
     if version is None:
         try:
-            answer = subprocess.run([launcher, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
+            printed = subprocess.run([launcher, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
         except (OSError, subprocess.SubprocessError):
             return None
-        text = answer.stderr.decode(errors="replace")
+        text = printed.stderr.decode(errors="replace")
         version = re.search(r'version "([^"]+)"', text)
         if version is None:
             return None

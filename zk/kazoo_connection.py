@@ -108,10 +108,10 @@ class _Reply:
         self.future = future
 
     def set(self, value: Any) -> None:
-        self._connection._post(self._connection._answered, self, value)
+        self._connection._post(self._connection._replied, self, value)
 
     def set_exception(self, exception: Exception) -> None:
-        self._connection._post(self._connection._answered, self, exception)
+        self._connection._post(self._connection._replied, self, exception)
 
 
 class KazooConnection:
@@ -245,7 +245,7 @@ class KazooConnection:
                 self._awake = True
                 self._loop.call_soon(self._empty_inbox)
 
-    def _answered(self, reply: _Reply, value: Any) -> None:
+    def _replied(self, reply: _Reply, value: Any) -> None:
         if reply not in self._in_flight:
             return
         self._in_flight.discard(reply)

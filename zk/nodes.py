@@ -20,13 +20,13 @@ from klamm.zk.requests import (
     MultiRead,
     MultiReadChildren,
     MultiReadVersions,
-    Node,
     NodeExists,
     NoNode,
     Operations,
     SetWatches,
     Unimplemented,
     ZkError,
+    Znode,
 )
 
 log = logging.getLogger("klamm.zk.session")
@@ -54,7 +54,7 @@ class ZkNodes(ABC):
     def _connected_or_last(self) -> Connection:
         """The connection of the next request."""
 
-    async def get(self, path: str, watch: WatchCallback | None = None) -> Node | None:
+    async def get(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
         """Data and Stat, None when there is no znode (which arms nothing)."""
         try:
             data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
@@ -62,7 +62,7 @@ class ZkNodes(ABC):
             return None
         return _to_node(data, stat)
 
-    async def exists(self, path: str, watch: WatchCallback | None = None) -> Node | None:
+    async def exists(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
         """Stat without data. Arms also where there is no znode."""
         stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
         return None if stat is None else _to_node(None, stat)
@@ -91,7 +91,7 @@ class ZkNodes(ABC):
             except NodeExists:
                 continue
 
-    async def set(self, path: str, data: bytes, version: int = -1) -> Node:
+    async def set(self, path: str, data: bytes, version: int = -1) -> Znode:
         """Replace the data and return the new Stat. Raises NoNode, BadVersion."""
         return _to_node(None, await self.call(SetData(self.chroot + path, data, version)))
 
@@ -104,11 +104,11 @@ class ZkNodes(ABC):
         return True
 
     async def multi(self, operations: Sequence[bytes], results: bool = False) -> list[Any]:
-        """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Node or None of each."""
-        answer: list[Any] | None = await self.call(Multi(operations, results))
-        return [result[len(self.chroot) :] if isinstance(result, str) else result for result in answer or ()]
+        """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Znode or None of each."""
+        response: list[Any] | None = await self.call(Multi(operations, results))
+        return [result[len(self.chroot) :] if isinstance(result, str) else result for result in response or ()]
 
-    async def read_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
         """Nodes in the requested order, None where there is none. Raises the first other error."""
         nodes = await self.read_each(paths)
         for node in nodes:
@@ -128,8 +128,8 @@ class ZkNodes(ABC):
         """Joined responses of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
         if self._has_multi_read:
             try:
-                answers = await self.call_all([*first, *requests])
-                return [result for answer in answers[len(first) :] for result in answer]
+                responses = await self.call_all([*first, *requests])
+                return [result for response in responses[len(first) :] for result in response]
             except Unimplemented:
                 log.info("ZooKeeper at %s does not support multiRead; znodes are read one by one", self.servers)
                 self._has_multi_read = False
@@ -161,11 +161,11 @@ class ZkNodes(ABC):
 
     async def call_all(self, requests: Iterable[Any]) -> list[Any]:
         """Send requests pipelined; their results in the same order. Raises the first error."""
-        answers = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return answers
+        responses = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
+        for response in responses:
+            if isinstance(response, BaseException):
+                raise response
+        return responses
 
     async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
         """Send the requests `first`, then read. Single reads where the server knows no multiRead (it drops the connection)."""
@@ -192,5 +192,5 @@ class ZkNodes(ABC):
         return None if callback is None else Watch(callback, path, self._connected_or_last().report)
 
 
-def _to_node(data: bytes | None, stat: ZnodeStat) -> Node:
-    return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)
+def _to_node(data: bytes | None, stat: ZnodeStat) -> Znode:
+    return Znode(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)

@@ -40,7 +40,7 @@ async def _attempt(host: str, port: int) -> str:
         async with asyncio.timeout(_PATIENCE_S):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return "no answer"
+        return "no response"
     except OSError as error:
         return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     writer.close()

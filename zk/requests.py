@@ -36,7 +36,7 @@ _OPEN_TO_ALL = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 _PERSISTENT, _EPHEMERAL, _SEQUENTIAL = (_OPEN_TO_ALL + pack_int(flags) for flags in (0, 1, 2))
 
 
-class Node(NamedTuple):
+class Znode(NamedTuple):
     """Data and the useful part of the Stat of a znode. Times in milliseconds, `ephemeral_owner` 0 for a persistent znode."""
 
     data: bytes | None
@@ -155,7 +155,7 @@ class Operations:
 
 
 class Multi:
-    """All operations or none. The response is None, or with `results` the created path, the Stat as a Node without data, or None of each.
+    """All operations or none. The response is None, or with `results` the created path, the Stat as a Znode without data, or None of each.
     """
 
     type = None
@@ -207,7 +207,7 @@ class Multi:
 
 
 class MultiRead:
-    """Data of many znodes at one point in time: for each path a Node, None where there is none, or the error that keeps it from us."""
+    """Data of many znodes at one point in time: for each path a Znode, None where there is none, or the error that keeps it from us."""
 
     type = None
     _kind = _READ_DATA
@@ -307,6 +307,6 @@ class SetWatches:
         """The response is empty."""
 
 
-def _node(data: bytes | None, buffer: bytes, offset: int) -> Node:
+def _node(data: bytes | None, buffer: bytes, offset: int) -> Znode:
     czxid, mzxid, ctime, mtime, version, _, _, owner = _stat(buffer, offset)
-    return Node(data, version, czxid, mzxid, ctime, mtime, owner)
+    return Znode(data, version, czxid, mzxid, ctime, mtime, owner)

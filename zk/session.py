@@ -185,14 +185,14 @@ class ZkSession(ZkNodes):
         number = self.writes
         hook.before(number, request)
         try:
-            answer = await self._submit(request)
+            response = await self._submit(request)
         except (ConnectionLost, SessionExpired):
             raise
         except ZkError:
             hook.after(number, request)
             raise
         hook.after(number, request)
-        return answer
+        return response
 
     async def _create_chroot(self) -> None:
         path = ""
@@ -232,24 +232,24 @@ class ZkSession(ZkNodes):
                 self.session_id = session_id
                 missed, self._missed = self._missed, []
                 if self._started:
-                    self._tell(SessionChange.RECONNECTED if same else SessionChange.NEW_SESSION)
+                    self._report(SessionChange.RECONNECTED if same else SessionChange.NEW_SESSION)
                 for watch in missed if same else ():
                     watch.callback(Change.MISSED, watch.path)
             case Link.SUSPENDED:
                 self.is_connected = False
-                self._tell(SessionChange.SUSPENDED)
+                self._report(SessionChange.SUSPENDED)
             case Link.EXPIRED | Link.CLOSED:
                 self.is_connected = False
                 self._missed.clear()
                 if self.session_id != 0:
                     self.session_id = 0
                     self.generation += 1
-                    self._tell(SessionChange.EXPIRED)
+                    self._report(SessionChange.EXPIRED)
                 if link is Link.CLOSED:
                     # kazoo's thread has ended over something it did not expect.
                     asyncio.get_running_loop().call_later(_REOPEN_AFTER_S, self._open)
 
-    def _tell(self, change: SessionChange) -> None:
+    def _report(self, change: SessionChange) -> None:
         if self._started and self._on_session is not None:
             self._on_session(change)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from klamm.controller.values import Outcome, StateWrite
+from klamm.controller.values import StateWrite, WriteOutcome
 from klamm.zk import paths
 from klamm.zk.batches import BATCH_OPERATIONS, batches, spans
 from klamm.zk.fenced import Entry, Fence, outcome_of, together
@@ -78,15 +78,15 @@ class StateWriter:
         self._session = session
         self._fence = fence
 
-    async def write(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def write(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         operations = updates(self._session.chroot, writes)
         parts = await together(self._write(writes[start:end], operations[start:end]) for start, end in spans(map(len, operations)))
         return [outcome for part in parts for outcome in part]
 
-    async def _write(self, writes: Sequence[StateWrite], operations: Sequence[bytes]) -> list[Outcome]:
+    async def _write(self, writes: Sequence[StateWrite], operations: Sequence[bytes]) -> list[WriteOutcome]:
         try:
             await self._fence.multi(operations)
-            return [Outcome.OK] * len(writes)
+            return [WriteOutcome.OK] * len(writes)
         except MultiFailed as failure:
             entries = [_Update(write, (operation,)) for write, operation in zip(writes, operations, strict=True)]
             if failure.repeated:
@@ -94,14 +94,14 @@ class StateWriter:
             else:
                 entries[failure.index].outcome = outcome_of(failure.code)
             await self._fence.write([entry for entry in entries if entry.outcome is None], self._settle_all)
-            return [Outcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
+            return [WriteOutcome.FAILED if entry.outcome is None else entry.outcome for entry in entries]
 
-    async def create(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def create(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         topics: set[str] = set()
         parts = await together(self._create(part, topics) for part in batches(writes, _size, BATCH_OPERATIONS // 3))
         return [outcome for part in parts for outcome in part]
 
-    async def _create(self, writes: Sequence[StateWrite], topics: set[str]) -> list[Outcome]:
+    async def _create(self, writes: Sequence[StateWrite], topics: set[str]) -> list[WriteOutcome]:
         """Create some of a list; `topics` are those of the parts before."""
         entries = []
         for write in writes:
@@ -114,11 +114,11 @@ class StateWriter:
         found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in sent])
         for update, node in zip(sent, found, strict=True):
             if node is None:
-                update.outcome = Outcome.NO_NODE
+                update.outcome = WriteOutcome.NO_NODE
             elif failure.repeated and _is_ours(update, node):
-                update.outcome = Outcome.OK
+                update.outcome = WriteOutcome.OK
             elif node[1] != update.write.expected:
-                update.outcome = Outcome.BAD_VERSION
+                update.outcome = WriteOutcome.BAD_VERSION
         if entry.outcome is None:
             entry.outcome = outcome_of(failure.code)
 
@@ -141,7 +141,7 @@ class StateWriter:
         found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in entries])
         for entry, node in zip(entries, found, strict=True):
             if node is not None and _is_ours(entry, node):
-                entry.outcome = Outcome.OK
+                entry.outcome = WriteOutcome.OK
 
 
 def _is_ours(update: _Update, node: tuple[bytes | None, int]) -> bool:

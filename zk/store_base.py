@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from klamm.controller import events
-from klamm.controller.values import Outcome, StoreRefused
+from klamm.controller.values import StoreRefused, WriteOutcome
 from klamm.zk.connection import Change
 from klamm.zk.fenced import Entry, Fence, settle_delete
 from klamm.zk.requests import MultiFailed, TooLarge, ZkError
@@ -47,7 +47,7 @@ class ZkArea:
     async def _delete(self, doomed: Iterable[str]) -> bool:
         """Delete znodes, fenced; False when one has children."""
         entries = [Entry([self._session.ops.delete(path)]) for path in doomed]
-        return all(outcome is Outcome.OK for outcome in await self._fence.write(entries, settle_delete))
+        return all(outcome is WriteOutcome.OK for outcome in await self._fence.write(entries, settle_delete))
 
     async def _delete_tree(self, path: str) -> None:
         """Depth first; a missing znode is fine (layout 1.2)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from klamm.controller.values import ConfigEntity, ConfigWrite, Outcome, StoredConfig
+from klamm.controller.values import ConfigEntity, ConfigWrite, StoredConfig, WriteOutcome
 from klamm.zk import layout, paths
 from klamm.zk.fenced import Entry, outcome_of
 from klamm.zk.json_values import Unreadable
@@ -39,7 +39,7 @@ class ZkConfigs(ZkArea):
                 configs.append(None)
         return configs
 
-    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[Outcome]:
+    async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[WriteOutcome]:
         return await self._fence.write([_ConfigUpdate(self._session.ops, write) for write in writes], self._settle_config)
 
     async def _settle_config(self, sent: Sequence[_ConfigUpdate], entry: _ConfigUpdate, _: int, failure: MultiFailed) -> None:
@@ -48,7 +48,7 @@ class ZkConfigs(ZkArea):
             found = await self._session.read_versions([update.path for update in sent])
             for update, node in zip(sent, found, strict=True):
                 if node == (update.data, update.write.expected + 1):
-                    update.outcome = Outcome.OK
+                    update.outcome = WriteOutcome.OK
         if entry.outcome is None:
             entry.outcome = outcome_of(failure.code)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from klamm.controller.values import BrokerRegistration, BrokerState, Outcome
+from klamm.controller.values import BrokerRegistration, BrokerState, WriteOutcome
 from klamm.zk import paths
 from klamm.zk.broker_node import broker_ids, decode_endpoints, encode_endpoints
 from klamm.zk.fenced import Entry, outcome_of
@@ -82,7 +82,7 @@ class ZkBrokerRegistrations(ZkArea):
                 log.error("The registration of broker %d counts as absent: %s", broker_id, problem)
         return found
 
-    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[Outcome]:
+    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[WriteOutcome]:
         if registrations and await self._session.exists(paths.REGISTERED_BROKERS) is None:
             await self._make_parent()
         return await self._fence.write([_Registration(self._session.ops, each) for each in registrations], self._settle_registration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from klamm.controller import events
-from klamm.controller.values import LeaderAndIsr, Outcome, StateWrite, StoredTopic, TopicWrite
+from klamm.controller.values import LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
 from klamm.zk import paths, topic_layout
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
@@ -29,7 +29,7 @@ class ZkTopics(ZkArea):
         found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
         return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
 
-    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[Outcome]:
+    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
         ops = self._session.ops
         entries = [
             Entry([ops.set_data(paths.topic_path(topic), topic_layout.encode_topic(topic_id, assignments), -1)])
@@ -60,10 +60,10 @@ class ZkPartitionStates(ZkArea):
         found = await self._session.watch_and_read([paths.state_path(*key) for key in partitions], self._seen)
         return [None if node is None else topic_layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
 
-    async def write_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         return await self._states.write(writes)
 
-    async def create_states(self, writes: Sequence[StateWrite]) -> list[Outcome]:
+    async def create_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         return await self._states.create(writes)
 
 
@@ -89,7 +89,7 @@ class ZkTopicDeletions(ZkArea):
             names.append(topic)
         outcomes = await self._fence.write(entries, settle)
         # Not of the expected shape: znodes missing, or more of them than known.
-        others += [topic for topic, outcome in zip(names, outcomes, strict=True) if outcome is not Outcome.OK]
+        others += [topic for topic, outcome in zip(names, outcomes, strict=True) if outcome is not WriteOutcome.OK]
         await together(self._delete_topic(topic) for topic in others)
 
     async def _delete_topic(self, topic: str) -> None:

@@ -85,12 +85,12 @@ async def _many_topics(
         return await asyncio.to_thread(refuse, request, ctx.api_version, invalid)
     encoded: list[bytes] = []
     rows = _Rows([], [], [], [])
-    asked_ids, asked_names = list(ids), list(names)
-    for at in range(0, len(asked_ids or asked_names), MANY_AT_ONCE):
+    requested_ids, requested_names = list(ids), list(names)
+    for at in range(0, len(requested_ids or requested_names), MANY_AT_ONCE):
         await pace(SLICE)
-        part = asked_names[at : at + MANY_AT_ONCE]
+        part = requested_names[at : at + MANY_AT_ONCE]
         if ids:
-            unknown, part = _by_id(ctx, asked_ids[at : at + MANY_AT_ONCE])
+            unknown, part = _by_id(ctx, requested_ids[at : at + MANY_AT_ONCE])
             encoded += unknown
         some = _rows(ctx, request, part, by_id=bool(ids))
         rows.known.extend(some.known)

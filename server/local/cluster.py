@@ -29,7 +29,7 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.first_connection import connect
 from klamm.server.local.arguments import SeedTopic
-from klamm.server.net.outgoing import ask
+from klamm.server.net.outgoing import request_once
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
 from klamm.server.seams import Seams
@@ -255,7 +255,7 @@ class LocalCluster:
         return (
             self._agree()
             and all(joined.id in broker.metadata.brokers for broker in self.brokers)
-            and all(broker.controller.told_topics() <= joined.metadata.topics.keys() for broker in self.brokers)
+            and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self.brokers)
             and not any(p.leader < 0 and joined.id in p.isr for broker in self.brokers for p in _partitions(broker))
         )
 
@@ -326,7 +326,7 @@ class LocalCluster:
         while topics:
             try:
                 _, host, port = next(address for address in self.addresses if address[0] == self.controller_id)
-                response = await ask(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
+                response = await request_once(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
             except (StopIteration, OSError, RemoteProtocolError):
                 response = None
             if response is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in response.topics):

@@ -20,7 +20,7 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.net.log_limit import LimitedLog
-from klamm.server.net.outgoing import Connection, dial
+from klamm.server.net.outgoing import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class _Channel:
         self._clock = clock
         self._queue: deque[_Request] = deque()
         self._next_correlation_id = 0
-        self._connection: Connection | None = None
+        self._connection: OutgoingConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._sent = False
@@ -95,7 +95,7 @@ class _Channel:
         frame = messages.encode_request(request.api_key, request.version, self._next_correlation_id, self._client_id, request.body)
         self._next_correlation_id += 1
         self._sent = True
-        self._timer = self._clock.call_later(self._timeout_s, self._no_answer)
+        self._timer = self._clock.call_later(self._timeout_s, self._no_response)
         self._connection.send(frame, request.cause)
 
     async def _dial(self) -> None:
@@ -143,7 +143,7 @@ class _Channel:
         if self._sent:
             self._retry_later(f"connection lost: {reason or 'closed by the peer'}")
 
-    def _no_answer(self) -> None:
+    def _no_response(self) -> None:
         self._timer = None
         self._retry_later(f"no response within {self._timeout_s:g} s")
 

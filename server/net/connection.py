@@ -124,10 +124,10 @@ class ClientConnection(asyncio.Protocol):
             self._tap.received(data)
         flow = self._flow
         if flow.between_frames:
-            answered = self._answer_known(data)
-            if answered == len(data):
+            done = self._respond_from_cache(data)
+            if done == len(data):
                 return
-            data = data[answered:]
+            data = data[done:]
         flow.feed(data)
         if not flow.stops:
             self._serve([])
@@ -173,12 +173,12 @@ class ClientConnection(asyncio.Protocol):
 
     # --- requests and responses
 
-    def _answer_known(self, data: bytes) -> int:
+    def _respond_from_cache(self, data: bytes) -> int:
         """Respond to the requests at the start of `data` that are in the response cache; returns their size in bytes."""
-        answers = self._responses
-        if answers.generation != self._metadata.generation:
+        responses = self._responses
+        if responses.generation != self._metadata.generation:
             return 0
-        by_frame = answers.by_frame
+        by_frame = responses.by_frame
         out: list[bytes] = []
         position = size = 0
         while (found := by_frame.get(data[position : position + 8])) is not None:
@@ -207,14 +207,14 @@ class ClientConnection(asyncio.Protocol):
         size = 0
         try:
             while (payload := flow.next()) is not None:
-                answer = dispatcher.begin(self.peer, payload)
-                if isinstance(answer, bytes):
-                    out.append(answer)
-                    size += len(answer)
-                elif answer is not None:
+                response = dispatcher.begin(self.peer, payload)
+                if isinstance(response, bytes):
+                    out.append(response)
+                    size += len(response)
+                elif response is not None:
                     flow.stop(HANDLING)
-                    run = [answer, *self._pipelined(payload)]
-                    self._listener.begun(self._loop.create_task(self._await(answer if len(run) == 1 else _in_order(run))))
+                    run = [response, *self._pipelined(payload)]
+                    self._listener.begun(self._loop.create_task(self._await(response if len(run) == 1 else _in_order(run))))
                 if size >= WRITE_BYTES:
                     self._write(out)
                     out = []
@@ -246,9 +246,9 @@ class ClientConnection(asyncio.Protocol):
     async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
         """Wait for one response, then go on with what came meanwhile."""
         refusal: str | None = None
-        answer: bytes | None = None
+        response: bytes | None = None
         try:
-            answer = await pending
+            response = await pending
         except CloseConnection as error:
             refusal = str(error)
         finally:
@@ -259,7 +259,7 @@ class ClientConnection(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
         else:
-            self._serve([] if answer is None else [answer])
+            self._serve([] if response is None else [response])
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:
@@ -273,5 +273,5 @@ class ClientConnection(asyncio.Protocol):
 async def _in_order(run: list[Coroutine[Any, Any, bytes | None]]) -> bytes | None:
     """Begin requests in their order; their responses together, in the same order."""
     tasks = [asyncio.get_running_loop().create_task(request) for request in run]
-    answers = [await task for task in tasks]
-    return b"".join(answer for answer in answers if answer is not None)
+    responses = [await task for task in tasks]
+    return b"".join(response for response in responses if response is not None)

@@ -18,7 +18,7 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
-from klamm.server.net.outgoing import Connection, dial
+from klamm.server.net.outgoing import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class ControllerRequests:
         self._tap = tap
         self._waiting: deque[_Request] = deque()
         self._sender: asyncio.Task[None] | None = None
-        self._connection: Connection | None = None
+        self._connection: OutgoingConnection | None = None
         self._address = ("", 0)
         self._next_correlation_id = 0
         self._payload: asyncio.Future[bytes] | None = None
@@ -144,7 +144,7 @@ class ControllerRequests:
         response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
         return response
 
-    async def _connected(self, timeout_s: float) -> Connection:
+    async def _connected(self, timeout_s: float) -> OutgoingConnection:
         """The connection to the controller that the metadata cache has now. Raises OSError."""
         endpoint = self._find()
         if endpoint is None:

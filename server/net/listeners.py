@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.listeners import Listener as Configured
+from klamm.configs.listeners import ListenerConfig
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
@@ -46,7 +46,7 @@ class Listeners:
         self._dispatcher: Dispatcher
         self._tap = tap
         self._clock = clock
-        self._open: dict[Configured, Listener] = {}
+        self._open: dict[ListenerConfig, Listener] = {}
         self.limit()
 
     def __iter__(self) -> Iterator[Listener]:
@@ -121,7 +121,7 @@ class Listeners:
         for listener in self:
             listener.responses.clear()
 
-    def _bind(self, one: Configured) -> Listener:
+    def _bind(self, one: ListenerConfig) -> Listener:
         get = self._config.get
         not_served = _not_served(one)
         if not_served is not None:
@@ -141,7 +141,7 @@ class Listeners:
         return listener
 
 
-def _not_served(one: Configured) -> str | None:
+def _not_served(one: ListenerConfig) -> str | None:
     """Why this listener cannot be served, if so."""
     if one.security_protocol in SERVED_PROTOCOLS:
         return None

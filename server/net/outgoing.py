@@ -1,7 +1,7 @@
 """Connections this broker opens to others: one TCP connection that sends frames and hands back payloads, and one-shot requests.
 
-`Connection` knows nothing of Kafka but the frame: its owner encodes, matches responses and decides what to do when it is lost
-(`server/net/channels.py` retries for ever; `ask` gives up). The owner is called exactly once when the connection is lost.
+`OutgoingConnection` knows nothing of Kafka but the frame: its owner encodes, matches responses and decides what to do when it is lost
+(`server/net/channels.py` retries for ever; `request_once` gives up). The owner is called exactly once when the connection is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from klamm.server.net.tap import Cause, ConnectionTap
 MAX_ANSWER_BYTES = 1 << 30
 
 
-class Connection(asyncio.Protocol):
+class OutgoingConnection(asyncio.Protocol):
     """One connection to a broker. `on_payload` gets each response without its length, `on_lost` the reason, once."""
 
     def __init__(
@@ -76,41 +76,41 @@ async def dial(
     timeout_s: float,
     tap: ConnectionTap | None = None,
     clock: Clock = SYSTEM_CLOCK,
-) -> Connection:
+) -> OutgoingConnection:
     """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
     loop = asyncio.get_running_loop()
     if not 0 < port < 65536:  # uvloop would take it modulo 65536
         raise OSError(errno.EINVAL, f"{port} is not a port")
     try:
         async with clock.timeout(timeout_s):
-            _, connection = await loop.create_connection(lambda: Connection(on_payload, on_lost, tap), host, port)
+            _, connection = await loop.create_connection(lambda: OutgoingConnection(on_payload, on_lost, tap), host, port)
     except UnicodeError as error:  # a label without letters, or with more than 63
         raise OSError(errno.EINVAL, f"{host!r} is not a host name") from error
     return connection
 
 
-async def ask(
+async def request_once(
     host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float, clock: Clock = SYSTEM_CLOCK
 ) -> Any:
     """One request on a connection of its own, without an ApiVersions request first; returns the decoded response.
 
     Raises OSError when the broker cannot be reached, hangs up or stays silent for `timeout_s`, RemoteProtocolError for nonsense.
     """
-    answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def on_payload(payload: bytes) -> None:
-        if not answered.done():
-            answered.set_result(payload)
+        if not response.done():
+            response.set_result(payload)
 
     def on_lost(reason: Exception | None) -> None:
-        if not answered.done():
-            answered.set_exception(reason or ConnectionResetError("closed by the peer"))
+        if not response.done():
+            response.set_exception(reason or ConnectionResetError("closed by the peer"))
 
     connection = await dial(host, port, on_payload, on_lost, timeout_s, clock=clock)
     try:
         connection.send(messages.encode_request(api_key, version, 0, client_id, messages.encode(message, version)))
         async with clock.timeout(timeout_s):
-            payload = await answered
+            payload = await response
     finally:
         connection.close()
     correlation_id, offset = messages.decode_response_header(api_key, version, payload)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
-from klamm.configs.listeners import Listener
+from klamm.configs.listeners import ListenerConfig
 from klamm.configs.topic import topic_defaults
 
 ZK = {"zookeeper.connect": "z:1"}
@@ -180,7 +180,7 @@ def test_bad_listeners(properties, blamed):
 def test_names_of_listeners():
     made = config(THREE, **{"control.plane.listener.name": "ctl", "advertised.listeners": "CTL://c:3,INT://i:1"})
     assert (made.inter_broker_listener_name, made.control_plane_listener_name) == ("INT", "CTL")
-    assert made.advertised_listeners == (Listener("CTL", "c", 3, "PLAINTEXT"), Listener("INT", "i", 1, "PLAINTEXT"))
+    assert made.advertised_listeners == (ListenerConfig("CTL", "c", 3, "PLAINTEXT"), ListenerConfig("INT", "i", 1, "PLAINTEXT"))
     assert made.listener_security_protocol_map["EXT"] == "PLAINTEXT"
     assert [str(one) for one in config(listeners="PLAINTEXT://[::1]:5").listeners] == ["PLAINTEXT://[::1]:5"]
 

@@ -85,7 +85,7 @@ def test_all_leader_and_isr_then_all_update_metadata_then_all_stop_replica(bench
     p, q, _ = bench.partitions
     bench.batch.stop(1, q, delete=False)
     bench.batch.stop(2, p, delete=False)
-    bench.batch.tell([3], [q])
+    bench.batch.update_metadata([3], [q])
     bench.batch.lead([2, 1], p, is_new=False)
     both = "t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7"
     assert bench.send() == [
@@ -99,17 +99,17 @@ def test_all_leader_and_isr_then_all_update_metadata_then_all_stop_replica(bench
 def test_leading_tells_everybody_and_all_are_told_the_same(bench: Bench) -> None:
     p, q, _ = bench.partitions
     bench.batch.lead([2], p, is_new=False)
-    bench.batch.tell([1], [q])
+    bench.batch.update_metadata([1], [q])
     both = "t-0 1 e5 [1, 2] v7 t-1 1 e5 [1, 2] v7"
     assert bench.send() == ["LISR 2: t-0 1 e5 [1, 2] v7", f"UMR 1: {both}", f"UMR 2: {both}", f"UMR 3: {both}"]
 
 
 def test_telling_some_tells_only_them(bench: Bench) -> None:
-    bench.batch.tell([2, -1, 7], bench.partitions[:1])
+    bench.batch.update_metadata([2, -1, 7], bench.partitions[:1])
     assert bench.send() == ["UMR 2: t-0 1 e5 [1, 2] v7"]
-    bench.batch.tell([], bench.partitions[:1])
+    bench.batch.update_metadata([], bench.partitions[:1])
     assert bench.send() == [], "partitions without receivers go nowhere, and do not wait for the next batch"
-    bench.batch.tell_all(())
+    bench.batch.update_metadata_everywhere(())
     assert bench.send() == ["UMR 1:", "UMR 2:", "UMR 3:"]
 
 
@@ -211,7 +211,7 @@ def test_the_epochs_of_stops(bench: Bench) -> None:
 
 def test_partitions_without_leadership_are_left_out(bench: Bench) -> None:
     p = bench.partitions[2]
-    bench.batch.tell_all([p])
+    bench.batch.update_metadata_everywhere([p])
     assert bench.send() == ["UMR 1:", "UMR 2:", "UMR 3:"], "their brokers still get one"
 
 
@@ -240,7 +240,7 @@ def test_a_batch_whose_block_raises_is_dropped_and_the_next_one_is_empty(bench: 
     p, sender = bench.partitions[0], RequestSender(bench.cluster, bench.wires, Encoder(9, 7, 8, 4), ControllerOptions(), lambda *_: None)
     with pytest.raises(ZeroDivisionError), sender.batch() as batch:
         batch.lead([1], p, is_new=True)
-        batch.tell_all([p])
+        batch.update_metadata_everywhere([p])
         batch.stop(1, p, delete=True)
         raise ZeroDivisionError
     assert bench.wires.sent == []
@@ -263,7 +263,7 @@ def test_answers_that_matter(version: int, watched: list[bool]) -> None:
     p, q, _ = bench.partitions
     bench.sender.event = 7
     bench.batch.lead([1], p, is_new=False)
-    bench.batch.tell([2], ())
+    bench.batch.update_metadata([2], ())
     bench.batch.stop(1, p, delete=False)
     bench.batch.stop(1, q, delete=True)
     bench.end()

@@ -16,7 +16,7 @@ from klamm.controller.commit import Decide, Decision, Keep, Refusal, Refuse, Sit
 from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.replica_machine import LeaveIsr
-from klamm.controller.values import LeaderAndIsr, Outcome, StoreRefused
+from klamm.controller.values import LeaderAndIsr, StoreRefused, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 
@@ -91,7 +91,7 @@ async def test_a_version_that_is_lost_at_every_try_gives_up_and_says_what_stands
     stage.store.before_write = [lambda _: stage.somebody_writes("t")] * 3
     mark = stage.mark()
     commits = await commit(stage, [p], next_leader, tries=3)
-    assert commits.uncommitted == {p: Uncommitted(Refusal.LOST_VERSION, stage.world.states[p.key], Outcome.BAD_VERSION)}
+    assert commits.uncommitted == {p: Uncommitted(Refusal.LOST_VERSION, stage.world.states[p.key], WriteOutcome.BAD_VERSION)}
     assert stage.frames(mark) == [] and not commits.committed
     assert p.info is not None and p.info.partition_epoch == 0, "what was only read is not replayed"
 
@@ -137,7 +137,7 @@ async def test_a_state_that_cannot_be_written_fails_alone(stage: Stage, monkeypa
     write = stage.store.write_states
 
     async def one_fails(writes: Any) -> Any:
-        return [Outcome.FAILED if w.partition == 0 else (await write([w]))[0] for w in writes]
+        return [WriteOutcome.FAILED if w.partition == 0 else (await write([w]))[0] for w in writes]
 
     monkeypatch.setattr(stage.store, "write_states", one_fails)
     commits = await commit(stage, [p, q], next_leader)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from klamm.configs.broker_config import BrokerConfig
 from klamm.server.authorizer import Authorizer
 from klamm.server.broker_server import BrokerServer
-from klamm.server.net.outgoing import ask
+from klamm.server.net.outgoing import request_once
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.zk.kazoo_connection import KazooConnection
@@ -33,7 +33,7 @@ def node(zookeeper: str, broker_id: int, patient: bool = False, authorizer: Auth
 
 async def request(broker: BrokerServer, api_key: int, version: int, message: Any) -> Any:
     endpoint = broker.advertised[0]
-    return await ask(endpoint.host, endpoint.port, api_key, version, "test", message, 30)
+    return await request_once(endpoint.host, endpoint.port, api_key, version, "test", message, 30)
 
 
 async def knows(broker: BrokerServer, *ids: int) -> None:

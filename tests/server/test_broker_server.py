@@ -17,7 +17,7 @@ from klamm.protocol import messages
 from klamm.server.authorizer import Operation, Principal, Resource
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.net.listener import bind
-from klamm.server.net.outgoing import ask
+from klamm.server.net.outgoing import request_once
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers, wire
 from klamm.tests.server.brokers import create_topic, expire, knows, request
@@ -82,7 +82,7 @@ async def test_stopped_broker_is_gone(make: Make, zk: ZkSession) -> None:
     assert await zk.children("/brokers/ids") == []
     assert await zk.get("/controller") is None
     with pytest.raises(ConnectionRefusedError):
-        await ask("127.0.0.1", port, 3, 12, "test", METADATA, 5)
+        await request_once("127.0.0.1", port, 3, 12, "test", METADATA, 5)
 
 
 async def test_taken_port(make: Make, zk: ZkSession) -> None:
@@ -100,7 +100,7 @@ async def test_id_in_use(make: Make, zk: ZkSession) -> None:
     with pytest.raises(StartFailed, match=r"^broker id 5 is already registered in session 0x[0-9a-f]+$"):
         await second.start()
     with pytest.raises(ConnectionRefusedError):
-        await ask("127.0.0.1", second.advertised[0].port, 3, 12, "test", METADATA, 5)
+        await request_once("127.0.0.1", second.advertised[0].port, 3, 12, "test", METADATA, 5)
     await knows(first, 5)
 
 
@@ -169,7 +169,7 @@ async def test_several_listeners(make: Make) -> None:
     await knows(broker, 5)
     ports = {one.name: one.port for one in broker.listeners}
     for name in ("CLIENTS", "BROKERS"):
-        answer = await ask("127.0.0.1", ports[name], 3, 12, "test", METADATA, 10)
+        answer = await request_once("127.0.0.1", ports[name], 3, 12, "test", METADATA, 10)
         assert [b.port for b in answer.brokers] == [ports[name]]
     (control,) = [one for one in broker.listeners if one.name == "CONTROL"]
     assert len(control.connections) == 1
@@ -355,7 +355,7 @@ async def test_listeners_can_change_while_the_broker_runs(make: Make, zk: ZkSess
     await eventually(lambda: len(broker.metadata.brokers[5].endpoints) == 2, "all brokers are told")
     ports = {one.listener: one.port for one in broker.advertised}
     assert ports["PLAINTEXT"] == first.port
-    answer = await ask("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
+    answer = await request_once("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
     assert [b.port for b in answer.brokers] == [ports["MORE"]]
     node = await zk.exists("/brokers/ids/5")
     assert node is not None
@@ -363,7 +363,7 @@ async def test_listeners_can_change_while_the_broker_runs(make: Make, zk: ZkSess
     await admin.write_config("brokers", "5", {})
     await eventually(lambda: len(broker.metadata.brokers[5].endpoints) == 1, "all brokers are told")
     with pytest.raises(ConnectionRefusedError):
-        await ask("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
+        await request_once("127.0.0.1", ports["MORE"], 3, 12, "test", METADATA, 10)
     assert [one.port for one in broker.listeners] == [first.port]
 
 

@@ -10,7 +10,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.net.outgoing import Connection, ask, dial
+from klamm.server.net.outgoing import OutgoingConnection, dial, request_once
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 
@@ -32,7 +32,7 @@ class Owner:
         self.payloads: list[bytes] = []
         self.lost: list[Exception | None] = []
 
-    async def dial(self, port: int) -> Connection:
+    async def dial(self, port: int) -> OutgoingConnection:
         return await dial("127.0.0.1", port, self.payloads.append, self.lost.append, 10)
 
 
@@ -59,7 +59,7 @@ async def test_who_closes_is_told_nothing(broker: ScriptedBroker) -> None:
 
 
 async def test_a_request_has_a_connection_of_its_own(broker: ScriptedBroker) -> None:
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    asking = asyncio.ensure_future(request_once("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(1)
     assert broker.requests[0][1] == (ApiKey.CONTROLLED_SHUTDOWN, 3, 0, "me")
     broker.answer(0, error_code=11)
@@ -68,7 +68,7 @@ async def test_a_request_has_a_connection_of_its_own(broker: ScriptedBroker) -> 
 
 
 async def test_an_answer_to_something_else_is_an_error(broker: ScriptedBroker) -> None:
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+    asking = asyncio.ensure_future(request_once("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(1)
     broker.answer(0, correlation_id=5)
     with pytest.raises(RemoteProtocolError, match="request 5"):
@@ -77,8 +77,8 @@ async def test_an_answer_to_something_else_is_an_error(broker: ScriptedBroker) -
 
 async def test_silence_ends_with_the_time_and_a_hang_up_at_once(broker: ScriptedBroker) -> None:
     with pytest.raises(TimeoutError):
-        await ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 0.05)
-    asking = asyncio.ensure_future(ask("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
+        await request_once("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 0.05)
+    asking = asyncio.ensure_future(request_once("127.0.0.1", broker.port, ApiKey.CONTROLLED_SHUTDOWN, 3, "me", REQUEST, 10))
     await broker.received(2)
     broker.writers[1].close()
     with pytest.raises(ConnectionResetError):

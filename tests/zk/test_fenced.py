@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from klamm.controller.values import ControllerMoved, Outcome, StoreLost
+from klamm.controller.values import ControllerMoved, StoreLost, WriteOutcome
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
 from klamm.zk.fenced import Entry, settle, settle_delete, together, write_entries
 from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, NOT_EMPTY, MultiFailed, TooLarge
@@ -41,22 +41,22 @@ async def test_outcomes_come_in_the_order_of_the_entries() -> None:
     server = Server()
     written = entries([b"a"], [b"b", b"missing"], [b"c"], [b"version", b"d"], [b"exists"], [b"full"], [b"e"])
     assert await write_entries(server.send, written, settle) == [
-        Outcome.OK,
-        Outcome.NO_NODE,
-        Outcome.OK,
-        Outcome.BAD_VERSION,
-        Outcome.NODE_EXISTS,
-        Outcome.FAILED,
-        Outcome.OK,
+        WriteOutcome.OK,
+        WriteOutcome.NO_NODE,
+        WriteOutcome.OK,
+        WriteOutcome.BAD_VERSION,
+        WriteOutcome.NODE_EXISTS,
+        WriteOutcome.FAILED,
+        WriteOutcome.OK,
     ]
     assert sorted(server.done) == [b"a", b"c", b"e"]
 
 
 async def test_deleting_what_is_not_there_is_fine() -> None:
     assert await write_entries(Server().send, entries([b"missing"], [b"a"], [b"full"]), settle_delete) == [
-        Outcome.OK,
-        Outcome.OK,
-        Outcome.FAILED,
+        WriteOutcome.OK,
+        WriteOutcome.OK,
+        WriteOutcome.FAILED,
     ]
 
 
@@ -76,7 +76,7 @@ async def test_many_bad_entries_cost_few_repeats() -> None:
     """Half of them are bad: one after the other would take 64 repeats in a row."""
     server = Server()
     outcomes = await write_entries(server.send, entries(*([b"missing"] if n % 2 else [b"%d" % n] for n in range(128))), settle)
-    assert outcomes == [Outcome.NO_NODE if n % 2 else Outcome.OK for n in range(128)]
+    assert outcomes == [WriteOutcome.NO_NODE if n % 2 else WriteOutcome.OK for n in range(128)]
     assert len(set(server.done)) == len(server.done) == 64
     assert sum(map(len, server.sent)) < 128 * 10
 
@@ -110,9 +110,9 @@ async def test_nothing_to_write_sends_nothing() -> None:
 async def test_what_is_too_large_fails_alone() -> None:
     server = Server()
     outcomes = await write_entries(server.send, entries([b"a"], [b"huge"], [b"missing"], [b"b"]), settle)
-    assert outcomes == [Outcome.OK, Outcome.FAILED, Outcome.NO_NODE, Outcome.OK]
+    assert outcomes == [WriteOutcome.OK, WriteOutcome.FAILED, WriteOutcome.NO_NODE, WriteOutcome.OK]
     assert sorted(server.done) == [b"a", b"b"]
-    assert await write_entries(Server().send, entries([b"a"], [b"huge"]), settle) == [Outcome.OK, Outcome.FAILED]
+    assert await write_entries(Server().send, entries([b"a"], [b"huge"]), settle) == [WriteOutcome.OK, WriteOutcome.FAILED]
 
 
 async def test_a_bad_entry_that_was_made_right_is_sent_again() -> None:
@@ -121,7 +121,7 @@ async def test_a_bad_entry_that_was_made_right_is_sent_again() -> None:
 
     server = Server()
     written = entries([b"a", b"missing"], [b"version"], [b"exists"], [b"b"])
-    assert await write_entries(server.send, written, repair) == [Outcome.OK] * 4
+    assert await write_entries(server.send, written, repair) == [WriteOutcome.OK] * 4
     assert sorted(server.done) == [b"a", b"b", b"repaired", b"repaired", b"repaired"]
 
 

@@ -18,7 +18,7 @@ from klamm.tests.zk.flaky import Road
 from klamm.zk.batches import batches
 from klamm.zk.connection import Change, Link, Watch
 from klamm.zk.kazoo_connection import KazooConnection, _Reply
-from klamm.zk.requests import BadVersion, ConnectionLost, MultiFailed, Node, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError
+from klamm.zk.requests import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError, Znode
 from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
 
 SESSION_MS = 10_000
@@ -483,7 +483,7 @@ async def test_stopping_ends_requests_that_were_not_sent_yet(session: ZkSession)
     await session.stop()
     async with asyncio.timeout(10):
         ends = await asyncio.gather(*asked, return_exceptions=True)
-    assert {type(end) for end in ends} <= {Node, StoreLost}
+    assert {type(end) for end in ends} <= {Znode, StoreLost}
     assert isinstance(ends[-1], StoreLost)
 
 

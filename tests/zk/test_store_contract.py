@@ -16,12 +16,12 @@ from klamm.controller.values import (
     ControllerEpoch,
     ControllerMoved,
     LeaderAndIsr,
-    Outcome,
     StateWrite,
     StoredConfig,
     StoredTopic,
     StoreRefused,
     TopicWrite,
+    WriteOutcome,
 )
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.labs import Lab, Seat
@@ -267,8 +267,8 @@ async def test_growth_is_told_once_to_who_read_the_topic(lab: Lab) -> None:
 async def test_topics_are_written(lab: Lab, office: Seat) -> None:
     moving = {0: Assignment((3, 1, 2), (3,), (1,)), 1: Assignment((1, 2))}
     assert await office.store.write_topics([TopicWrite("t", TOPIC_ID, moving), TopicWrite("missing", None, {})]) == [
-        Outcome.OK,
-        Outcome.NO_NODE,
+        WriteOutcome.OK,
+        WriteOutcome.NO_NODE,
     ]
     assert await office.store.read_topics(["t", "missing"]) == [StoredTopic(TOPIC_ID, moving), None]
 
@@ -284,7 +284,7 @@ async def test_own_write_of_a_topic_is_told_too(lab: Lab, office: Seat) -> None:
 
 async def test_created_states_begin_with_partition_epoch_zero(office: Seat) -> None:
     other = LeaderAndIsr(2, 0, (2,), controller_epoch=1)
-    assert await office.store.create_states([creation("t", 0), creation("t", 2, other)]) == [Outcome.OK, Outcome.OK]
+    assert await office.store.create_states([creation("t", 0), creation("t", 2, other)]) == [WriteOutcome.OK, WriteOutcome.OK]
     keys = [TopicPartition("t", index) for index in (2, 1, 0)]
     assert await office.store.read_states(keys) == [other, None, STATE]
 
@@ -294,21 +294,21 @@ async def test_each_creation_succeeds_or_fails_alone(lab: Lab, office: Seat) -> 
     await office.store.create_states([creation("t", 1)])
     wanted = [creation("t", 0), creation("t", 1), creation("missing", 0), creation("u", 1), creation("t", 2), creation("u", 0)]
     assert await office.store.create_states(wanted) == [
-        Outcome.OK,
-        Outcome.NODE_EXISTS,
-        Outcome.NO_NODE,
-        Outcome.OK,
-        Outcome.OK,
-        Outcome.OK,
+        WriteOutcome.OK,
+        WriteOutcome.NODE_EXISTS,
+        WriteOutcome.NO_NODE,
+        WriteOutcome.OK,
+        WriteOutcome.OK,
+        WriteOutcome.OK,
     ]
-    assert await office.store.create_states([creation("u", 1), creation("u", 0)]) == [Outcome.NODE_EXISTS] * 2
+    assert await office.store.create_states([creation("u", 1), creation("u", 0)]) == [WriteOutcome.NODE_EXISTS] * 2
 
 
 async def test_a_write_raises_the_partition_epoch_by_one(office: Seat) -> None:
     await office.store.create_states([creation("t", 0)])
     for epoch in range(3):
         state = LeaderAndIsr(-1, epoch + 1, (2,), 1, controller_epoch=1)
-        assert await office.store.write_states([StateWrite("t", 0, state, epoch)]) == [Outcome.OK]
+        assert await office.store.write_states([StateWrite("t", 0, state, epoch)]) == [WriteOutcome.OK]
         assert await office.store.read_states([TopicPartition("t", 0)]) == [state._replace(partition_epoch=epoch + 1)]
 
 
@@ -324,11 +324,11 @@ async def test_each_write_succeeds_or_fails_alone(lab: Lab, office: Seat) -> Non
         StateWrite("missing", 0, new, 0),
     ]
     assert await office.store.write_states(writes) == [
-        Outcome.NO_NODE,
-        Outcome.OK,
-        Outcome.BAD_VERSION,
-        Outcome.OK,
-        Outcome.NO_NODE,
+        WriteOutcome.NO_NODE,
+        WriteOutcome.OK,
+        WriteOutcome.BAD_VERSION,
+        WriteOutcome.OK,
+        WriteOutcome.NO_NODE,
     ]
     states = await office.store.read_states([TopicPartition("t", index) for index in range(3)])
     assert states == [
@@ -351,12 +351,12 @@ async def test_long_lists(lab: Lab, office: Seat) -> None:
     """Longer than a multi, with bad entries here and there: outcomes stay in order."""
     count = 2500
     await lab.create_topic("long", dict.fromkeys(range(count), (1, 2)), None)
-    assert await office.store.create_states([creation("long", index) for index in range(0, count, 2)]) == [Outcome.OK] * (count // 2)
+    assert await office.store.create_states([creation("long", index) for index in range(0, count, 2)]) == [WriteOutcome.OK] * (count // 2)
     outcomes = await office.store.create_states([creation("long", index) for index in range(count)])
-    assert outcomes == [Outcome.OK if index % 2 else Outcome.NODE_EXISTS for index in range(count)]
+    assert outcomes == [WriteOutcome.OK if index % 2 else WriteOutcome.NODE_EXISTS for index in range(count)]
     new = STATE._replace(leader_epoch=1)
     outcomes = await office.store.write_states([StateWrite("long", index, new, 3 if index % 700 == 5 else 0) for index in range(count)])
-    assert outcomes == [Outcome.BAD_VERSION if index % 700 == 5 else Outcome.OK for index in range(count)]
+    assert outcomes == [WriteOutcome.BAD_VERSION if index % 700 == 5 else WriteOutcome.OK for index in range(count)]
     states = await office.store.read_states([TopicPartition("long", index) for index in range(count)])
     assert states == [STATE if index % 700 == 5 else new._replace(partition_epoch=1) for index in range(count)]
     await office.store.delete_topics([("long", range(count))])
@@ -463,11 +463,11 @@ T, BROKER_1, DEFAULT = ConfigEntity("topics", "t"), ConfigEntity("brokers", "1")
 async def test_configs_are_written_with_a_notification_each(lab: Lab, office: Seat) -> None:
     assert await office.store.read_configs([T, BROKER_1]) == [StoredConfig({}, -1)] * 2
     writes = [config(T, -1, retention_ms="7"), config(BROKER_1, -1, x="1"), config(DEFAULT, -1)]
-    assert await office.store.write_configs(writes) == [Outcome.OK] * 3
+    assert await office.store.write_configs(writes) == [WriteOutcome.OK] * 3
     assert await office.store.read_configs([DEFAULT, T, BROKER_1]) == [
         StoredConfig({}, 0), StoredConfig({"retention.ms": "7"}, 0), StoredConfig({"x": "1"}, 0),
     ]  # fmt: skip
-    assert await office.store.write_configs([config(T, 0)]) == [Outcome.OK]
+    assert await office.store.write_configs([config(T, 0)]) == [WriteOutcome.OK]
     assert await office.store.read_configs([T]) == [StoredConfig({}, 1)]
     announced = [b'{"version":2,"entity_path":"%b"}' % str(entity).encode() for entity in (T, BROKER_1, DEFAULT, T)]
     assert await lab.contents("/config/changes") == announced
@@ -477,7 +477,8 @@ async def test_configs_are_written_with_a_notification_each(lab: Lab, office: Se
 async def test_each_config_is_written_or_refused_alone_and_only_what_is_written_is_announced(lab: Lab, office: Seat) -> None:
     await office.store.write_configs([config(T, -1), config(BROKER_1, -1)])
     writes = [config(T, -1, a="1"), config(BROKER_1, 3, a="1"), config(DEFAULT, 0, a="1"), config(ConfigEntity("topics", "u"), -1, a="1")]
-    assert await office.store.write_configs(writes) == [Outcome.NODE_EXISTS, Outcome.BAD_VERSION, Outcome.NO_NODE, Outcome.OK]
+    outcomes = [WriteOutcome.NODE_EXISTS, WriteOutcome.BAD_VERSION, WriteOutcome.NO_NODE, WriteOutcome.OK]
+    assert await office.store.write_configs(writes) == outcomes
     assert await office.store.read_configs([T, BROKER_1]) == [StoredConfig({}, 0)] * 2
     assert len(await lab.contents("/config/changes")) == 3
 
@@ -554,7 +555,7 @@ REGISTERED = BrokerRegistration(
 async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat) -> None:
     assert await office.store.registrations() == {}
     bare = BrokerRegistration(6, 1, BrokerState.FENCED, ())
-    assert await office.store.write_registrations([REGISTERED, bare]) == [Outcome.OK] * 2
+    assert await office.store.write_registrations([REGISTERED, bare]) == [WriteOutcome.OK] * 2
     assert await lab.read("/cluster/brokers/5") == (
         b'{"version":1,"epoch":3,"state":"OFFLINE","settings":{"listener_security_protocol_map":'
         b'{"INTERNAL":"PLAINTEXT","EXTERNAL":"SASL_SSL"},"endpoints":["INTERNAL://k0:9033","EXTERNAL://b0:9092"],"rack":"0","jmx_port":7203}}',
@@ -569,7 +570,7 @@ async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat)
 async def test_a_registration_is_replaced(lab: Lab, office: Seat) -> None:
     await office.store.write_registrations([REGISTERED])
     changed = [REGISTERED._replace(epoch=4, state=BrokerState.ONLINE), REGISTERED._replace(id=7)]
-    assert await office.store.write_registrations(changed) == [Outcome.OK] * 2
+    assert await office.store.write_registrations(changed) == [WriteOutcome.OK] * 2
     assert await office.store.registrations() == {5: changed[0], 7: changed[1]}
 
 
@@ -623,12 +624,12 @@ async def test_whatever_is_written_counts_once_when_its_answer_is_lost(lab: Lab,
     await lab.put("/admin/remove_throttled_rates", {"version": 1, "brokers": [2, 1]})
     await lab.ask_deletion("t")
     office.session.write_hook = LosesAnswers()
-    assert await store.create_states([creation("t", 0), creation("t", 1)]) == [Outcome.OK] * 2
-    assert await store.write_states([StateWrite("t", 0, STATE._replace(leader=2), 0)]) == [Outcome.OK]
-    assert await store.write_configs([config(T, -1, a="1"), config(BROKER_1, -1)]) == [Outcome.OK] * 2
-    assert await store.write_configs([config(T, 0, a="2")]) == [Outcome.OK]
+    assert await store.create_states([creation("t", 0), creation("t", 1)]) == [WriteOutcome.OK] * 2
+    assert await store.write_states([StateWrite("t", 0, STATE._replace(leader=2), 0)]) == [WriteOutcome.OK]
+    assert await store.write_configs([config(T, -1, a="1"), config(BROKER_1, -1)]) == [WriteOutcome.OK] * 2
+    assert await store.write_configs([config(T, 0, a="2")]) == [WriteOutcome.OK]
     assert len(await lab.contents("/config/changes")) == 3
-    assert await store.write_registrations([REGISTERED]) == [Outcome.OK]
+    assert await store.write_registrations([REGISTERED]) == [WriteOutcome.OK]
     await store.write_throttled_rates_removal([4])
     await store.delete_throttled_rates_removal()
     assert await store.throttled_rates_removal() is None

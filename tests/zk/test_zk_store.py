@@ -16,11 +16,11 @@ from klamm.controller.values import (
     ControllerEpoch,
     ControllerMoved,
     LeaderAndIsr,
-    Outcome,
     StateWrite,
     StoreLost,
     StoreRefused,
     TopicWrite,
+    WriteOutcome,
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint, TopicPartition
@@ -162,9 +162,9 @@ async def test_a_write_whose_answer_was_lost_counts_once(remote: Seat, road: Roa
     new = STATE._replace(leader=2, leader_epoch=1)
     writes = [StateWrite("t", index, new, 0) for index in range(3)]
     road.lose_answers()
-    assert await remote.store.write_states(writes) == [Outcome.OK] * 3
+    assert await remote.store.write_states(writes) == [WriteOutcome.OK] * 3
     assert await remote.store.read_states([TopicPartition("t", index) for index in range(3)]) == [new._replace(partition_epoch=1)] * 3
-    assert await remote.store.write_states(writes) == [Outcome.BAD_VERSION] * 3
+    assert await remote.store.write_states(writes) == [WriteOutcome.BAD_VERSION] * 3
 
 
 async def test_an_equal_write_of_somebody_else_is_not_taken_for_ours(remote: Seat, real: RealLab) -> None:
@@ -173,7 +173,7 @@ async def test_an_equal_write_of_somebody_else_is_not_taken_for_ours(remote: Sea
     new = STATE._replace(leader_epoch=1)
     for index in range(3):
         await real.replace(f"/brokers/topics/t/partitions/{index}/state", encode_state(new))
-    assert await remote.store.write_states([StateWrite("t", index, new, 0) for index in range(3)]) == [Outcome.BAD_VERSION] * 3
+    assert await remote.store.write_states([StateWrite("t", index, new, 0) for index in range(3)]) == [WriteOutcome.BAD_VERSION] * 3
 
 
 async def test_a_write_of_somebody_else_is_not_taken_for_ours(remote: Seat, road: Road, real: RealLab) -> None:
@@ -182,16 +182,16 @@ async def test_a_write_of_somebody_else_is_not_taken_for_ours(remote: Seat, road
     new = STATE._replace(leader_epoch=1)
     road.lose_answers()
     outcomes = await remote.store.write_states([StateWrite("t", index, new, 0) for index in range(4)])
-    assert outcomes == [Outcome.OK, Outcome.BAD_VERSION, Outcome.OK, Outcome.NO_NODE]
+    assert outcomes == [WriteOutcome.OK, WriteOutcome.BAD_VERSION, WriteOutcome.OK, WriteOutcome.NO_NODE]
 
 
 async def test_a_creation_whose_answer_was_lost_counts(remote: Seat, road: Road) -> None:
     road.lose_answers()
-    assert await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in range(3)]) == [Outcome.OK] * 3
+    assert await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in range(3)]) == [WriteOutcome.OK] * 3
     road.lose_answers()
     assert await remote.store.create_states([StateWrite("t", index, STATE._replace(leader=2), -1) for index in (0, 3)]) == [
-        Outcome.NODE_EXISTS,
-        Outcome.OK,
+        WriteOutcome.NODE_EXISTS,
+        WriteOutcome.OK,
     ]
 
 
@@ -205,7 +205,7 @@ async def test_an_election_whose_answer_was_lost_is_won(remote: Seat, road: Road
     await remote.session.exists("/")
     road.lose_answers()
     assert await epoch == ControllerEpoch(3, 3)
-    assert await remote.store.create_states([StateWrite("t", 0, STATE, -1)]) == [Outcome.OK]
+    assert await remote.store.create_states([StateWrite("t", 0, STATE, -1)]) == [WriteOutcome.OK]
 
 
 async def test_deletes_whose_answers_were_lost_are_done(remote: Seat, road: Road, real: RealLab) -> None:
@@ -223,7 +223,7 @@ async def test_writes_survive_cuts(remote: Seat, road: Road, real: RealLab) -> N
     """Every partition gets each of its writes exactly once, however often the connection breaks."""
     count, rounds = 1500, 6
     await real.create_topic("long", dict.fromkeys(range(count), (1, 2)), None)
-    assert await remote.store.create_states([StateWrite("long", index, STATE, -1) for index in range(count)]) == [Outcome.OK] * count
+    assert await remote.store.create_states([StateWrite("long", index, STATE, -1) for index in range(count)]) == [WriteOutcome.OK] * count
 
     async def cut() -> None:
         while True:
@@ -234,7 +234,7 @@ async def test_writes_survive_cuts(remote: Seat, road: Road, real: RealLab) -> N
     for epoch in range(rounds):
         new = STATE._replace(leader_epoch=epoch + 1)
         writes = [StateWrite("long", index, new, epoch) for index in range(count)]
-        assert await remote.store.write_states(writes) == [Outcome.OK] * count
+        assert await remote.store.write_states(writes) == [WriteOutcome.OK] * count
     cutting.cancel()
     final = STATE._replace(leader_epoch=rounds, partition_epoch=rounds)
     assert await remote.store.read_states([TopicPartition("long", index) for index in range(count)]) == [final] * count
@@ -251,7 +251,7 @@ async def test_no_write_under_the_election_of_an_expired_session(remote: Seat, r
     assert await remote.store.controller_id() == -1
     assert await remote.store.read_states([TopicPartition("t", 0)]) == [None]
     assert await remote.store.register_controller(1, NOW_MS) == ControllerEpoch(2, 2)
-    assert await remote.store.create_states([StateWrite("t", 0, STATE, -1)]) == [Outcome.OK]
+    assert await remote.store.create_states([StateWrite("t", 0, STATE, -1)]) == [WriteOutcome.OK]
 
 
 async def test_a_session_that_ends_during_its_election_may_not_write(
@@ -476,14 +476,14 @@ async def test_a_topic_that_others_keep_alive_is_given_up(remote: Seat, real: Re
 async def test_states_of_a_topic_that_goes_meanwhile(remote: Seat, real: RealLab) -> None:
     """Parents that were there when the first multi failed and are gone at the second are made again; without the topic it ends."""
     await real.put("/brokers/topics/t/partitions/1", b"")
-    assert await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in (0, 1)]) == [Outcome.OK] * 2
-    assert await remote.store.create_states([StateWrite("gone", index, STATE, -1) for index in (0, 1)]) == [Outcome.NO_NODE] * 2
+    assert await remote.store.create_states([StateWrite("t", index, STATE, -1) for index in (0, 1)]) == [WriteOutcome.OK] * 2
+    assert await remote.store.create_states([StateWrite("gone", index, STATE, -1) for index in (0, 1)]) == [WriteOutcome.NO_NODE] * 2
 
 
 async def test_states_whose_parents_were_to_come_with_a_multi_that_failed(remote: Seat) -> None:
     """The first multi holds the topic's own parents, and a bad entry; the second one comes before it is repeated."""
     writes = [StateWrite("gone", 0, STATE, -1), *(StateWrite("t", index, STATE, -1) for index in range(340))]
-    assert await remote.store.create_states(writes) == [Outcome.NO_NODE, *[Outcome.OK] * 340]
+    assert await remote.store.create_states(writes) == [WriteOutcome.NO_NODE, *[WriteOutcome.OK] * 340]
 
 
 @pytest.mark.parametrize(
@@ -549,7 +549,7 @@ async def test_topics_too_large_for_a_node_fail_alone(remote: Seat) -> None:
     outcomes = await remote.store.write_topics(
         [TopicWrite("t", TOPIC_ID, large), TopicWrite("t", TOPIC_ID, huge), TopicWrite("t", TOPIC_ID, {0: Assignment((1,))})]
     )
-    assert outcomes == [Outcome.OK, Outcome.FAILED, Outcome.OK]
+    assert outcomes == [WriteOutcome.OK, WriteOutcome.FAILED, WriteOutcome.OK]
 
 
 async def test_session_changes_reach_their_owner_in_order(real: RealLab, road: Road, chroot: str, zookeeper: str) -> None:
