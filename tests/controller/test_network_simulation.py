@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -80,8 +81,17 @@ async def tell(seed: int, faults: Faults, network: NetworkFaults, steps: int = 4
     return story
 
 
+@pytest.fixture(autouse=True)
+def quiet_channels() -> Iterator[None]:
+    """Channels over a bad network have much to complain of."""
+    log = logging.getLogger("klamm.server.net.channels")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    yield
+    log.setLevel(level)
+
+
 def run(seed: int, faults: Faults, network: NetworkFaults) -> NetworkStory:
-    logging.getLogger("klamm.server.net.channels").setLevel(logging.ERROR)
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         return runner.run(tell(seed, faults, network))
 
