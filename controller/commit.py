@@ -82,8 +82,6 @@ class Write(NamedTuple):
     state: LeaderAndIsr
     recipients: Ints | None
     """Who gets a LeaderAndIsr request; everybody gets an UpdateMetadata request. None: this commit sends neither."""
-    brings_online: bool = False
-    """Whether the partition is in state ONLINE from then on."""
 
 
 class Keep(NamedTuple):
@@ -91,7 +89,6 @@ class Keep(NamedTuple):
 
     state: LeaderAndIsr
     recipients: Ints | None
-    brings_online: bool = False
 
 
 class Refuse(NamedTuple):
@@ -133,12 +130,14 @@ async def commit_states(
     *,
     proposals: Mapping[Partition, Proposal] | None = None,
     read: Mapping[Partition, LeaderAndIsr | None] | None = None,
+    brings_online: bool = False,
     tries: int = MAX_TRIES,
 ) -> Commits:
     """Decide about partitions, write what was decided, replay what took hold and put it into `batch`.
 
     `decide` is called once for all partitions in the same situation. `read` are states that this event has read of all the partitions and
-    not replayed. With one try a partition whose version is lost is read and given up.
+    not replayed. `brings_online`: a partition that is committed is in state ONLINE from then on. With one try a partition whose version is
+    lost is read and given up.
 
     Raises what the store raises: ControllerMoved, StoreLost, StoreRefused. What took hold before is replayed then.
     """
@@ -147,7 +146,7 @@ async def commit_states(
     todo = partitions
     for _ in range(tries):
         plan = _plan(term, todo, decide, decided, proposals, read, commits)
-        await _write(term, plan, batch, commits)
+        await _write(term, plan, batch, commits, brings_online)
         if not plan.again:
             return commits
         todo = plan.again
@@ -158,16 +157,19 @@ async def commit_states(
 
 
 class _Plan:
-    """One try: what is to be written, and who has to be looked at again."""
+    """One try: what is to be written, and who has to be looked at again. Lists beside each other belong together, row by row."""
 
-    __slots__ = ("again", "creations", "kept", "new", "outcomes", "writes", "written")
+    __slots__ = ("again", "created", "created_as", "creations", "kept", "kept_as", "outcomes", "writes", "written", "written_as")
 
     def __init__(self) -> None:
         self.writes: list[StateWrite] = []
-        self.written: list[tuple[Partition, Write]] = []
+        self.written: list[Partition] = []
+        self.written_as: list[Write] = []
         self.creations: list[StateWrite] = []
-        self.new: list[tuple[Partition, Write]] = []
-        self.kept: list[tuple[Partition, Keep]] = []
+        self.created: list[Partition] = []
+        self.created_as: list[Write] = []
+        self.kept: list[Partition] = []
+        self.kept_as: list[Keep] = []
         self.again: list[Partition] = []
         self.outcomes: dict[Partition, WriteOutcome] = {}
         """Of the writes that failed."""
@@ -185,98 +187,107 @@ def _plan(
     cluster, plan = term.cluster, _Plan()
     registered, shutting_down, some_offline = cluster.registered, frozenset(cluster.shutting_down), bool(cluster.offline_dirs)
     fresh: Collection[Partition] = term.written if read is None else read
-    offline_dirs, proposal = _NO_BROKERS, None
+    offline_dirs, proposal, proposal_id = _NO_BROKERS, None, 0
+    decision_of, write, written, written_as = decided.get, plan.writes.append, plan.written.append, plan.written_as.append
     for p in partitions:
-        state, assignment = p.info if read is None else read[p], p.assignment
-        is_queued = p.topic.deletion is not None
+        state, assignment, topic = p.info if read is None else read[p], p.assignment, p.topic
+        is_queued = topic.deletion is not None
         if some_offline:
             offline_dirs = cluster.offline_dirs_of(p)
         if proposals is not None:
             proposal = proposals[p]
-        key = (id(state), id(assignment), id(proposal), offline_dirs, is_queued)
-        decision = decided.get(key)
+            proposal_id = id(proposal)
+        key = (id(state), id(assignment), proposal_id, offline_dirs, is_queued)
+        decision = decision_of(key)
         if decision is None:
             situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued, proposal)
             decision = decided.keep(key, decide(situation), state, assignment, proposal)
-        if isinstance(decision, Write):
+        if type(decision) is Write:
             if state is None:
-                plan.creations.append(StateWrite(p.topic.name, p.index, decision.state, -1))
-                plan.new.append((p, decision))
+                plan.creations.append(StateWrite(topic.name, p.index, decision.state, -1))
+                plan.created.append(p)
+                plan.created_as.append(decision)
             else:
-                plan.writes.append(StateWrite(p.topic.name, p.index, decision.state, state.partition_epoch))
-                plan.written.append((p, decision))
+                write(StateWrite(topic.name, p.index, decision.state, state.partition_epoch))
+                written(p)
+                written_as(decision)
         elif isinstance(decision, Refuse) and (decision.at_once or p in fresh):
             commits.uncommitted[p] = Uncommitted(decision.reason, state)
         elif isinstance(decision, Keep) and p in fresh:
-            plan.kept.append((p, decision))
+            plan.kept.append(p)
+            plan.kept_as.append(decision)
         else:
             plan.again.append(p)
     return plan
 
 
-async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: Commits) -> None:
+async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: Commits, brings_online: bool) -> None:
     """Write what a try decided; what took hold is settled before anything else is written."""
     if plan.kept:
-        _settle(term, plan.kept, commits)
-        _put_into(plan.kept, batch)
+        states = [keep.state for keep in plan.kept_as]
+        other = [(p, state) for p, state in zip(plan.kept, states, strict=True) if state is not p.info and state != p.info]
+        term.cluster.states_changed([p for p, _ in other], [state for _, state in other])
+        _settle(term, plan.kept, states, commits, brings_online)
+        _put_into(batch, plan.kept, plan.kept_as)
     if plan.creations:
-        created = _took_hold(plan.new, await term.store.create_states(plan.creations), plan, commits)
-        _settle(term, created, commits)
+        outcomes = await term.store.create_states(plan.creations)
+        created, created_as = _took_hold(plan.created, plan.created_as, outcomes, plan, commits)
+        states = [write.state for write in created_as]
+        term.cluster.states_changed(created, states)
+        _settle(term, created, states, commits, brings_online)
         if batch is not None:
-            for p, write in created:
+            for p, write in zip(created, created_as, strict=True):
                 if write.recipients is not None:
                     batch.lead(write.recipients, p, is_new=True)
     if plan.writes:
-        written = _took_hold(plan.written, await term.store.write_states(plan.writes), plan, commits)
-        _settle(term, written, commits)
-        _put_into(written, batch)
+        outcomes = await term.store.write_states(plan.writes)
+        written, written_as = _took_hold(plan.written, plan.written_as, outcomes, plan, commits)
+        states = [write.state for write in written_as]
+        term.cluster.states_changed(written, states)
+        _settle(term, written, states, commits, brings_online)
+        _put_into(batch, written, written_as)
 
 
 def _took_hold(
-    writes: list[tuple[Partition, Write]], outcomes: Sequence[WriteOutcome], plan: _Plan, commits: Commits
-) -> list[tuple[Partition, Write]]:
+    partitions: list[Partition], decisions: list[Write], outcomes: Sequence[WriteOutcome], plan: _Plan, commits: Commits
+) -> tuple[list[Partition], list[Write]]:
     """The writes that succeeded; of the others those with a lost version are to be looked at again."""
-    if outcomes.count(WriteOutcome.OK) == len(writes) == len(outcomes):
-        return writes
-    good = []
-    for (p, write), outcome in zip(writes, outcomes, strict=True):
+    if outcomes.count(WriteOutcome.OK) == len(partitions) == len(outcomes):
+        return partitions, decisions
+    good: list[Partition] = []
+    good_as: list[Write] = []
+    for p, decision, outcome in zip(partitions, decisions, outcomes, strict=True):
         if outcome is WriteOutcome.OK:
-            good.append((p, write))
+            good.append(p)
+            good_as.append(decision)
         elif outcome is WriteOutcome.FAILED:
             commits.uncommitted[p] = Uncommitted(Refusal.WRITE_FAILED, None, outcome)
         else:
             plan.again.append(p)
             plan.outcomes[p] = outcome
-    return good
+    return good, good_as
 
 
-def _settle(term: Term, settled: Sequence[tuple[Partition, Write | Keep]], commits: Commits) -> None:
-    """These states stand, all written or all kept: replay them. What is remembered already, as most of what is kept, stays as it is."""
-    if not settled:
-        return
-    partitions = [p for p, _ in settled]
-    states = [decision.state for _, decision in settled]
-    if isinstance(settled[0][1], Write):
-        term.cluster.states_changed(partitions, states)
-    else:
-        other = [(p, state) for p, state in zip(partitions, states, strict=True) if state is not p.info and state != p.info]
-        term.cluster.states_changed([p for p, _ in other], [state for _, state in other])
-    online = [p for p, decision in settled if decision.brings_online and p.state is not PartitionState.ONLINE]
-    if online:
-        term.cluster.partition_states_changed(online, PartitionState.ONLINE)
+def _settle(term: Term, partitions: list[Partition], states: list[LeaderAndIsr], commits: Commits, brings_online: bool) -> None:
+    """These states stand: they are committed, and the cluster knows them."""
+    if brings_online:
+        online = [p for p in partitions if p.state is not PartitionState.ONLINE]
+        if online:
+            term.cluster.partition_states_changed(online, PartitionState.ONLINE)
     commits.committed.update(zip(partitions, states, strict=True))
     term.written.update(partitions)
 
 
-def _put_into(settled: Sequence[tuple[Partition, Write | Keep]], batch: RequestBatch | None) -> None:
+def _put_into(batch: RequestBatch | None, partitions: list[Partition], decisions: Sequence[Write | Keep]) -> None:
     """Put settled partitions that are not new into the batch."""
     if batch is None:
         return
     recipients = Recipients()
     sent = []
-    for p, decision in settled:
-        if decision.recipients is not None:
+    for p, decision in zip(partitions, decisions, strict=True):
+        broker_ids = decision.recipients
+        if broker_ids is not None:
             sent.append(p)
-            for add in recipients[decision.recipients]:
+            for add in recipients[broker_ids]:
                 add(p)
     batch.lead_many(recipients.by_broker, sent)

@@ -105,7 +105,7 @@ class InitialiseLeader:
         if choice is None:
             return Refuse(Refusal.NO_REPLICA_ONLINE, at_once=True)
         state = LeaderAndIsr(choice.leader, 0, choice.isr, RECOVERED, 0, situation.controller_epoch)
-        return Write(state, choice.recipients, brings_online=True)
+        return Write(state, choice.recipients)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ class ElectLeader:
         after = LeaderAndIsr(
             choice.leader, next_epoch(state.leader_epoch), choice.isr, recovery, state.partition_epoch + 1, situation.controller_epoch
         )  # fmt: skip
-        return Write(after, choice.recipients, brings_online=True)
+        return Write(after, choice.recipients)
 
 
 async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Partition]) -> None:
-    commits = await commit_states(term, partitions, InitialiseLeader(), batch, tries=1)
+    commits = await commit_states(term, partitions, InitialiseLeader(), batch, brings_online=True, tries=1)
     for p, uncommitted in commits.uncommitted.items():
         if uncommitted.outcome is None:
             log.warning("%s stays new: none of its replicas %s is online", p, list(p.assignment.replicas))
@@ -159,14 +159,15 @@ async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Part
 
 async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition], strategy: Strategy) -> Results:
     decide = ElectLeader(strategy, term.options.leader_recovery_supported)
-    commits = await commit_states(term, partitions, decide, batch)
+    commits = await commit_states(term, partitions, decide, batch, brings_online=True)
     results: Results = {**commits.committed}
     uncommitted = commits.uncommitted
     if uncommitted and strategy == elections.Offline():
         permitted = await _unclean_permitted(term, uncommitted, results)
         if permitted:
             unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery)
-            more = await commit_states(term, permitted, unclean, batch, read={p: uncommitted[p].state for p in permitted})
+            states = {p: uncommitted[p].state for p in permitted}
+            more = await commit_states(term, permitted, unclean, batch, read=states, brings_online=True)
             results.update(more.committed)
             uncommitted = {p: u for p, u in uncommitted.items() if p not in more.committed} | more.uncommitted
     for p, why in uncommitted.items():
