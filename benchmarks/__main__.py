@@ -1,8 +1,8 @@
-"""All benchmarks, one after the other: `make bench`, or `python -m klamm.benchmarks`. About eight minutes; each has options of its own."""
+"""All benchmarks, one after the other: `make bench`, or `python -m klamm.benchmarks`. About ten minutes; each has options of its own."""
 
 from __future__ import annotations
 
-from klamm.benchmarks import controller, requests, stalls, startup
+from klamm.benchmarks import controller, records, requests, stalls, startup
 
 
 def main() -> None:
@@ -11,6 +11,7 @@ def main() -> None:
         ("From process start to ready", startup.main, []),
         ("Small requests, one broker", requests.main, []),
         ("Small requests, three brokers", requests.main, ["--brokers", "3", "--rounds", "3"]),
+        ("Produce and Fetch of 1 KiB", records.main, []),
         ("Absurd requests, 10,000 partitions", stalls.main, []),
         ("The controller's work, 10,000 partitions", controller.main, ["--partitions", "10000"]),
         ("The controller's work, 100,000 partitions", controller.main, ["--partitions", "100000", "--rounds", "2"]),
