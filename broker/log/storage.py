@@ -9,7 +9,7 @@ A segment is named by its base offset, and a position is counted in bytes from t
 segment, and the last batches of the log as long as they are not written and for some time after. What it does not have in memory it reads
 through `Storage.read`, which scans the file from an indexed position, in a thread.
 
-`Directories` opens logs and tells what was found on disk, as a `LoadedLog`; `broker/log/files/` has both.
+`Directories` opens logs and returns what is on disk, as a `LoadedLog`; `broker/log/files/` has both.
 """
 
 from __future__ import annotations
