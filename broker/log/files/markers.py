@@ -1,0 +1,61 @@
+"""Three small files: `partition.metadata` of a log, `meta.properties` and `.kafka_cleanshutdown` of a log directory.
+
+`partition.metadata` has the topic id of a log. `meta.properties` says whose a directory is: the cluster's and the broker's; an id of the
+directory itself is kept when it is there. `.kafka_cleanshutdown` is written last when a broker stops and deleted first when it starts: with
+it the logs are complete, and nothing is recovered. It has the broker epoch of the life that ended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+UNKNOWN_EPOCH = -1
+
+
+class CorruptMarker(ValueError):
+    """The text is not that of such a file."""
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """The file for a topic id of 16 bytes."""
+    return f"version: 0\ntopic_id: {base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}".encode()
+
+
+def read_partition_metadata(data: bytes) -> bytes:
+    """The topic id, 16 bytes. Raises CorruptMarker."""
+    try:
+        lines = data.decode().splitlines()
+        values = dict(line.split(": ", 1) for line in lines if line)
+        version, text = int(values["version"]), values["topic_id"].strip()
+        topic_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (KeyError, ValueError, binascii.Error) as error:
+        raise CorruptMarker(f"not a partition.metadata: {data[:100]!r}") from error
+    if version != 0 or len(topic_id) != 16 or not any(topic_id):
+        raise CorruptMarker(f"version {version}, topic id {text}")
+    return topic_id
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """The file of a broker that stops in order."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def read_clean_shutdown(data: bytes) -> int:
+    """The broker epoch in the file; -1 where there is none, as in files of versions before 3.8, which are empty."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (KeyError, TypeError, ValueError):
+        return UNKNOWN_EPOCH
+    return epoch if isinstance(epoch, int) else UNKNOWN_EPOCH
+
+
+def encode_properties(properties: Mapping[str, str], comment: str) -> bytes:
+    """A properties file. `comment` stands where Java writes the time."""
+    return f"#\n#{comment}\n".encode() + "".join(f"{name}={value}\n" for name, value in properties.items()).encode("latin-1")
