@@ -1,0 +1,206 @@
+"""The header of a record batch of magic 2, read from bytes that stay as they are.
+
+A batch is 61 bytes of header and then its records, which may be compressed as one block. The first 21 bytes (base offset, length, leader
+epoch, magic and CRC) are not covered by the CRC, so a leader sets offset and epoch without touching the rest. A log holds batches one after
+the other as they were received; this file finds their limits and reads their headers, and nothing in it looks at a record.
+
+Source: specification of the wire protocol, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+MAGIC = 2
+LOG_OVERHEAD = 12
+"""Bytes of base offset and length, which the length does not count."""
+HEADER_SIZE = 61
+SMALLEST_LENGTH = 14
+"""Of magic 0 without key and value; no length is smaller."""
+CRC_COVERS_FROM = 21
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+NO_TIMESTAMP = -1
+NO_SEQUENCE = -1
+NO_PRODUCER_ID = -1
+LAST_SEQUENCE = 2**31 - 1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_UP_TO_MAGIC = Struct(">qiib")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed: the lowest three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CorruptRecords(Exception):
+    """The bytes are not record batches, or a CRC is wrong."""
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch, in the order of the wire. `size`, `next_offset` and others are computed from it."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self[1] + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self[0] + self[6]
+
+    @property
+    def next_offset(self) -> int:
+        return self[0] + self[6] + 1
+
+    @property
+    def codec(self) -> Codec:
+        """Raise ValueError for a number that is no codec: `validation` refuses it, so that no log holds one."""
+        return Codec(self[5] & CODEC_MASK)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether every record has `max_timestamp` as its timestamp."""
+        return bool(self[5] & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self[5] & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its records are markers of transactions, which consumers never see."""
+        return bool(self[5] & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on the cleaner may remove the tombstones of this batch; None before it has set one."""
+        return self[7] if self[5] & DELETE_HORIZON else None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; it goes round after 2**31 - 1. -1 without sequence."""
+        return NO_SEQUENCE if self[11] < 0 else add_to_sequence(self[11], self[6])
+
+
+def add_to_sequence(sequence: int, increment: int) -> int:
+    """A sequence number some records later: after 2**31 - 1 comes 0."""
+    return (sequence + increment) & LAST_SEQUENCE
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. Nothing is checked but that there are 61 bytes: IndexError otherwise."""
+    if len(data) - position < HEADER_SIZE:
+        raise IndexError(f"{len(data) - position} bytes at {position} are less than the header of a batch")
+    return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def write_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of a header as they are in front of the records."""
+    return _HEADER.pack(*header)
+
+
+def batch_size(data: Buffer, position: int) -> int | None:
+    """Bytes of the batch (of any magic) at `position`, whether or not they are all there; None when too few are left to say.
+
+    Raises CorruptRecords for a length or a magic that no batch has.
+    """
+    left = len(data) - position
+    if left < LOG_OVERHEAD:
+        return None
+    length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    if length < SMALLEST_LENGTH:
+        raise CorruptRecords(f"Record size {length} is less than the minimum record overhead ({SMALLEST_LENGTH})")
+    if left < _UP_TO_MAGIC.size:
+        return None
+    magic = data[position + 16]
+    if magic > MAGIC:
+        raise CorruptRecords(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
+    return length + LOG_OVERHEAD
+
+
+def each_header(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Positions and headers of the whole batches of magic 2 from `position` on; a last one that is cut off is left out.
+
+    Raises CorruptRecords where the length or the magic is that of no such batch. CRCs are not looked at.
+    """
+    end = len(data)
+    unpack = _HEADER.unpack_from
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader._make(unpack(data, position))
+        if header[3] != MAGIC or header[1] < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptRecords(_what_is_wrong(header))
+        following = position + header[1] + LOG_OVERHEAD
+        if following > end:
+            return
+        yield position, header
+        position = following
+    batch_size(data, position)
+
+
+def _what_is_wrong(header: BatchHeader) -> str:
+    if header.batch_length < SMALLEST_LENGTH:
+        return f"Record size {header.batch_length} is less than the minimum record overhead ({SMALLEST_LENGTH})"
+    if header.magic != MAGIC:
+        return f"Invalid magic found in record: {header.magic}"
+    return f"Record batch is corrupt (the size {header.size} is smaller than the minimum allowed overhead {HEADER_SIZE})"
+
+
+def crc_is_right(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """Whether the CRC-32C of the whole batch at `position` is the one in its header."""
+    return computed_crc(data, position, header.size) == header.crc
+
+
+def computed_crc(data: Buffer, position: int, size: int) -> int:
+    """The CRC-32C over a batch of `size` bytes at `position`, without the part that a leader changes."""
+    with memoryview(data) as view:
+        return crc32c(view[position + CRC_COVERS_FROM : position + size])
+
+
+def check_crcs(data: Buffer) -> None:
+    """Check all whole batches in `data`. Raises CorruptRecords for the first wrong CRC, as a follower refuses what its leader sent."""
+    for position, header in each_header(data):
+        computed = computed_crc(data, position, header.size)
+        if computed != header.crc:
+            raise CorruptRecords(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+
+
+def with_leader_fields(data: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int, position: int = 0) -> bytes:
+    """A copy of the batch with the base offset and leader epoch that a leader gives it; its CRC stays right."""
+    with memoryview(data) as view:
+        return b"".join((
+            _UP_TO_MAGIC.pack(base_offset, header.batch_length, leader_epoch, MAGIC),
+            view[position + _UP_TO_MAGIC.size : position + header.size],
+        ))
