@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,9 +25,11 @@ from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, ch
 
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
+    from klamm.server.local.process_cluster import ProcessCluster
+    from klamm.zk.embedded import EmbeddedZooKeeper
 
 
-@click.command(short_help="Run a cluster: brokers in one process, and a ZooKeeper.")
+@click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
 @click.option(
     "--brokers",
     type=click.IntRange(1, MAX_BROKERS),
@@ -46,10 +49,11 @@ if TYPE_CHECKING:
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data of the embedded ZooKeeper here, so that topics survive a restart. Default: a temporary folder.",
+    help="Keep the brokers' logs and the data of the embedded ZooKeeper here. Default: logs in memory, ZooKeeper in a temporary folder.",
 )
 @click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property of all brokers; can be given more than once.")
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; can be given more than once.")
+@click.option("--processes", is_flag=True, help="Run each broker as a process of its own. Default: all brokers in one process.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses; print a failure as JSON too.")
 @log_level_option
 def command(
@@ -60,14 +64,18 @@ def command(
     data_dir: Path | None,
     configs: tuple[tuple[str, str], ...],
     topics: tuple[SeedTopic, ...],
+    processes: bool,
     as_json: bool,
     log_level: str,
 ) -> None:
-    """Run a cluster: brokers in one process, and a real ZooKeeper.
+    """Run a cluster: brokers and a real ZooKeeper.
 
     The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
     metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
+
+    With --processes each broker is a process, which can be killed: the others go on. --json has the process ids. All processes end with
+    this one.
 
     A failure is one line on stderr, and the exit code is 1. With --json it is also a line on stdout: {"error": "the reason"}.
 
@@ -78,25 +86,33 @@ def command(
     klamm serve
     klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy=compact
     klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
+    klamm serve --processes --json
     """
     log_to_stderr(log_level)
     _check(brokers, host, port, dict(configs), topics, zookeeper is None)
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
-    from klamm.server.local.cluster import LocalCluster
     from klamm.server.run import run
 
-    cluster = LocalCluster(
-        brokers,
-        host=host,
-        port=port,
-        zookeeper=embedded.zookeeper if embedded is not None else zookeeper,
-        config=dict(configs),
-        topics=topics,
-    )
+    shape = {"host": host, "port": port, "config": dict(configs), "topics": topics, "data_dir": data_dir}
+    cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = Served(cluster, embedded)
     run(lambda: live(served, signals, lambda: say(_as_json(cluster) if as_json else _as_lines(cluster)), served.failure))
+
+
+def _cluster(
+    processes: bool, log_level: str, brokers: int, zookeeper: str | EmbeddedZooKeeper | None, shape: Mapping[str, Any]
+) -> LocalCluster | ProcessCluster:
+    """The cluster, in this process or in one for each broker."""
+    if processes:
+        from klamm.server.local.process_cluster import ProcessCluster
+
+        return ProcessCluster([sys.executable, "-m", "klamm.cli.owned_broker", log_level], brokers, zookeeper=zookeeper, **shape)
+
+    from klamm.server.local.cluster import LocalCluster
+
+    return LocalCluster(brokers, zookeeper=zookeeper, **shape)
 
 
 def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:
@@ -134,7 +150,7 @@ class EarlyZooKeeper:
 class Served:
     """The cluster, with the embedded ZooKeeper that it may need."""
 
-    def __init__(self, cluster: LocalCluster, embedded: EarlyZooKeeper | None) -> None:
+    def __init__(self, cluster: LocalCluster | ProcessCluster, embedded: EarlyZooKeeper | None) -> None:
         self._cluster = cluster
         self._embedded = embedded
 
@@ -155,15 +171,19 @@ class Served:
         await self._cluster.stop()
 
 
-def _as_lines(cluster: LocalCluster) -> str:
+def _as_lines(cluster: LocalCluster | ProcessCluster) -> str:
     return cluster.bootstrap_servers.replace(",", "\n")
 
 
-def _as_json(cluster: LocalCluster) -> str:
+def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
+    pids: Mapping[int, int] = cluster.pids
     return json.dumps(
         {
             "bootstrap_servers": cluster.bootstrap_servers,
-            "brokers": [{"id": number, "host": host, "port": port} for number, host, port in cluster.addresses],
+            "brokers": [
+                {"id": number, "host": host, "port": port} | ({"pid": pids[number]} if number in pids else {})
+                for number, host, port in cluster.addresses
+            ],
             "controller_id": cluster.controller_id,
             "cluster_id": cluster.cluster_id,
             "zookeeper": cluster.zookeeper,

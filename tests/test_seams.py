@@ -16,6 +16,8 @@ EXEMPT = {
     "server/seams.py": "makes the random source that `Seams` gives by default",
     "server/local/driven_clock.py": "is a clock",
     "server/local/cluster.py": "waits in real time for what its brokers do, whatever their clock says",
+    "server/local/process_cluster.py": "the same; its brokers are processes",
+    "server/local/seed_topics.py": "the same, before the cluster is ready",
 }
 MODULES = {"time", "random", "secrets", "uuid", "datetime"}
 CALLS = {

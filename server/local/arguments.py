@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 MAX_BROKERS = 100
@@ -41,6 +42,11 @@ class BadArgument(ValueError):
         super().__init__(f"{argument}: {reason}")
         self.argument = argument
         self.reason = reason
+
+
+def log_directory(data_dir: Path | None, broker_id: int) -> dict[str, str]:
+    """The properties that give a broker its log directory below `data_dir`; none without it."""
+    return {} if data_dir is None else {"log.dirs": str((data_dir / f"broker-{broker_id}").absolute())}
 
 
 def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:

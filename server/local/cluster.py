@@ -23,28 +23,21 @@ from klamm.broker.metadata_cache import CachedPartition
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
-from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server.broker_server import BrokerServer, StartFailed
-from klamm.server.first_connection import connect
-from klamm.server.local.arguments import SeedTopic
-from klamm.server.net.outgoing import request_once
+from klamm.server.local.arguments import SeedTopic, log_directory
+from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
+from klamm.server.local.seed_topics import create_topics
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.properties_log import log_properties
 from klamm.server.seams import Seams
 from klamm.zk.embedded import EmbeddedZooKeeper
-from klamm.zk.java import EmbeddedZooKeeperError
-from klamm.zk.paths import CONTROLLER, broker_path
-from klamm.zk.session import ZkSession, ZkUnavailable
+from klamm.zk.paths import CONTROLLER
 
 log = logging.getLogger(__name__)
 
-CREATE_TOPICS_VERSION = 7
 LOOK_S = 0.002
 START_TIMEOUT_S = 60.0
 IN_ORDER_S = 1.0
-SESSION_TIMEOUT_MS = 10_000
 
 
 class LocalCluster:
@@ -66,6 +59,8 @@ class LocalCluster:
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
 
+        With a `data_dir` each broker has its log directory there.
+
         `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
         """
         self.brokers: list[BrokerServer] = []
@@ -79,6 +74,7 @@ class LocalCluster:
         self._count = brokers
         self._host = host
         self._port = port
+        self._data_dir = data_dir
         self._config = dict(config or {})
         self._topics = topics
         self._embedded: EmbeddedZooKeeper | None = None
@@ -103,6 +99,11 @@ class LocalCluster:
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of the inter-broker listener of each broker that runs, by id."""
         return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process ids of brokers that are processes of their own: none."""
+        return {}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -190,7 +191,8 @@ class LocalCluster:
                 await _in_thread(self._embedded.start)
             self.zookeeper = self._embedded.address
         log_properties(self._broker_config(1), "")
-        await self._reach_zookeeper()
+        left_over = range(1, self._count + 1) if self._embedded is not None else ()
+        await reach_zookeeper(self.zookeeper, self._broker_config(1), left_over)
         self.brokers = [self._make_broker(number) for number in range(1, self._count + 1)]
         started = await asyncio.gather(*(broker.start() for broker in self.brokers), return_exceptions=True)
         for failure in started:
@@ -270,11 +272,7 @@ class LocalCluster:
 
     async def failure(self) -> None:
         """Wait until the ZooKeeper that was started ends by itself, then raise EmbeddedZooKeeperError with the reason."""
-        if self._embedded is not None:
-            reason = await asyncio.to_thread(self._embedded.wait_for_end)
-            if reason is not None:
-                raise EmbeddedZooKeeperError(reason)
-        await asyncio.get_running_loop().create_future()
+        await wait_for_end(self._embedded)
 
     @staticmethod
     def _is_controller(broker: BrokerServer) -> bool:
@@ -284,23 +282,7 @@ class LocalCluster:
         port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
         host = f"[{self._host}]" if ":" in self._host else self._host
         properties = {"broker.id": str(number), "listeners": f"PLAINTEXT://{host}:{port}", "zookeeper.connect": self.zookeeper}
-        return BrokerConfig(properties | self._config)
-
-    async def _reach_zookeeper(self) -> None:
-        """Wait for ZooKeeper before the brokers do, so that only one waits and complains. Raises StartFailed.
-
-        One that was killed with its owner still has the ephemeral znodes of that owner, until their sessions expire; they are deleted.
-        """
-        session = ZkSession(self.zookeeper, SESSION_TIMEOUT_MS)
-        try:
-            await connect(session, self._broker_config(1))
-            if self._embedded is not None:
-                for path in (CONTROLLER, *(broker_path(number) for number in range(1, self._count + 1))):
-                    await session.delete(path)
-        except ZkUnavailable as error:
-            raise StartFailed(str(error)) from error
-        finally:
-            await session.stop()
+        return BrokerConfig(properties | log_directory(self._data_dir, number) | self._config)
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
         """Wait until there is a controller and every broker's metadata cache shows all brokers and these topics, with leaders."""
@@ -309,40 +291,18 @@ class LocalCluster:
             await asyncio.sleep(LOOK_S)
 
     async def _create_topics(self) -> None:
-        """Create topics as a client does: by a request to the controller, repeated while there is none."""
-        topic_type = messages.CreateTopicsRequest.CreatableTopic
-        config_type = messages.CreateTopicsRequest.CreatableTopicConfig
-        topics = [
-            topic_type(
-                name=t.name,
-                num_partitions=t.partitions,
-                replication_factor=t.replication_factor,
-                assignments=[],
-                configs=[config_type(name=name, value=value) for name, value in t.configs],
-            )
-            for t in self._topics
-        ]
-        request = messages.CreateTopicsRequest(topics=topics, timeout_ms=int(START_TIMEOUT_S * 1000))
-        while topics:
-            try:
-                _, host, port = next(address for address in self.addresses if address[0] == self.controller_id)
-                response = await request_once(host, port, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, START_TIMEOUT_S)
-            except (StopIteration, OSError, RemoteProtocolError):
-                response = None
-            if response is not None and all(row.error_code != ErrorCode.NOT_CONTROLLER for row in response.topics):
-                break
-            await asyncio.sleep(LOOK_S)
-        else:
+        if not self._topics:
             return
-        for row in response.topics:
-            if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                reason = row.error_message or ErrorCode(row.error_code).name
-                raise StartFailed(f"topic {row.name} cannot be created: {reason}")
+        await create_topics(self._topics, self._controller_address, START_TIMEOUT_S)
         await self._shown(self._topics)
         for t in self._topics:
             count = len(self.brokers[0].metadata.topics[t.name].partitions)
             if count != t.partitions:
                 log.warning("topic %s exists already with %d partitions instead of %d; it is left as it is", t.name, count, t.partitions)
+
+    async def _controller_address(self) -> tuple[str, int] | None:
+        controller_id = self.controller_id
+        return next(((host, port) for broker_id, host, port in self.addresses if broker_id == controller_id), None)
 
 
 async def _in_thread(work: Callable[[], object]) -> None:

@@ -107,15 +107,14 @@ class Cluster:
 
         `topics` are names, `NAME:PARTITIONS:RF` or such tuples; `config` holds properties of all brokers; `port` is the first broker's, 0
         takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper` and a chroot;
-        without it an embedded one is started, which needs Java and keeps its data in `data_dir`. The policies may refuse topics and
-        changes of configs (see `klamm.server.policies`); they are called on the cluster's loop and must not wait.
+        without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are kept there. The
+        policies may refuse topics and changes of configs (see `klamm.server.policies`); they are called on the cluster's loop and must
+        not wait.
         """
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._properties = {name: _property(value) for name, value in (config or {}).items()}
         check_arguments(brokers, host, port, self._properties)
-        if zookeeper is not None and data_dir is not None:
-            raise BadArgument("data_dir", "needs the embedded ZooKeeper, but zookeeper names another one")
         if zookeeper is not None:
             check_address(zookeeper)
         self._topics = [_topic(topic) for topic in topics]

@@ -209,7 +209,6 @@ def test_one_cluster_runs_once_at_a_time_and_may_run_again(zookeeper: str, chroo
         (lambda: klamm.Cluster(topics=[("t", 0, 1)]), "t cannot have 0 partitions"),
         (lambda: klamm.Cluster(zookeeper="host:port"), "bad ZooKeeper address 'host:port'"),
         (lambda: klamm.Cluster(zookeeper=""), "bad ZooKeeper address ''"),
-        (lambda: klamm.Cluster(zookeeper="host:1", data_dir="x"), "data_dir: needs the embedded ZooKeeper"),
     ],
 )
 def test_what_cannot_be_is_a_value_error_before_anything_starts(make: Callable[[], object], reason: str) -> None:

@@ -1,0 +1,43 @@
+"""What a local cluster does about its ZooKeeper before its brokers start, and while they run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.server.broker_server import StartFailed
+from klamm.server.first_connection import connect
+from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.java import EmbeddedZooKeeperError
+from klamm.zk.paths import CONTROLLER, broker_path
+from klamm.zk.session import ZkSession, ZkUnavailable
+
+SESSION_TIMEOUT_MS = 10_000
+
+
+async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Iterable[int]) -> None:
+    """Wait for ZooKeeper before the brokers do, so that only one waits and complains. Raises StartFailed.
+
+    A ZooKeeper that was killed with its owner still has the ephemeral znodes of that owner, until their sessions expire: those of the
+    brokers `left_over` are deleted, and `/controller` with them.
+    """
+    session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
+    try:
+        await connect(session, config)
+        paths = [broker_path(broker_id) for broker_id in left_over]
+        for path in [CONTROLLER, *paths] if paths else []:
+            await session.delete(path)
+    except ZkUnavailable as error:
+        raise StartFailed(str(error)) from error
+    finally:
+        await session.stop()
+
+
+async def wait_for_end(embedded: EmbeddedZooKeeper | None) -> None:
+    """Wait until the embedded ZooKeeper ends by itself, then raise EmbeddedZooKeeperError with the reason; for ever without one."""
+    if embedded is not None:
+        reason = await asyncio.to_thread(embedded.wait_for_end)
+        if reason is not None:
+            raise EmbeddedZooKeeperError(reason)
+    await asyncio.get_running_loop().create_future()

@@ -1,0 +1,278 @@
+"""A cluster whose brokers are processes of their own, with a ZooKeeper of their own when none is given.
+
+To a client it is the same cluster as `LocalCluster`. Each broker has its own event loop and can use its own core, and it can be killed.
+The owner starts a child process for each broker and writes the broker's properties, one line of JSON, to the child's standard input. The
+child answers with one line of JSON on its standard output as soon as it serves. The end of its standard input, by closing or by the
+owner's death, tells it to stop; so no broker outlives its owner. Children run in sessions of their own: Ctrl-C reaches the owner only.
+
+A child that ends by itself is logged, and the others go on. When the last one has ended, the cluster has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.server.broker_server import StartFailed
+from klamm.server.local.arguments import SeedTopic, log_directory
+from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
+from klamm.server.local.seed_topics import create_topics
+from klamm.server.net.outgoing import request_once
+from klamm.server.properties_log import log_properties
+from klamm.zk.embedded import EmbeddedZooKeeper
+
+log = logging.getLogger(__name__)
+
+METADATA_VERSION = 12
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 1.5
+LOOK_S = 0.01
+MAX_LINE_BYTES = 1 << 20
+
+
+class BrokerProcess:
+    """One broker's process. Host and port are there after `ready`."""
+
+    def __init__(self, broker_id: int, process: asyncio.subprocess.Process) -> None:
+        self.broker_id = broker_id
+        self.host = ""
+        self.port = 0
+        self.cluster_id = ""
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.returncode is None
+
+    async def ready(self) -> None:
+        """Wait until the broker serves. Raises StartFailed with the child's reason."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        said: dict[str, Any] = json.loads(line) if line else {"error": f"broker {self.broker_id} ended {await self._end()}"}
+        if "error" in said:
+            raise StartFailed(said["error"])
+        self.host, self.port, self.cluster_id = said["host"], said["port"], said["cluster_id"]
+
+    async def ended(self) -> str:
+        """Wait for the end of the process; a clause that says how it ended."""
+        await self._process.wait()
+        return await self._end()
+
+    async def stop(self) -> None:
+        """Tell the broker to stop, and wait for its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    async def kill(self) -> None:
+        """End the process at once."""
+        if self.runs:
+            self._process.kill()
+        await self._process.wait()
+
+    async def _end(self) -> str:
+        code = await self._process.wait()
+        return f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+
+
+class ProcessCluster:
+    """Brokers 1 to `brokers`, a process each. `port` is the first one's, 0 for free ports; `config` holds properties of all of them."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        brokers: int = 3,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        zookeeper: str | EmbeddedZooKeeper | None = None,
+        data_dir: Path | None = None,
+        config: Mapping[str, str] | None = None,
+        topics: Sequence[SeedTopic] = (),
+    ) -> None:
+        """`command` runs a broker as described above; `zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one.
+
+        With a `data_dir` each broker has its log directory there.
+        """
+        self._command = command
+        self._count = brokers
+        self._host = f"[{host}]" if ":" in host else host
+        self._port = port
+        self._config = dict(config or {})
+        self._topics = topics
+        self._data_dir = data_dir
+        self._embedded: EmbeddedZooKeeper | None = None
+        self.zookeeper = ""
+        match zookeeper:
+            case str():
+                self.zookeeper = zookeeper
+            case EmbeddedZooKeeper():
+                self._embedded = zookeeper
+            case None:
+                self._embedded = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
+        self.processes: list[BrokerProcess] = []
+        self.cluster_id = ""
+        self.controller_id = -1
+        """The controller when the cluster was ready."""
+        self._watches: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    @property
+    def addresses(self) -> list[tuple[int, str, int]]:
+        """(id, host, port) of every broker, by id."""
+        return [(p.broker_id, p.host, p.port) for p in self.processes]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process id of each broker, by broker id."""
+        return {p.broker_id: p.pid for p in self.processes}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
+
+    async def start(self) -> None:
+        """Come up and be ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; then `stop` ends what is left."""
+        if self._embedded is not None:
+            if not self._embedded.running:
+                await asyncio.to_thread(self._embedded.start)
+            self.zookeeper = self._embedded.address
+        config = BrokerConfig(self._properties(1))
+        log_properties(config, "")
+        ids = range(1, self._count + 1)
+        await reach_zookeeper(self.zookeeper, config, ids if self._embedded is not None else ())
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await asyncio.gather(*map(self._spawn, ids))
+                self.processes.sort(key=lambda process: process.broker_id)
+                await asyncio.gather(*(process.ready() for process in self.processes))
+                self.cluster_id = self.processes[0].cluster_id
+                await self._until_shown([])
+                await create_topics(self._topics, self._controller, START_TIMEOUT_S)
+                await self._until_shown([topic.name for topic in self._topics])
+        except TimeoutError:
+            raise StartFailed(f"the cluster was not ready within {START_TIMEOUT_S:g} s") from None
+        self._watches = [asyncio.create_task(self._watch(process)) for process in self.processes]
+
+    async def stop(self) -> None:
+        """Stop every broker in order, the controller last, then the ZooKeeper that was started. Also after a start that failed."""
+        self._stopping = True
+        order = sorted(self.processes, key=lambda process: (process.broker_id != self.controller_id, process.broker_id), reverse=True)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                for process in order:
+                    await process.stop()
+        except TimeoutError:
+            log.warning("controlled shutdown took longer than %g s; the brokers are killed", STOP_TIMEOUT_S)
+        await asyncio.gather(*(process.kill() for process in self.processes))
+        await asyncio.gather(*self._watches, return_exceptions=True)
+        if self._embedded is not None:
+            await asyncio.to_thread(self._embedded.stop)
+
+    async def failure(self) -> None:
+        """Wait until the cluster cannot go on, then raise the reason: no broker is left, or the embedded ZooKeeper has ended."""
+        zookeeper = asyncio.ensure_future(wait_for_end(self._embedded))
+        brokers = asyncio.ensure_future(self._all_ended())
+        try:
+            done, _ = await asyncio.wait({zookeeper, brokers}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            zookeeper.cancel()
+            brokers.cancel()
+
+    async def _all_ended(self) -> None:
+        while not self._watches:  # noqa: ASYNC110 the start has no event of its own
+            await asyncio.sleep(LOOK_S)
+        await asyncio.gather(*map(asyncio.shield, self._watches))
+        raise StartFailed("every broker has ended")
+
+    async def _watch(self, process: BrokerProcess) -> None:
+        how = await process.ended()
+        if not self._stopping:
+            log.warning("broker %d (process %d) ended %s; the others go on", process.broker_id, process.pid, how)
+
+    async def _spawn(self, broker_id: int) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=MAX_LINE_BYTES,
+        )
+        self.processes.append(BrokerProcess(broker_id, process))
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(self._properties(broker_id)).encode() + b"\n")
+        try:
+            await process.stdin.drain()
+        except ConnectionError:
+            log.debug("broker %d ended before it had its properties", broker_id)
+
+    def _properties(self, broker_id: int) -> dict[str, str]:
+        port = 0 if self._port == 0 else self._port + broker_id - 1
+        properties = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{self._host}:{port}",
+            "zookeeper.connect": self.zookeeper,
+        }
+        return properties | log_directory(self._data_dir, broker_id) | self._config
+
+    async def _controller(self) -> tuple[str, int] | None:
+        """Where the controller listens, None when there is none now."""
+        for process in self.processes:
+            metadata = await self._metadata(process, [])
+            if metadata is not None:
+                for broker in metadata.brokers:
+                    if broker.node_id == metadata.controller_id:
+                        return broker.host, broker.port
+        return None
+
+    async def _until_shown(self, topics: Sequence[str]) -> None:
+        """Wait until every broker shows the same controller, all brokers, and a leader for every partition of these topics."""
+        while True:
+            asked = await asyncio.gather(*(self._metadata(process, topics) for process in self.processes))
+            shown = [metadata for metadata in asked if metadata is not None and self._shows_all(metadata)]
+            controllers = {metadata.controller_id for metadata in shown}
+            if len(shown) == len(asked) and len(controllers) == 1:
+                self.controller_id = controllers.pop()
+                return
+            ended = [process for process in self.processes if not process.runs]
+            if ended:
+                raise StartFailed(f"broker {ended[0].broker_id} ended {await ended[0].ended()}")
+            await asyncio.sleep(LOOK_S)
+
+    def _shows_all(self, metadata: messages.MetadataResponse) -> bool:
+        ids = {broker.node_id for broker in metadata.brokers}
+        rows: Iterable[Any] = (row for topic in metadata.topics for row in topic.partitions)
+        return (
+            metadata.controller_id >= 0
+            and ids >= {process.broker_id for process in self.processes}
+            and all(topic.error_code == 0 for topic in metadata.topics)
+            and all(row.leader_id >= 0 for row in rows)
+        )
+
+    @staticmethod
+    async def _metadata(process: BrokerProcess, topics: Sequence[str]) -> messages.MetadataResponse | None:
+        """What a broker shows of these topics; None when it does not respond."""
+        rows = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        request = messages.MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+        try:
+            response: messages.MetadataResponse = await request_once(
+                process.host, process.port, ApiKey.METADATA, METADATA_VERSION, "klamm", request, START_TIMEOUT_S
+            )
+        except (OSError, RemoteProtocolError):
+            return None
+        return response

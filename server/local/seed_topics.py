@@ -1,0 +1,64 @@
+"""Creates the topics that a cluster is to have at its start, as a client does: by a request to the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.server.broker_server import StartFailed
+from klamm.server.local.arguments import SeedTopic
+from klamm.server.net.outgoing import request_once
+
+CREATE_TOPICS_VERSION = 7
+LOOK_S = 0.002
+
+Address = tuple[str, int]
+
+
+async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Awaitable[Address | None]], timeout_s: float) -> None:
+    """Create the topics that do not exist. `controller` gives the controller's address, None while there is none; then it is asked again.
+
+    Raises StartFailed. The caller limits the time; `timeout_s` is what the request carries.
+    """
+    if not topics:
+        return
+    topic_type = messages.CreateTopicsRequest.CreatableTopic
+    config_type = messages.CreateTopicsRequest.CreatableTopicConfig
+    wanted = [
+        topic_type(
+            name=t.name,
+            num_partitions=t.partitions,
+            replication_factor=t.replication_factor,
+            assignments=[],
+            configs=[config_type(name=name, value=value) for name, value in t.configs],
+        )
+        for t in topics
+    ]
+    request = messages.CreateTopicsRequest(topics=wanted, timeout_ms=int(timeout_s * 1000))
+    while (response := await _request(request, controller, timeout_s)) is None:  # noqa: ASYNC110 the controller is asked, it tells nobody
+        await asyncio.sleep(LOOK_S)
+    for row in response.topics:
+        if row.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            reason = row.error_message or ErrorCode(row.error_code).name
+            raise StartFailed(f"topic {row.name} cannot be created: {reason}")
+
+
+async def _request(
+    request: messages.CreateTopicsRequest, controller: Callable[[], Awaitable[Address | None]], timeout_s: float
+) -> messages.CreateTopicsResponse | None:
+    """The controller's response; None when it could not be asked, or is not the controller any more."""
+    address = await controller()
+    if address is None:
+        return None
+    try:
+        response: messages.CreateTopicsResponse = await request_once(
+            *address, ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, "klamm", request, timeout_s
+        )
+    except (OSError, RemoteProtocolError):
+        return None
+    if any(row.error_code == ErrorCode.NOT_CONTROLLER for row in response.topics):
+        return None
+    return response

@@ -1,0 +1,134 @@
+"""`klamm serve --processes`: each broker is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kafka.errors import KafkaError
+
+from klamm.tests.cli.conftest import Start
+from klamm.tests.cli.running import WITHIN_S, Running
+from klamm.tests.cli.test_serve import topics_at, wait_until, wait_until_gone, zookeeper_is_gone
+
+
+def runs(pid: int) -> bool:
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def pids(said: dict) -> list[int]:
+    return [broker["pid"] for broker in said["brokers"]]
+
+
+def wait_until_none_runs(said: dict) -> None:
+    wait_until(lambda: not any(map(runs, pids(said))), "no broker runs")
+
+
+def test_it_says_the_same_as_one_process_and_the_process_ids(start: Start) -> None:
+    said = start("serve", "--processes", "--port", 0, "--json", "--topic", "orders:6:3", "--topic", "audit").ready()
+    assert list(said) == ["bootstrap_servers", "brokers", "controller_id", "cluster_id", "zookeeper"]
+    assert [list(broker) for broker in said["brokers"]] == [["id", "host", "port", "pid"]] * 3
+    assert len(set(pids(said))) == 3
+    assert all(map(runs, pids(said)))
+    assert topics_at(said["bootstrap_servers"]) == {"orders": 6, "audit": 1}
+
+
+def test_without_json_the_addresses_come_one_a_line(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--brokers", 2)
+    assert len({cluster.line(), cluster.line()}) == 2
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    assert cluster.rest() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_in_order_and_soon(start: Start, number: signal.Signals) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json", "--topic", "orders:12:3")
+    said = cluster.ready()
+    cluster.signal(number)
+    assert cluster.ended() == 0
+    assert zookeeper_is_gone(said["zookeeper"])
+    assert not any(map(runs, pids(said)))
+    assert "Traceback" not in cluster.stderr
+    assert "ERROR" not in cluster.stderr
+
+
+def test_one_that_is_killed_is_reported_and_the_others_go_on(start: Start) -> None:
+    cluster = start(
+        "serve", "--processes", "--port", 0, "--json", "--topic", "orders:1:3", "--config", "zookeeper.session.timeout.ms=1000"
+    )
+    said = cluster.ready()
+    victim = said["brokers"][-1]
+    os.kill(victim["pid"], signal.SIGKILL)
+    cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended by SIGKILL; the others go on")
+    others = ",".join(f"{broker['host']}:{broker['port']}" for broker in said["brokers"][:-1])
+
+    def still_served() -> bool:
+        with suppress(KafkaError):  # until its session has expired, the others name the killed one, and this client may try it
+            return topics_at(others) == {"orders": 1}
+        return False
+
+    wait_until(still_served, "the others serve")
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+
+
+def test_one_that_is_told_to_stop_leaves_in_order(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json")
+    victim = cluster.ready()["brokers"][-1]
+    os.kill(victim["pid"], signal.SIGTERM)
+    cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended with exit code 0; the others go on")
+
+
+def test_when_the_last_broker_has_ended_the_cluster_ends_with_the_reason(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json", "--brokers", 2)
+    for pid in pids(cluster.ready()):
+        os.kill(pid, signal.SIGKILL)
+    assert cluster.ended() == 1
+    assert cluster.stderr.splitlines()[-1] == "klamm: every broker has ended"
+
+
+def test_killed_it_leaves_no_process_behind(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json")
+    said = cluster.ready()
+    cluster.kill()
+    wait_until_none_runs(said)
+    wait_until_gone(said["zookeeper"])
+
+
+def test_a_second_signal_ends_all_at_once(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json", "--brokers", 2)
+    said = cluster.ready()
+    for pid in pids(said):
+        os.kill(pid, signal.SIGSTOP)
+    cluster.signal(signal.SIGTERM)
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() in (0, 128 + signal.SIGTERM)  # two signals may arrive as one
+    for pid in pids(said):
+        os.kill(pid, signal.SIGCONT)
+    wait_until_none_runs(said)
+
+
+def test_a_frozen_broker_does_not_hold_up_the_stop(start: Start) -> None:
+    cluster = start("serve", "--processes", "--port", 0, "--json")
+    said = cluster.ready()
+    os.kill(pids(said)[0], signal.SIGSTOP)
+    began = time.monotonic()
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    assert time.monotonic() - began < WITHIN_S
+    wait_until_none_runs(said)
+
+
+def test_a_taken_port_is_one_line_and_nothing_is_left(start: Start) -> None:
+    port = start("serve", "--port", 0, "--json", "--brokers", 1).ready()["brokers"][0]["port"]
+    second: Running = start("serve", "--processes", "--port", port, "--json", "--brokers", 2)
+    assert second.ended() == 1
+    assert f"port {port}" in second.stderr.splitlines()[-1] or str(port) in second.stderr.splitlines()[-1]
+    assert "Traceback" not in second.stderr
