@@ -46,6 +46,7 @@ COUNTERPARTS = {
     "klamm.server.broker_server": "kafka.server.KafkaServer",
     "klamm.server.net.controller_requests": "kafka.server.NodeToControllerRequestThread",
     "klamm.server.session_handler": "kafka.server.KafkaServer",
+    "klamm.server.producer_ids": "kafka.coordinator.transaction.RPCProducerIdManager",
     "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",
     "klamm.server.request_log": "kafka.request.logger",
     "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",

@@ -74,6 +74,7 @@ MEANINGFUL = frozenset(
         "zookeeper.connection.timeout.ms",
         # the controller and topics at large
         "controller.socket.timeout.ms",
+        "transaction.max.timeout.ms",
         "controlled.shutdown.enable",
         "controlled.shutdown.max.retries",
         "controlled.shutdown.retry.backoff.ms",

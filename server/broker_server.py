@@ -43,6 +43,7 @@ from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import CannotListen, Listeners
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKeeperProducerIds
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
@@ -218,9 +219,10 @@ class BrokerServer:
             finalized_features=lambda: self._feature_cache.current.finalized, steering=self.seams.steering,
             subscriber=self.seams.subscriber(self.id),
         )  # fmt: skip
-        self.services = self._make_services()
-        find_controller = partial(self.metadata.controller_endpoint, self.inter_broker_listener)
+        metadata = MetadataCache(self.id)
+        find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
         self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
+        self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
         dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
         self._session = SessionHandler(
@@ -239,8 +241,7 @@ class BrokerServer:
         self.controller.start()
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
-    def _make_services(self) -> Services:
-        metadata = MetadataCache(self.id)
+    def _make_services(self, metadata: MetadataCache) -> Services:
         return Services(
             identity=self.identity,
             config=self.config,
@@ -256,10 +257,17 @@ class BrokerServer:
             topic_policy=self.topic_policy,
             alter_config_policy=self.alter_config_policy,
             mutation_quota=self._mutation_quota,
+            producer_ids=self._producer_ids(),
             clock=self.clock,
             new_topic_id=self.seams.new_topic_id,
             randrange=self.seams.random.randrange,
         )
+
+    def _producer_ids(self) -> ProducerIds:
+        if not self.config.inter_broker_protocol_version.has_producer_id_allocation:
+            return ZooKeeperProducerIds(partial(self.store.allocate_producer_ids, self.id))
+        timeout_ms = self.config.get("controller.socket.timeout.ms")
+        return ControllerProducerIds(self.identity, self._controller_requests, self._background, timeout_ms)
 
     async def _connect(self) -> None:
         try:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 MAX_CLIENTS = 1000
 """So many pairs of API and client are remembered; later clients are one."""
 
-RECORDS, GROUPS, TRANSACTIONS = "records", "consumer groups", "transactions and idempotent producers"
+RECORDS, GROUPS, TRANSACTIONS = "records", "consumer groups", "transactions"
 ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"
 NOT_OFFERED: Mapping[str, str] = {
     "Produce": RECORDS,
@@ -38,7 +38,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "OffsetDelete": GROUPS,
     "ConsumerGroupHeartbeat": GROUPS,
     "ConsumerGroupDescribe": GROUPS,
-    "InitProducerId": TRANSACTIONS,
     "AddPartitionsToTxn": TRANSACTIONS,
     "AddOffsetsToTxn": TRANSACTIONS,
     "EndTxn": TRANSACTIONS,

@@ -24,6 +24,7 @@ from klamm.server.features import FeatureCache
 from klamm.server.identity import BrokerIdentity
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.producer_ids import ProducerIds
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota
 
@@ -112,6 +113,7 @@ class Services:
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
     mutation_quota: MutationQuota
+    producer_ids: ProducerIds
     clock: Clock
     new_topic_id: Callable[[], bytes]
     """Draws the id of a new topic."""

@@ -26,6 +26,7 @@ from klamm.server.identity import BrokerIdentity
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.peer import Peer
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy, any_change, any_topic
+from klamm.server.producer_ids import ProducerIds
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
 from klamm.server.response_cache import ResponseCache
@@ -93,6 +94,13 @@ class LostStore:
         raise StoreLost("no session")
 
 
+class NoProducerIds:
+    """Those of a broker that got no block yet."""
+
+    async def next_id(self) -> int:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 class Denying:
     """Denies what is listed: (operation, resource name); None as the name stands for every resource."""
 
@@ -134,6 +142,7 @@ def make_services(
     topic_policy: TopicPolicy = any_topic,
     alter_config_policy: AlterConfigPolicy = any_change,
     mutation_quota: MutationQuota = no_quota,
+    producer_ids: ProducerIds | None = None,
 ) -> Services:
     """A broker that knows nothing yet, is not the controller, and has no session, where the test does not say otherwise."""
     cache = MetadataCache(broker_id) if metadata is None else metadata
@@ -152,6 +161,7 @@ def make_services(
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
         mutation_quota=mutation_quota,
+        producer_ids=NoProducerIds() if producer_ids is None else producer_ids,
         clock=SYSTEM_CLOCK,
         new_topic_id=random_topic_id,
         randrange=random.randrange,
