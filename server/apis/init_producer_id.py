@@ -1,7 +1,7 @@
 """InitProducerId (22), versions 0-5: an id and epoch 0 for an idempotent producer.
 
-Without a transactional id the producer gets the broker's next id, whatever id it had before: that is how it begins again after an error that
-it cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on some topic. While the broker has no block of ids the code is
+Without a transactional id the producer gets the broker's next id, whatever id it had before: so it begins again after an error that it
+cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on some topic. While the broker has no block of ids the code is
 COORDINATOR_LOAD_IN_PROGRESS, and clients retry. An id without an epoch, or the reverse, is INVALID_REQUEST, and so is an empty
 transactional id. Transactions have no coordinator yet: with a transactional id the code is COORDINATOR_NOT_AVAILABLE.
 Source: wire 5, 12, 13.

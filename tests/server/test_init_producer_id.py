@@ -62,7 +62,7 @@ async def test_a_producer_that_begins_again_gets_another_id() -> None:
 async def test_an_id_without_an_epoch_or_the_reverse_is_an_invalid_request(
     producer_id: int, producer_epoch: int, transactional_id: str | None
 ) -> None:
-    fields = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": producer_epoch}
+    fields: dict[str, Any] = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": producer_epoch}
     assert await asked(make_services(producer_ids=Counting()), **fields) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
@@ -76,7 +76,7 @@ async def test_an_id_without_an_epoch_or_the_reverse_is_an_invalid_request(
     ],
 )
 async def test_a_transactional_id_is_checked_and_has_no_coordinator(transactional_id: str, timeout_ms: int, code: ErrorCode) -> None:
-    fields = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    fields: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     assert await asked(make_services(producer_ids=Counting()), **fields) == (code, -1, -1)
 
 
