@@ -12,11 +12,14 @@ Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from enum import IntEnum
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from klamm.broker.leadership import NEVER, IsrProposal, Leadership
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.partition import HostedPartition, IdleFollowers, Role
+from klamm.broker.partition_log import Logs, PartitionLog
 from klamm.broker.replica_effects import (
     BecameFollower,
     BecameLeader,
@@ -28,9 +31,11 @@ from klamm.broker.replica_effects import (
     TopicIdAssigned,
     WentOffline,
 )
+from klamm.broker.replica_requests import each_once, refuse_leader_and_isr, stopped_partitions
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID, Ints
 
 # plain numbers: these are compared and stored once for each of ten thousand partitions
 _NONE = int(ErrorCode.NONE)
@@ -41,6 +46,7 @@ _FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 _INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
 _RECOVERY_STATES = frozenset((0, 1))
 
+MAX_SHARED_LISTS = 10_000
 
 Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
 ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
@@ -48,48 +54,11 @@ Lists = tuple[list[PartitionState], list[PartitionState], list[PartitionState]]
 Response = TypeVar("Response")
 
 
-class Role(IntEnum):
-    """The role of a broker for a partition. NONE: it has a replica, but has not received a live leader."""
+class IsrUpdates(Protocol):
+    """What brings proposals to the controller (`server/replication/isr_updates.py`)."""
 
-    NONE = 0
-    LEADER = 1
-    FOLLOWER = 2
-
-
-class HostedPartition:
-    """One replica on this broker. `state` is the last LeaderAndIsrPartitionState that took effect, None before the first."""
-
-    __slots__ = ("fetching", "leader_epoch", "offline", "partition_epoch", "role", "state", "topic_id")
-
-    def __init__(self, topic_id: bytes) -> None:
-        self.role = Role.NONE
-        self.leader_epoch = NO_EPOCH
-        self.partition_epoch = 0
-        self.state: PartitionState | None = None
-        self.topic_id = topic_id
-        self.fetching = False
-        self.offline = False
-
-    @property
-    def leader(self) -> int:
-        return -1 if self.state is None else self.state.leader
-
-    @property
-    def isr(self) -> Sequence[int]:
-        return () if self.state is None else self.state.isr
-
-    @property
-    def replicas(self) -> Sequence[int]:
-        return () if self.state is None else self.state.replicas
-
-    @property
-    def recovery(self) -> int:
-        return 0 if self.state is None else self.state.leader_recovery_state
-
-    @property
-    def controller_epoch(self) -> int:
-        """Epoch of the controller that wrote the state."""
-        return -1 if self.state is None else self.state.controller_epoch
+    def submit(self, proposal: IsrProposal) -> None:
+        """Propose; the result comes to `ReplicaManager.isr_altered` or `isr_refused`, never before this returns."""
 
 
 class Handled(NamedTuple, Generic[Response]):
@@ -102,15 +71,33 @@ class Handled(NamedTuple, Generic[Response]):
 class ReplicaManager:
     """All replicas of one broker. `broker_epoch` of the handling methods is the broker's own, the czxid of its registration."""
 
-    def __init__(self, broker_id: int, metadata: MetadataCache) -> None:
+    def __init__(
+        self, broker_id: int, metadata: MetadataCache, logs: Logs | None = None, clock: Clock = SYSTEM_CLOCK, max_lag_ms: int = 30_000
+    ) -> None:
         self.broker_id = broker_id
         self.metadata = metadata
         self.controller_epoch = 0
         self.log_dir_failed = False
         self.logs_found: Collection[tuple[str, int]] = ()
         """Partitions whose logs were there when this process started, in directories that are well."""
+        self.logs = logs
+        self.isr_updates: IsrUpdates | None = None
+        self.listeners: list[Callable[[Sequence[Effect]], None]] = []
+        """Called with what each request changed: who fetches from leaders, coordinates groups."""
+        self.max_lag_ms = max_lag_ms
+        self._clock = clock
         self._topics: dict[str, dict[int, HostedPartition]] = {}
         self._errors: dict[tuple[int, int], Row] = {}
+        self._lists: dict[Ints, Ints] = {}
+        """Lists of broker ids, each once."""
+        self._woken: list[HostedPartition] = []
+        self._idle = IdleFollowers(NEVER, ())
+        """Of partitions that the present request makes this broker lead."""
+        self._unproven: deque[tuple[int, str, list[int]]] = deque()
+        """What was led since when: its followers have not been checked yet."""
+        self._checked: dict[HostedPartition, None] = {}
+        """Led partitions whose followers may fall behind."""
+        self._last_requests_ms: dict[int, int] = {}
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         hosted = self._topics.get(topic)
@@ -132,9 +119,10 @@ class ReplicaManager:
         self.log_dir_failed = True
         offline: dict[str, list[int]] = {}
         for topic, partition in partitions:
-            replica = self._topics.setdefault(topic, {}).setdefault(partition, HostedPartition(ZERO_UUID))
+            replica = self._topics.setdefault(topic, {}).setdefault(partition, HostedPartition(topic, partition, ZERO_UUID))
             if not replica.offline:
                 replica.offline = True
+                self._drop(replica)
                 offline.setdefault(topic, []).append(partition)
         return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
@@ -170,9 +158,12 @@ class ReplicaManager:
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return Handled(refuse_leader_and_isr(request, version, refusal), [])
-        topics = _each_once(request)
+        topics = each_once(request)
         if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
             return Handled(refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR), [])
+        self._idle = IdleFollowers(self._now_ms(), ())
+        if len(self._lists) > MAX_SHARED_LISTS:
+            self._lists = {}
         effects: list[Effect] = []
         if version >= 5:
             topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
@@ -272,7 +263,7 @@ class ReplicaManager:
             return _STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
             return _UNKNOWN_TOPIC_OR_PARTITION
-        replica = HostedPartition(topic_id)
+        replica = HostedPartition(topic, state.partition_index, topic_id)
         hosted[state.partition_index] = replica
         if self.log_dir_failed and not state.is_new and (topic, state.partition_index) not in self.logs_found:
             replica.offline = True
@@ -295,11 +286,26 @@ class ReplicaManager:
             into[2].append(state)
             return
         into[not leads].append(state)
+        led = replica.role is Role.LEADER
         replica.role = Role.LEADER if leads else Role.FOLLOWER
         replica.fetching = follows
         replica.leader_epoch = state.leader_epoch
         replica.partition_epoch = state.partition_epoch
-        replica.state = state
+        replica.leader = state.leader
+        isr, replicas, share = tuple(state.isr), tuple(state.replicas), self._lists.setdefault
+        replica.isr = share(isr, isr)
+        replica.replicas = share(replicas, replicas)
+        replica.recovery = state.leader_recovery_state
+        replica.controller_epoch = state.controller_epoch
+        if not leads:
+            replica.leadership = replica.idle = None
+        elif replica.log is not None or replica.leadership is not None:
+            self._begin_epoch(replica, led)
+        else:
+            idle = replica.idle
+            replica.idle = self._idle if idle is None or not idle.fetched else IdleFollowers(self._idle.since_ms, idle.fetched)
+        if replica.waiters:
+            self._woken.append(replica)
 
     # StopReplica
 
@@ -339,74 +345,242 @@ class ReplicaManager:
         replica.fetching = False
         into.setdefault(topic, []).append(partition)
         if delete:
+            self._drop(replica)
             hosted = self._topics[topic]
             del hosted[partition]
             if not hosted:
                 del self._topics[topic]
         return _NONE
 
+    # what a request changed
 
-def stopped_partitions(request: messages.StopReplicaRequest, version: int) -> list[tuple[str, int, int, bool]]:
-    """(topic, partition, leader epoch, delete) of a StopReplica of any version; before version 3 without leader epochs."""
-    if version >= 3:
-        return [
-            (topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
-            for topic in request.topic_states
-            for state in topic.partition_states
-        ]
-    delete = request.delete_partitions
-    if version >= 1:
-        return [(topic.name, index, NO_EPOCH, delete) for topic in request.topics for index in topic.partition_indexes]
-    return [(p.topic_name, p.partition_index, NO_EPOCH, delete) for p in request.ungrouped_partitions]
+    def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, None] | None:
+        """Act on what a request changed: logs, fetchers, waiting requests. A coroutine where logs have to be made on disk first."""
+        for effect in effects:
+            match effect:
+                case BecameLeader(topic, _, states):
+                    self._unproven.append((self._idle.since_ms, topic, [state.partition_index for state in states]))
+                case Deleted(topic, partitions) if self.logs is not None:
+                    for partition in partitions:
+                        self.logs.delete(topic, partition)
+                case _:
+                    pass
+        for listener in self.listeners:
+            listener(effects)
+        woken, self._woken = self._woken, []
+        for replica in woken:
+            replica.changed()
+        if self.logs is None or not self.logs.on_disk:
+            return None
+        return self._make_logs(effects)
 
+    async def _make_logs(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, BecameLeader | BecameFollower | LeaderUnavailable):
+                for state in effect.states:
+                    replica = self.get(effect.topic, state.partition_index)
+                    if replica is not None and not replica.offline:
+                        await self.open_log(replica, state.is_new)
 
-def refuse_leader_and_isr(request: messages.LeaderAndIsrRequest, version: int, code: ErrorCode) -> messages.LeaderAndIsrResponse:
-    """A LeaderAndIsr response with one error, at the top and for every partition."""
-    partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
-    if version >= 5:
-        topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
-        topics = [
-            topic_error(
-                topic_id=topic.topic_id,
-                partition_errors=[partition_error(partition_index=s.partition_index, error_code=int(code)) for s in topic.partition_states],
-            )
-            for topic in request.topic_states
-        ]
-        return messages.LeaderAndIsrResponse(error_code=int(code), topics=topics)
-    flat = [
-        partition_error(topic_name=name, partition_index=state.partition_index, error_code=int(code))
-        for name, states in _flat_or_by_topic(request)
-        for state in states
-    ]
-    return messages.LeaderAndIsrResponse(error_code=int(code), partition_errors=flat)
+    def _drop(self, replica: HostedPartition) -> None:
+        """This broker does not serve the replica any more."""
+        replica.role = Role.NONE
+        replica.leadership = replica.idle = replica.log = None
+        self._checked.pop(replica, None)
+        if replica.waiters:
+            self._woken.append(replica)
 
+    # what requests of clients and followers ask
 
-def refuse_stop_replica(request: messages.StopReplicaRequest, version: int, code: ErrorCode) -> messages.StopReplicaResponse:
-    """A StopReplica response with one error, at the top and for every partition: what a caller without CLUSTER_ACTION gets."""
-    error = messages.StopReplicaResponse.StopReplicaPartitionError
-    results = [error(topic_name=t, partition_index=p, error_code=int(code)) for t, p, _, _ in stopped_partitions(request, version)]
-    return messages.StopReplicaResponse(error_code=int(code), partition_errors=results)
+    def leader(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> HostedPartition:
+        """The partition, which this broker leads in the epoch that the client knows (-1: it does not say).
 
+        Raises ApiError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (also while the leader recovers, KIP-704), UNKNOWN_TOPIC_OR_PARTITION,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        replica = self.replica(topic, index, current_leader_epoch)
+        if replica.role is not Role.LEADER:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
 
-def _each_once(request: messages.LeaderAndIsrRequest) -> list[tuple[tuple[str, bytes], Sequence[PartitionState]]] | None:
-    """LeaderAndIsr partition states of any version by topic name and id; of a partition named twice the last entry.
+    def replica(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> HostedPartition:
+        """The partition, whatever the role. Raises ApiError as `leader`, NOT_LEADER_OR_FOLLOWER only where this broker has no replica."""
+        hosted = self._topics.get(topic)
+        replica = None if hosted is None else hosted.get(index)
+        if replica is None:
+            raise ApiError(self._absence(topic, index))
+        if replica.offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if current_leader_epoch not in (NO_EPOCH, replica.leader_epoch):
+            fenced = current_leader_epoch < replica.leader_epoch
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if replica.leadership is not None and replica.leadership.recovering:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
 
-    None where two elements are of one topic: an Apache Kafka broker does not take that.
-    """
-    topics = [((topic.topic_name, topic.topic_id), topic.partition_states) for topic in request.topic_states]
-    if len({name for (name, _), _ in topics}) < len(topics):
-        return None
-    topics += [((state.topic_name, ZERO_UUID), (state,)) for state in request.ungrouped_partition_states]
-    if not request.ungrouped_partition_states and all(len({s.partition_index for s in states}) == len(states) for _, states in topics):
-        return topics
-    last: dict[tuple[str, bytes], dict[int, PartitionState]] = {}
-    for name, states in topics:
-        last.setdefault(name, {}).update((state.partition_index, state) for state in states)
-    return [(name, list(states.values())) for name, states in last.items()]
+    def _absence(self, topic: str, index: int) -> ErrorCode:
+        """The code for a partition that this broker has no replica of."""
+        known = self.metadata.partition(topic, index) is not None
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    async def open_log(self, replica: HostedPartition, is_new: bool = True) -> PartitionLog:
+        """The partition's log, made if it has none yet. Raises ApiError: KAFKA_STORAGE_ERROR, or that it is not hosted any more."""
+        if replica.log is not None:
+            return replica.log
+        if self.logs is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        log = await self.logs.open(replica.topic, replica.index, replica.topic_id, is_new)
+        if replica.log is not None:
+            return replica.log
+        if self.get(replica.topic, replica.index) is not replica:
+            raise ApiError(self._absence(replica.topic, replica.index))
+        replica.log = log
+        log.on_written = lambda: self.log_end_moved(replica)
+        if replica.role is Role.LEADER:
+            log.epochs.assign(replica.leader_epoch, log.next_offset)
+            self._lead(replica)
+        return log
 
-def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, Sequence[PartitionState]]]:
-    """LeaderAndIsr partition states before version 5 as (topic, states), in the order of the request."""
-    if request.topic_states:
-        return [(topic.topic_name, topic.partition_states) for topic in request.topic_states]
-    return [(state.topic_name, [state]) for state in request.ungrouped_partition_states]
+    def append(
+        self, replica: HostedPartition, records: Any, version: int, required_acks: int, origin: Any, now_ms: int
+    ) -> Any:
+        """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 asks for more replicas in sync than there are.
+        """
+        log = self._writable(replica)
+        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        end_offset = log.log_end_offset
+        result = log.append_as_leader(records, replica.leader_epoch, version, origin, now_ms)
+        if log.log_end_offset != end_offset:
+            self.log_end_moved(replica)
+        return result
+
+    def _writable(self, replica: HostedPartition) -> PartitionLog:
+        if replica.role is not Role.LEADER or replica.log is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica.log
+
+    def min_isr(self, replica: HostedPartition) -> int:
+        """`min.insync.replicas` of the topic, but not more than there are replicas."""
+        return 1 if replica.log is None else min(replica.log.config.min_insync_replicas, len(replica.replicas))
+
+    def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
+        """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""
+        if replica.role is not Role.LEADER:
+            if replica.offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            hosted = self.get(replica.topic, replica.index) is replica
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if hosted else self._absence(replica.topic, replica.index)
+        if replica.high_watermark <= last_offset:
+            return None
+        return ErrorCode.NONE if self.min_isr(replica) <= len(replica.maximal_isr) else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    # followers fetch
+
+    def follower_asked(self, broker_id: int) -> None:
+        """A follower sent a Fetch request, whatever partitions it names: it has what it had of all that are in its session."""
+        self._last_requests_ms[broker_id] = self._now_ms()
+
+    def check_follower(self, replica: HostedPartition, broker_id: int, current_leader_epoch: int) -> None:
+        """Raises ApiError where this broker is no replica of the partition: UNKNOWN_LEADER_EPOCH if its request has a leader epoch,
+        NOT_LEADER_OR_FOLLOWER otherwise."""
+        if broker_id not in replica.replicas or broker_id == self.broker_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def follower_fetched(
+        self, replica: HostedPartition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
+    ) -> None:
+        """A follower fetches from this offset of a partition that this broker leads, and so has everything before it.
+
+        It may join the ISR, and the high watermark may move. The offset is in the log, and the follower's log does not diverge.
+        """
+        leadership = replica.leadership
+        if leadership is None:
+            idle = replica.idle
+            if idle is None:
+                return
+            if broker_id in replica.isr and fetch_offset == 0:
+                if broker_id not in idle.fetched:
+                    fetched = (*idle.fetched, broker_id)
+                    replica.idle = IdleFollowers(idle.since_ms, self._lists.setdefault(fetched, fetched))
+                return
+            leadership = self._lead(replica)
+        follower = leadership.followers.get(broker_id)
+        if follower is None:
+            return
+        log = replica.log
+        had, started = follower.log_end_offset, follower.log_start_offset
+        follower.fetched(fetch_offset, log_start_offset, broker_epoch, replica.log_end_offset, self._now_ms())
+        if broker_id not in replica.isr and leadership.pending is None:
+            self._propose(leadership.expansion(broker_id, replica.high_watermark, self.metadata.brokers))
+        if (log is not None and had != fetch_offset and self._move_high_watermark(replica, leadership, log)) or started != log_start_offset:
+            replica.changed()
+
+    def low_watermark(self, replica: HostedPartition) -> int:
+        """The lowest log start offset of this leader and its live followers."""
+        leadership = replica.leadership
+        return replica.log_start_offset if leadership is None else leadership.low_watermark(self.metadata.brokers)
+
+    def _propose(self, proposal: IsrProposal | None) -> None:
+        """Ask the controller for a change, if there is one to ask for."""
+        if proposal is None or self.isr_updates is None:
+            return
+        replica = self.get(proposal.partition.topic, proposal.partition.index)
+        if replica is not None and replica.leadership is not None:
+            replica.leadership.pending = proposal
+            self.isr_updates.submit(proposal)
+
+    # offsets move
+
+    def log_end_moved(self, replica: HostedPartition) -> None:
+        """The end of a replica's log moved: the high watermark may follow it, and who waits looks again."""
+        log, leadership = replica.log, replica.leadership
+        if log is None:
+            return
+        if replica.role is Role.LEADER and leadership is not None:
+            leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
+            if len(replica.replicas) > 1:
+                self._checked[replica] = None
+            self._move_high_watermark(replica, leadership, log)
+        replica.changed()
+
+    def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: PartitionLog) -> bool:
+        offset = leadership.high_watermark(
+            log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self.metadata.brokers
+        )  # fmt: skip
+        return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
+
+    def _begin_epoch(self, replica: HostedPartition, led: bool) -> None:
+        """This broker leads the partition in a new epoch; `led`: it did before."""
+        log = replica.log
+        start_offset = 0 if log is None else log.next_offset
+        if log is not None:
+            log.epochs.assign(replica.leader_epoch, start_offset)
+        if replica.leadership is None:
+            replica.leadership = Leadership(replica, start_offset)
+        leadership = replica.leadership
+        leadership.pending = None
+        leadership.begin_epoch(start_offset, self._now_ms(), not led)
+        if len(replica.replicas) > 1:
+            self._checked[replica] = None
+        if log is not None:
+            self._move_high_watermark(replica, leadership, log)
+
+    def _lead(self, replica: HostedPartition) -> Leadership:
+        """The state of the followers of a partition that was empty until now."""
+        leadership = replica.leadership
+        if leadership is None:
+            idle = self._idle if replica.idle is None else replica.idle
+            leadership = replica.leadership = Leadership(replica, replica.log_end_offset)
+            leadership.begin_epoch(replica.log_end_offset, idle.since_ms, True)
+            for broker_id, follower in leadership.followers.items():
+                if broker_id in idle.fetched:
+                    follower.fetched(0, 0, -1, 0, self._last_requests_ms.get(broker_id, idle.since_ms))
+            replica.idle = None
+        if len(replica.replicas) > 1:
+            self._checked[replica] = None
+        return leadership
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)

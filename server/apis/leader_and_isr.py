@@ -5,20 +5,30 @@ Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from klamm.broker.replica_effects import log_effects
-from klamm.broker.replica_manager import refuse_leader_and_isr
+from klamm.broker.replica_requests import refuse_leader_and_isr
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 
-def handle(ctx: Context, request: messages.LeaderAndIsrRequest) -> messages.LeaderAndIsrResponse:
+def handle(
+    ctx: Context, request: messages.LeaderAndIsrRequest
+) -> messages.LeaderAndIsrResponse | Awaitable[messages.LeaderAndIsrResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     services = ctx.services
     response, effects = services.replicas.handle_leader_and_isr(request, ctx.api_version, services.identity.broker_epoch)
     log_effects(services.identity.broker_id, effects)
+    logs_made = services.replicas.apply(effects)
+    return response if logs_made is None else _when_made(logs_made, response)
+
+
+async def _when_made(logs_made: Awaitable[None], response: messages.LeaderAndIsrResponse) -> messages.LeaderAndIsrResponse:
+    await logs_made
     return response
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.metadata_responses import brokers_at
-from klamm.broker.replica_manager import Role
+from klamm.broker.partition import Role
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition 
 from __future__ import annotations
 
 from klamm.broker.replica_effects import log_effects
-from klamm.broker.replica_manager import refuse_stop_replica
+from klamm.broker.replica_requests import refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
@@ -19,6 +19,7 @@ def handle(ctx: Context, request: messages.StopReplicaRequest) -> messages.StopR
     services = ctx.services
     response, effects = services.replicas.handle_stop_replica(request, ctx.api_version, services.identity.broker_epoch)
     log_effects(services.identity.broker_id, effects)
+    services.replicas.apply(effects)  # nothing is waited for: folders are renamed and deleted afterwards
     return response
 
 

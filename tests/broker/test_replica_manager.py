@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import HostedPartition, ReplicaManager, Role, refuse_leader_and_isr, refuse_stop_replica
+from klamm.broker.partition import HostedPartition, Role
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replica_requests import refuse_leader_and_isr, refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
@@ -192,8 +194,7 @@ def test_what_is_kept() -> None:
     told = state(2, 2, isr=[2, 1], replicas=[1, 2, 3], controller_epoch=5, partition_epoch=6, leader_recovery_state=1)
     tell(hosted, told)
     replica = replica_of(hosted)
-    assert replica.state is told
-    assert (replica.isr, replica.replicas, replica.partition_epoch) == ([2, 1], [1, 2, 3], 6)
+    assert (replica.leader, replica.isr, replica.replicas, replica.partition_epoch) == (2, (2, 1), (1, 2, 3), 6)
     assert (replica.controller_epoch, replica.recovery) == (5, 1)
     tell(hosted, state(0), state(0, index=1), topic="u", topic_id=B)
     assert sorted((topic, index) for topic, index, _ in hosted) == [("t", 0), ("u", 0), ("u", 1)]

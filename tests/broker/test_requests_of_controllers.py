@@ -41,7 +41,7 @@ def everything(services: Services) -> Any:
     """What the broker knows, to be compared."""
     cache = services.metadata
     topics = {name: (topic.topic_id, dict(topic.partitions)) for name, topic in cache.topics.items()}
-    hosted = [(t, p, r.role, r.leader_epoch, r.topic_id, r.state) for t, p, r in services.replicas]
+    hosted = [(t, p, r.role, r.leader_epoch, r.topic_id, r.leader, r.isr, r.partition_epoch) for t, p, r in services.replicas]
     return cache.brokers, cache.controller_id, topics, dict(cache.topic_ids), cache.generation, services.replicas.controller_epoch, hosted
 
 

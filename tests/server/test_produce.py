@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.replica_manager import Role
+from klamm.broker.partition import Role
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import produce
