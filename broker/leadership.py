@@ -71,7 +71,7 @@ class Follower:
 
 
 class IsrProposal:
-    """A change of the state that the leader asks the controller for. Each is an object of its own: a late result is told by that."""
+    """A change of the state that the leader requests from the controller. Each is an object of its own, so a late result is known by it."""
 
     __slots__ = ("controller_epoch", "isr", "leader_epoch", "maximal_isr", "partition", "partition_epoch", "recovery")
 

@@ -390,7 +390,7 @@ class ReplicaManager:
         if replica.waiters:
             self._woken.append(replica)
 
-    # what requests of clients and followers ask
+    # what requests of clients and followers need
 
     def leader(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> HostedPartition:
         """The partition, which this broker leads in the epoch that the client knows (-1: it does not say).
@@ -445,7 +445,7 @@ class ReplicaManager:
         self, replica: HostedPartition, records: Any, version: int, required_acks: int, origin: Any, now_ms: int
     ) -> Any:
         """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 asks for more replicas in sync than there are.
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 needs more replicas in sync than there are.
         """
         log = self._writable(replica)
         if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
@@ -478,7 +478,7 @@ class ReplicaManager:
 
     # followers fetch
 
-    def follower_asked(self, broker_id: int) -> None:
+    def follower_requested(self, broker_id: int) -> None:
         """A follower sent a Fetch request, whatever partitions it names: it has what it had of all that are in its session."""
         self._last_requests_ms[broker_id] = self._now_ms()
 
@@ -523,7 +523,7 @@ class ReplicaManager:
         return replica.log_start_offset if leadership is None else leadership.low_watermark(self.metadata.brokers)
 
     def _propose(self, proposal: IsrProposal | None) -> None:
-        """Ask the controller for a change, if there is one to ask for."""
+        """Request a change from the controller, if there is one."""
         if proposal is None or self.isr_updates is None:
             return
         replica = self.get(proposal.partition.topic, proposal.partition.index)
