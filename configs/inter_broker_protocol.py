@@ -79,6 +79,31 @@ class MetadataVersion:
         return _version_at(_CONTROLLED_SHUTDOWN, self)
 
     @property
+    def fetch_version(self) -> int:
+        """Version of Fetch that a follower sends when all its topics have ids; one above 12 becomes 12 otherwise."""
+        return _version_at(_FETCH, self)
+
+    @property
+    def list_offsets_version(self) -> int:
+        """Version of ListOffsets that a follower sends."""
+        return _version_at(_LIST_OFFSETS, self)
+
+    @property
+    def offset_for_leader_epoch_version(self) -> int:
+        """Version of OffsetForLeaderEpoch that a follower sends."""
+        return _version_at(_OFFSET_FOR_LEADER_EPOCH, self)
+
+    @property
+    def has_truncation_on_fetch(self) -> bool:
+        """A leader says in its Fetch response from which epoch on a follower's log differs; before, followers send OffsetForLeaderEpoch."""
+        return self >= _TRUNCATION_ON_FETCH
+
+    @property
+    def has_offset_for_leader_epoch(self) -> bool:
+        """Followers truncate by leader epochs; before, to their high watermark."""
+        return self >= _LEADER_EPOCH_REQUEST
+
+    @property
     def has_alter_partition(self) -> bool:
         """Only the controller writes ISR changes, by AlterPartition requests; before, leaders write them themselves."""
         return self >= _ALTER_PARTITION
@@ -144,6 +169,8 @@ _FEATURE_VERSIONING = _BY_TEXT["2.7-IV0"]
 _FEATURE_NODE_2 = _BY_TEXT["3.3-IV0"]
 _BROKER_NODE_4 = _BY_TEXT["0.10.0-IV1"]
 _PRODUCER_ID_ALLOCATION = _BY_TEXT["3.0-IV0"]
+_TRUNCATION_ON_FETCH = _BY_TEXT["2.7-IV1"]
+_LEADER_EPOCH_REQUEST = _BY_TEXT["0.11.0-IV2"]
 _RECORD_VERSION_2 = _BY_TEXT["0.11.0-IV0"]
 _RECORD_VERSION_1 = _BY_TEXT["0.10.0-IV0"]
 
@@ -169,6 +196,15 @@ _UPDATE_METADATA = _table(
     ("0.8.0", 0),
 )
 _STOP_REPLICA = _table(("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1), ("0.8.0", 0))
+_FETCH = _table(
+    ("3.9-IV0", 17), ("3.7-IV4", 16), ("3.5-IV1", 15), ("3.5-IV0", 14), ("3.1-IV0", 13), ("2.7-IV1", 12), ("2.3-IV1", 11), ("2.1-IV2", 10),
+    ("2.0-IV1", 8), ("1.1-IV0", 7), ("0.11.0-IV1", 5), ("0.11.0-IV0", 4), ("0.10.1-IV1", 3), ("0.10.0-IV0", 2), ("0.9.0", 1), ("0.8.0", 0),
+)  # fmt: skip
+_LIST_OFFSETS = _table(
+    ("3.9-IV0", 9), ("3.5-IV0", 8), ("3.0-IV1", 7), ("2.8-IV0", 6), ("2.2-IV1", 5), ("2.1-IV1", 4), ("2.0-IV1", 3), ("0.11.0-IV0", 2),
+    ("0.10.1-IV2", 1), ("0.8.0", 0),
+)  # fmt: skip
+_OFFSET_FOR_LEADER_EPOCH = _table(("2.8-IV0", 4), ("2.3-IV1", 3), ("2.1-IV1", 2), ("2.0-IV0", 1), ("0.8.0", 0))
 _CONTROLLED_SHUTDOWN = _table(("2.4-IV1", 3), ("2.2-IV0", 2), ("0.9.0", 1), ("0.8.0", 0))
 
 

@@ -45,6 +45,7 @@ COUNTERPARTS = {
     "klamm.server.broker_registration": "kafka.server.KafkaServer",
     "klamm.server.broker_server": "kafka.server.KafkaServer",
     "klamm.server.net.controller_requests": "kafka.server.NodeToControllerRequestThread",
+    "klamm.server.replication.fetcher": "kafka.server.ReplicaFetcherThread",
     "klamm.server.session_handler": "kafka.server.KafkaServer",
     "klamm.server.producer_ids": "kafka.coordinator.transaction.RPCProducerIdManager",
     "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",

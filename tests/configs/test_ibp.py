@@ -40,6 +40,49 @@ def test_request_versions(text):
     assert (version.leader_and_isr_version, version.update_metadata_version, version.stop_replica_version) == REQUESTS[text]
 
 
+# IBP: Fetch, ListOffsets, OffsetForLeaderEpoch, truncation on fetch, truncation by epochs; printed by MetadataVersion of 3.9.1
+FOLLOWERS = {
+    "0.8.2": (0, 0, 0, False, False),
+    "0.9.0": (1, 0, 0, False, False),
+    "0.10.0": (2, 0, 0, False, False),
+    "0.10.1-IV1": (3, 0, 0, False, False),
+    "0.10.2": (3, 1, 0, False, False),
+    "0.11.0-IV0": (4, 2, 0, False, False),
+    "0.11.0-IV1": (5, 2, 0, False, False),
+    "0.11.0": (5, 2, 0, False, True),
+    "1.1": (7, 2, 0, False, True),
+    "2.0-IV0": (7, 2, 1, False, True),
+    "2.0": (8, 3, 1, False, True),
+    "2.1-IV1": (8, 4, 2, False, True),
+    "2.1": (10, 4, 2, False, True),
+    "2.2": (10, 5, 2, False, True),
+    "2.3": (11, 5, 3, False, True),
+    "2.7-IV0": (11, 5, 3, False, True),
+    "2.7-IV1": (12, 5, 3, True, True),
+    "2.8-IV0": (12, 6, 4, True, True),
+    "3.0": (12, 7, 4, True, True),
+    "3.1": (13, 7, 4, True, True),
+    "3.5-IV0": (14, 8, 4, True, True),
+    "3.5": (15, 8, 4, True, True),
+    "3.7-IV3": (15, 8, 4, True, True),
+    "3.7": (16, 8, 4, True, True),
+    "3.8": (16, 8, 4, True, True),
+    "3.9": (17, 9, 4, True, True),
+}
+
+
+@pytest.mark.parametrize("text", FOLLOWERS)
+def test_a_followers_request_versions_and_its_way_to_truncate_follow_the_protocol(text):
+    version = MetadataVersion.of(text)
+    assert (
+        version.fetch_version,
+        version.list_offsets_version,
+        version.offset_for_leader_epoch_version,
+        version.has_truncation_on_fetch,
+        version.has_offset_for_leader_epoch,
+    ) == FOLLOWERS[text]
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
