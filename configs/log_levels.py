@@ -28,6 +28,8 @@ LEVELS = {
     "FATAL": logging.CRITICAL,
 }
 COUNTERPARTS = {
+    "klamm.broker.log.files.directory": "kafka.log.LogManager",
+    "klamm.broker.log.files.loading": "kafka.log.UnifiedLog$",
     "klamm.broker.state_change": "state.change.logger",
     "klamm.controller": "kafka.controller.KafkaController",
     "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",

@@ -113,6 +113,7 @@ class DeleteSegments:
     """Delete these segments, as Apache Kafka does: renamed now, removed after `file.delete.delay.ms`."""
 
     segments: tuple[int, ...]
+    delay_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,19 @@ class Flush:
     offset: int
 
 
-Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteEpochs | WriteSnapshot | Flush
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The last command of a broker that stops in order: everything goes to disk. `offset` is the log end offset.
+
+    `time_index` is the last entry of the active segment, if it needs one; the states of producers are written as a snapshot.
+    """
+
+    offset: int
+    time_index: tuple[int, int] | None
+    producers: tuple[ProducerEntry, ...]
+
+
+Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteEpochs | WriteSnapshot | Flush | Close
 
 
 class ReadCommand(NamedTuple):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from klamm.broker.log.storage import AbortedTransaction
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -23,15 +24,6 @@ _ABORTED_VERSION = 0
 
 class CorruptIndex(ValueError):
     """The bytes cannot be those of an index of this segment."""
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of the transaction index; all are absolute offsets. `last_stable_offset` is that after the abort."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 def encode_offset_index(entries: Iterable[tuple[int, int]], base_offset: int) -> bytes:

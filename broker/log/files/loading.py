@@ -1,0 +1,374 @@
+"""Loads a log from its folder when a broker starts, and recovers it when the broker before did not stop in order. Runs in a thread.
+
+After a stop in order everything is taken as it is; only the end of the active segment is read, behind its last index entry. After any other
+end, batches from the recovery point on are read with their CRC: the first one that is wrong or cut is the end of the log, its bytes are cut
+and later segments go. Indexes of these segments, leader epochs and states of producers are built again from the batches. An index that is
+missing or contradicts itself is built again in any case. Before, what an unfinished change of segments left is completed or undone:
+`.deleted` and `.cleaned` files go, a `.swap` file takes its place.
+
+Source: `LogLoader`, `LogSegment.recover` and `ProducerStateManager` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from array import array
+from typing import NamedTuple
+
+from klamm.broker.log.files import indexes, names
+from klamm.broker.log.files.atomic import TEMPORARY, replace_file
+from klamm.broker.log.files.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    CorruptCheckpoint,
+    encode_leader_epochs,
+    read_leader_epochs,
+)
+from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
+from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, encode_snapshot, read_snapshot
+from klamm.broker.log.files.replay import Replay
+from klamm.broker.log.files.scan import each_batch, first_header
+from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
+from klamm.protocol.records.batch import CorruptRecords, computed_crc
+
+log = logging.getLogger(__name__)
+
+INDEX_INTERVAL_BYTES = 4096
+"""Between entries of indexes that are built again; a topic's own interval acts on what is appended."""
+
+
+class Checkpoints(NamedTuple):
+    """What the checkpoint files of the directory say of one log, 0 where they say nothing."""
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    high_watermark: int = 0
+
+
+def load_log(folder: str, checkpoints: Checkpoints, is_clean: bool) -> LoadedLog:
+    """The log in `folder`, its files put in order. `is_clean`: the broker before stopped in order. Raises OSError, CorruptRecords."""
+    return _Loading(folder, checkpoints, is_clean).load()
+
+
+class _Loading:
+    def __init__(self, folder: str, checkpoints: Checkpoints, is_clean: bool) -> None:
+        self.folder = folder
+        self.checkpoints = checkpoints
+        self.is_clean = is_clean
+        self.files = LogFiles(folder, 0)
+        self.segments: list[LoadedSegment] = []
+        self.epochs: list[EpochEntry] = []
+        self.is_changed = False
+        """Whether segments were found that were not as a stop in order leaves them."""
+
+    def load(self) -> LoadedLog:
+        finish_swaps(self.folder)
+        self.epochs = self._read_epochs()
+        bases = self._segments_in_folder()
+        for base_offset in bases:
+            self.segments.append(self._load_segment(base_offset))
+        if not self.is_clean:
+            self._recover_from(self.checkpoints.recovery_point)
+        start = self.checkpoints.log_start_offset
+        if self.segments:
+            start = max(start, self.segments[0].base_offset)
+        next_offset = self._next_offset(start)
+        if self.segments and start > next_offset:
+            log.warning("%s: the log start offset %d is beyond the end %d; the log begins anew there", self.folder, start, next_offset)
+            for segment in self.segments:
+                self._remove(segment.base_offset)
+            self.segments = []
+            next_offset = start
+        if not self.segments:
+            self.files.create_segment(start)
+            self.segments.append(self._empty(start))
+            next_offset = start
+        self._set_rolling_timestamp(self.segments[-1])
+        self._put_epochs_in_order(start, next_offset)
+        producers = self._producers(start, next_offset)
+        recovery_point = next_offset if self.is_clean and not self.is_changed else min(self.checkpoints.recovery_point, next_offset)
+        return LoadedLog(
+            segments=self.segments,
+            next_offset=next_offset,
+            log_start_offset=start,
+            high_watermark=max(start, min(self.checkpoints.high_watermark, next_offset)),
+            recovery_point=recovery_point,
+            epochs=self.epochs,
+            producers=producers,
+        )
+
+    # --- segments
+
+    def _segments_in_folder(self) -> list[int]:
+        listed = set(os.listdir(self.folder))
+        bases = sorted(
+            base for name in listed if name.endswith(names.LOG_SUFFIX) and (base := names.base_offset_of(name)) is not None
+        )
+        known = set(bases)
+        for name in listed:
+            suffix = os.path.splitext(name)[1]
+            if suffix in names.SEGMENT_SUFFIXES and names.base_offset_of(name) not in known:
+                log.warning("%s: %s has no segment and is removed", self.folder, name)
+                remove(f"{self.folder}/{name}")
+        return bases
+
+    def _empty(self, base_offset: int) -> LoadedSegment:
+        status = os.stat(self.files.path(base_offset, names.LOG_SUFFIX))
+        return LoadedSegment(base_offset, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def _load_segment(self, base_offset: int) -> LoadedSegment:
+        """A segment by its indexes, or by its batches when they are wrong."""
+        segment = self._empty(base_offset)
+        try:
+            self._take_indexes(segment)
+        except (FileNotFoundError, indexes.CorruptIndex) as error:
+            log.warning("%s: the indexes of segment %d are built again: %s", self.folder, base_offset, error)
+            self.is_changed = True
+            self._rebuild(segment)
+        return segment
+
+    def _take_indexes(self, segment: LoadedSegment) -> None:
+        base = segment.base_offset
+        path = self.files.path(base, names.INDEX_SUFFIX)
+        offsets = indexes.read_offset_index(read_file(path), base, segment.size)
+        time_path = self.files.path(base, names.TIME_INDEX_SUFFIX)
+        times = indexes.read_time_index(read_file(time_path), base)
+        aborted_path = self.files.path(base, names.TXN_INDEX_SUFFIX)
+        if os.path.exists(aborted_path):
+            segment.aborted = indexes.read_aborted(read_file(aborted_path), base)
+        cut_file(path, len(offsets) * indexes.OFFSET_ENTRY.size)
+        cut_file(time_path, len(times) * indexes.TIME_ENTRY.size)
+        if offsets:
+            segment.index_offsets, segment.index_positions = (array("q", column) for column in zip(*offsets, strict=True))
+        if times:
+            segment.time_index_timestamps, segment.time_index_offsets = (array("q", column) for column in zip(*times, strict=True))
+            segment.max_timestamp, segment.offset_of_max_timestamp = times[-1]
+
+    def _set_rolling_timestamp(self, segment: LoadedSegment) -> None:
+        header = first_header(self.files.path(segment.base_offset, names.LOG_SUFFIX))
+        if header is not None:
+            segment.rolling_timestamp = header.max_timestamp
+
+    def _next_offset(self, start: int) -> int:
+        """The offset behind the last batch, from the last index entry of the active segment on."""
+        if not self.segments:
+            return start
+        active = self.segments[-1]
+        position = active.index_positions[-1] if active.index_positions else 0
+        next_offset, end = active.base_offset, position
+        path = self.files.path(active.base_offset, names.LOG_SUFFIX)
+        try:
+            for batch in each_batch(path, position):
+                next_offset, end = batch.header.next_offset, batch.end
+                if batch.header.max_timestamp > active.max_timestamp:
+                    active.max_timestamp, active.offset_of_max_timestamp = batch.header.max_timestamp, batch.header.last_offset
+        except CorruptRecords as error:
+            log.warning("%s: segment %d ends at %d: %s", self.folder, active.base_offset, end, error)
+        if end < active.size:
+            self.is_changed = True
+            os.truncate(path, end)
+            active.size = end
+        return next_offset
+
+    # --- recovery
+
+    def _recover_from(self, recovery_point: int) -> None:
+        """Read all batches of the segments that may not be on disk as a whole; the first wrong one is the end of the log."""
+        holding = [s for s in self.segments if s.base_offset <= recovery_point]
+        first = holding[-1].base_offset if holding else recovery_point
+        for position, segment in enumerate(self.segments):
+            if segment.base_offset < first:
+                continue
+            cut = self._rebuild(segment)
+            if cut:
+                for later in self.segments[position + 1 :]:
+                    log.warning("%s: segment %d is removed: it comes after the end of the log", self.folder, later.base_offset)
+                    self._remove(later.base_offset)
+                del self.segments[position + 1 :]
+                return
+
+    def _rebuild(self, segment: LoadedSegment) -> int:
+        """Make the indexes of a segment anew from its batches; the number of bytes that were cut from its end."""
+        path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
+        replay = Replay(self._states_at(segment.base_offset))
+        offsets: list[tuple[int, int]] = []
+        times: list[tuple[int, int]] = []
+        aborted: list[AbortedTransaction] = []
+        max_timestamp = offset_of_max = last_indexed = -1
+        end = 0
+        last_offset = segment.base_offset - 1
+        try:
+            for batch in each_batch(path):
+                header = batch.header
+                if computed_crc(batch.block, batch.at, header.size) != header.crc:
+                    raise CorruptRecords(f"wrong CRC at offset {header.base_offset}")
+                if header.base_offset <= last_offset or header.last_offset < header.base_offset:
+                    raise CorruptRecords(f"offset {header.base_offset} after {last_offset}")
+                last_offset = header.last_offset
+                if header.max_timestamp > max_timestamp:
+                    max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
+                if batch.position - max(last_indexed, 0) > INDEX_INTERVAL_BYTES:
+                    offsets.append((header.last_offset, batch.position))
+                    last_indexed = batch.position
+                    if not times or max_timestamp > times[-1][0]:
+                        times.append((max_timestamp, offset_of_max))
+                if header.leader_epoch >= 0 and (not self.epochs or header.leader_epoch > self.epochs[-1].epoch):
+                    self.epochs.append(EpochEntry(header.leader_epoch, header.base_offset))
+                ended = replay.add(header, batch.block, batch.at)
+                if ended is not None:
+                    aborted.append(ended)
+                end = batch.end
+        except CorruptRecords as error:
+            log.warning("%s: segment %d is cut at %d of %d bytes: %s", self.folder, segment.base_offset, end, segment.size, error)
+        if max_timestamp >= 0 and (not times or max_timestamp > times[-1][0]):
+            times.append((max_timestamp, offset_of_max))
+        cut = segment.size - end
+        if cut:
+            log.info("%s: %d bytes behind the last whole batch of segment %d are cut", self.folder, cut, segment.base_offset)
+            os.truncate(path, end)
+        self._write_indexes(segment.base_offset, offsets, times, aborted)
+        segment.size = end
+        segment.index_offsets = array("q", (offset for offset, _ in offsets))
+        segment.index_positions = array("q", (position for _, position in offsets))
+        segment.time_index_timestamps = array("q", (timestamp for timestamp, _ in times))
+        segment.time_index_offsets = array("q", (offset for _, offset in times))
+        segment.max_timestamp, segment.offset_of_max_timestamp, segment.aborted = max_timestamp, offset_of_max, aborted
+        return cut
+
+    def _write_indexes(
+        self,
+        base_offset: int,
+        offsets: list[tuple[int, int]],
+        times: list[tuple[int, int]],
+        aborted: list[AbortedTransaction],
+    ) -> None:
+        write_file(self.files.path(base_offset, names.INDEX_SUFFIX), indexes.encode_offset_index(offsets, base_offset))
+        write_file(self.files.path(base_offset, names.TIME_INDEX_SUFFIX), indexes.encode_time_index(times, base_offset))
+        path = self.files.path(base_offset, names.TXN_INDEX_SUFFIX)
+        if aborted:
+            write_file(path, indexes.encode_aborted(aborted))
+        else:
+            remove(path)
+
+    def _remove(self, base_offset: int) -> None:
+        for suffix in names.SEGMENT_SUFFIXES:
+            remove(self.files.path(base_offset, suffix))
+
+    # --- leader epochs
+
+    def _read_epochs(self) -> list[EpochEntry]:
+        path = f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
+        remove(path + TEMPORARY)
+        try:
+            return [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]
+        except FileNotFoundError:
+            return []
+        except CorruptCheckpoint as error:
+            log.warning("%s: %s is ignored: %s", self.folder, LEADER_EPOCH_CHECKPOINT, error)
+            return []
+
+    def _put_epochs_in_order(self, start: int, next_offset: int) -> None:
+        """No epoch begins at the end of the log or later, and none before its start; the file says so."""
+        before = self.epochs
+        kept = [entry for entry in before if entry.start_offset < next_offset]
+        older = [entry for entry in kept if entry.start_offset <= start]
+        if older:
+            kept = [EpochEntry(older[-1].epoch, start), *kept[len(older) :]]
+        self.epochs = kept
+        path = f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
+        if kept != before or (not self.is_clean and kept):
+            replace_file(path, encode_leader_epochs(kept), flush=False)
+
+    # --- producers
+
+    def _snapshot_offsets(self) -> list[int]:
+        listed = os.listdir(self.folder)
+        found = [names.base_offset_of(name) for name in listed if name.endswith(names.SNAPSHOT_SUFFIX)]
+        return sorted(offset for offset in found if offset is not None)
+
+    def _latest_snapshot(self, offset: int) -> tuple[int, list[SnapshotEntry]]:
+        """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
+        for candidate in reversed(self._snapshot_offsets()):
+            if candidate > offset:
+                continue
+            path = self.files.path(candidate, names.SNAPSHOT_SUFFIX)
+            try:
+                return candidate, read_snapshot(read_file(path))
+            except CorruptSnapshot as error:
+                log.warning("%s: snapshot %d is removed: %s", self.folder, candidate, error)
+                remove(path)
+        return -1, []
+
+    def _states_at(self, offset: int) -> list[SnapshotEntry]:
+        found, entries = self._latest_snapshot(offset)
+        return entries if found == offset else snapshot_of(self._replayed(found, entries, offset))
+
+    def _replayed(self, offset: int, entries: list[SnapshotEntry], until: int) -> Replay:
+        """States at `until`: those of a snapshot and the batches from its offset on."""
+        replay = Replay(entries)
+        for position, segment in enumerate(self.segments):
+            following = self.segments[position + 1].base_offset if position + 1 < len(self.segments) else until
+            if following <= offset or segment.base_offset >= until:
+                continue
+            for batch in each_batch(self.files.path(segment.base_offset, names.LOG_SUFFIX)):
+                if batch.header.base_offset >= until:
+                    break
+                if batch.header.base_offset >= offset:
+                    replay.add(batch.header, batch.block, batch.at)
+        return replay
+
+    def _producers(self, start: int, next_offset: int) -> list[ProducerEntry]:
+        """States at the end of the log. Snapshots beyond it, or of segments that are not there, are removed."""
+        bases = {segment.base_offset for segment in self.segments}
+        offsets = self._snapshot_offsets()
+        latest = max((offset for offset in offsets if offset <= next_offset), default=-1)
+        for offset in offsets:
+            if offset > next_offset or (offset not in bases and offset != latest):
+                remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
+        found, entries = self._latest_snapshot(next_offset)
+        replay = Replay(entries) if found == next_offset else self._replayed(found, entries, next_offset)
+        states = replay.entries()
+        if found != next_offset and next_offset > start and not self.is_clean:
+            write_file(self.files.path(next_offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(states)))
+        return states
+
+
+def snapshot_of(replay: Replay) -> list[SnapshotEntry]:
+    """The states as a snapshot has them."""
+    return list(snapshot_entries(replay.entries()))
+
+
+def finish_swaps(folder: str) -> None:
+    """Complete or undo what a change of segments left when the process ended in it."""
+    listed = os.listdir(folder)
+    cleaned = [names.base_offset_of(name) for name in listed if name.endswith(names.CLEANED_SUFFIX)]
+    from_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
+    swaps: dict[int, list[str]] = {}
+    for name in listed:
+        if name.endswith((names.DELETED_SUFFIX, names.CLEANED_SUFFIX)):
+            remove(f"{folder}/{name}")
+        elif name.endswith(names.SWAP_SUFFIX):
+            base_offset = names.base_offset_of(name)
+            if base_offset is None or (from_cleaned is not None and base_offset >= from_cleaned):
+                remove(f"{folder}/{name}")  # a split or a cleaning that was not whole
+            else:
+                swaps.setdefault(base_offset, []).append(name)
+    for base_offset, files in swaps.items():
+        _swap(folder, base_offset, files)
+
+
+def _swap(folder: str, base_offset: int, files: list[str]) -> None:
+    """Put the files of one finished cleaning in their place; the segments that they replace go."""
+    path = f"{folder}/{names.segment_name(base_offset, names.LOG_SUFFIX)}"
+    swap = path + names.SWAP_SUFFIX
+    if os.path.exists(swap):
+        last_offset = base_offset
+        for batch in each_batch(swap):
+            last_offset = batch.header.last_offset
+        for name in os.listdir(folder):
+            offset = names.base_offset_of(name)
+            suffix = os.path.splitext(name)[1]
+            if suffix in names.SEGMENT_SUFFIXES and offset is not None and base_offset <= offset <= last_offset:
+                remove(f"{folder}/{name}")
+    for name in sorted(files):
+        os.replace(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP_SUFFIX)}")

@@ -1,0 +1,345 @@
+"""The files of one log, for its one writer: commands become system calls. Everything here runs in a thread of the log's directory.
+
+Appends that stand one after the other in a run are one write of the segment, and one of each index that gets entries. Files of the active
+segment stay open between runs until the directory closes them. Nothing is forced to disk but by `flush`. An OSError goes to the
+caller, which executes nothing after it; what was half written is cut at the next start (`broker/log/files/loading.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple, assert_never
+
+from klamm.broker.log.files import indexes, names
+from klamm.broker.log.files.atomic import replace_file
+from klamm.broker.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs
+from klamm.broker.log.files.producer_snapshot import SnapshotEntry, encode_snapshot
+from klamm.broker.log.storage import (
+    Append,
+    Close,
+    Command,
+    DeleteSegments,
+    Flush,
+    ProducerEntry,
+    Replace,
+    Roll,
+    StartAt,
+    Truncate,
+    WriteEpochs,
+    WriteSnapshot,
+)
+
+MAX_BUFFERS = 512
+"""Of one writev; Linux allows 1024."""
+NOTHING = -1
+
+
+class Outcome(NamedTuple):
+    """What a run did: the log end offset that is written, up to where it was forced to disk, and whether a segment was closed."""
+
+    written: int
+    flushed: int
+    rolled: int
+    """Base offset of the last segment that was begun: what is before it is to be flushed."""
+
+
+class LogFiles:
+    """The folder of one log. `base_offset` is that of the active segment, `size` its bytes."""
+
+    def __init__(self, folder: str, base_offset: int) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self._log = self._index = self._time_index = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether files are open between runs."""
+        return self._log >= 0
+
+    def path(self, base_offset: int, suffix: str) -> str:
+        """Of a file of a segment."""
+        return f"{self.folder}/{base_offset:020d}{suffix}"
+
+    def execute(self, commands: Sequence[Command]) -> Outcome:
+        """Run commands in their order. Raises OSError."""
+        written = flushed = rolled = NOTHING
+        position = 0
+        while position < len(commands):
+            command = commands[position]
+            position += 1
+            if isinstance(command, Append):
+                run = [command]
+                for following in commands[position : position + MAX_BUFFERS - 1]:
+                    if not isinstance(following, Append) or following.segment != command.segment:
+                        break
+                    run.append(following)
+                position += len(run) - 1
+                self._append(run)
+                written = run[-1].next_offset
+                continue
+            match command:
+                case Roll(base_offset, time_index, producers):
+                    self._roll(base_offset, time_index, producers)
+                    rolled = base_offset
+                case Truncate(next_offset, segment, size, deleted):
+                    self._truncate(next_offset, segment, size, deleted)
+                    written = next_offset
+                case StartAt(offset, deleted):
+                    self._start_at(offset, deleted)
+                    written = offset
+                case DeleteSegments(segments):
+                    self._retire(segments)
+                case Replace():
+                    self._replace(command)
+                case WriteEpochs(entries):
+                    replace_file(f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}", encode_leader_epochs(entries), flush=False)
+                case WriteSnapshot(offset, producers):
+                    self._write_snapshot(offset, producers)
+                case Flush(offset):
+                    self.flush_before(offset)
+                    flushed = offset
+                case Close(offset, time_index, producers):
+                    self._close_log(offset, time_index, producers)
+                    flushed = offset
+                case _:
+                    assert_never(command)
+        return Outcome(written, flushed, rolled)
+
+    def close(self) -> None:
+        """Close the open files; the next append opens them again."""
+        for descriptor in (self._log, self._index, self._time_index):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._log = self._index = self._time_index = -1
+
+    def create_segment(self, base_offset: int) -> None:
+        """Make the empty files of a segment, which is the active one then. What is there already under these names goes."""
+        self.close()
+        self.base_offset = base_offset
+        for suffix in (names.LOG_SUFFIX, names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
+            os.close(os.open(self.path(base_offset, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+
+    def flush_before(self, offset: int) -> None:
+        """Force segments that begin before `offset` and the checkpoint of epochs to disk, then the folder.
+
+        Needs none of the open files: it can run beside appends. Segments that were deleted meanwhile are left out.
+        """
+        for name in os.listdir(self.folder):
+            base_offset = names.base_offset_of(name)
+            if name == LEADER_EPOCH_CHECKPOINT or (base_offset is not None and base_offset < max(offset, 1)):
+                try:
+                    descriptor = os.open(f"{self.folder}/{name}", os.O_RDONLY)
+                except FileNotFoundError:
+                    continue
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+        sync_folder(self.folder)
+
+    # commands
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT
+        self._log = os.open(self.path(self.base_offset, names.LOG_SUFFIX), flags, 0o644)
+        self._index = os.open(self.path(self.base_offset, names.INDEX_SUFFIX), flags | os.O_APPEND, 0o644)
+        self._time_index = os.open(self.path(self.base_offset, names.TIME_INDEX_SUFFIX), flags | os.O_APPEND, 0o644)
+
+    def _append(self, run: Sequence[Append]) -> None:
+        if self._log < 0:
+            self._open()
+        base = self.base_offset
+        write_at(self._log, [command.data for command in run], run[0].position)
+        entries = [command.index for command in run if command.index is not None]
+        if entries:
+            write_all(self._index, indexes.encode_offset_index(entries, base))
+        entries = [command.time_index for command in run if command.time_index is not None]
+        if entries:
+            write_all(self._time_index, indexes.encode_time_index(entries, base))
+        aborted = [entry for command in run for entry in command.aborted]
+        if aborted:
+            append_to(self.path(base, names.TXN_INDEX_SUFFIX), indexes.encode_aborted(aborted))
+
+    def _roll(self, base_offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry]) -> None:
+        self._append_time_index(time_index)
+        self._write_snapshot(base_offset, producers)
+        self.create_segment(base_offset)
+
+    def _truncate(self, next_offset: int, segment: int, size: int, deleted: Iterable[int]) -> None:
+        self.close()
+        for base_offset in sorted(deleted, reverse=True):
+            self._remove_segment(base_offset)
+        self.base_offset = segment
+        os.truncate(self.path(segment, names.LOG_SUFFIX), size)
+        cut_indexes(self, segment, next_offset, size)
+        for offset in self._snapshots():
+            if offset > next_offset:
+                remove(self.path(offset, names.SNAPSHOT_SUFFIX))
+
+    def _start_at(self, offset: int, deleted: Iterable[int]) -> None:
+        self.close()
+        for base_offset in deleted:
+            self._remove_segment(base_offset)
+        for snapshot in self._snapshots():
+            remove(self.path(snapshot, names.SNAPSHOT_SUFFIX))
+        self.create_segment(offset)
+
+    def _retire(self, segments: Iterable[int]) -> None:
+        """Give the files of segments their new names. The directory removes them later: see `remove_retired`."""
+        for base_offset in segments:
+            for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX):
+                path = self.path(base_offset, suffix)
+                try:
+                    os.rename(path, path + names.DELETED_SUFFIX)
+                except FileNotFoundError:
+                    continue
+
+    def remove_retired(self, segments: Iterable[int]) -> None:
+        """Remove the files that `DeleteSegments` or `Replace` renamed."""
+        for base_offset in segments:
+            for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX):
+                remove(self.path(base_offset, suffix) + names.DELETED_SUFFIX)
+
+    def _replace(self, command: Replace) -> None:
+        """As Apache Kafka does it, so that a start after any of these steps knows what is whole: `.cleaned`, then `.swap`, then in use."""
+        base = command.base_offset
+        files = {
+            names.LOG_SUFFIX: command.data,
+            names.INDEX_SUFFIX: indexes.encode_offset_index(command.index, base),
+            names.TIME_INDEX_SUFFIX: indexes.encode_time_index(command.time_index, base),
+        }
+        if command.aborted:
+            files[names.TXN_INDEX_SUFFIX] = indexes.encode_aborted(command.aborted)
+        for suffix, data in files.items():
+            write_file(self.path(base, suffix) + names.CLEANED_SUFFIX, data, flush=True)
+        for suffix in (suffix for suffix in reversed(names.SEGMENT_SUFFIXES) if suffix in files):
+            path = self.path(base, suffix)
+            os.rename(path + names.CLEANED_SUFFIX, path + names.SWAP_SUFFIX)
+        for base_offset in command.segments:
+            for suffix in (*names.SEGMENT_SUFFIXES, *(() if base_offset == base else (names.SNAPSHOT_SUFFIX,))):
+                path = self.path(base_offset, suffix)
+                try:
+                    os.rename(path, path + names.DELETED_SUFFIX)
+                except FileNotFoundError:
+                    continue
+        for suffix in files:
+            path = self.path(base, suffix)
+            os.rename(path + names.SWAP_SUFFIX, path)
+
+    def _close_log(self, offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry]) -> None:
+        self._append_time_index(time_index)
+        self._write_snapshot(offset, producers)
+        self.close()
+        self.flush_before(offset + 1)
+
+    def _append_time_index(self, entry: tuple[int, int] | None) -> None:
+        if entry is not None:
+            append_to(self.path(self.base_offset, names.TIME_INDEX_SUFFIX), indexes.encode_time_index([entry], self.base_offset))
+
+    def _write_snapshot(self, offset: int, producers: Iterable[ProducerEntry]) -> None:
+        write_file(self.path(offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(producers)))
+
+    def _snapshots(self) -> list[int]:
+        found = [names.base_offset_of(name) for name in os.listdir(self.folder) if name.endswith(names.SNAPSHOT_SUFFIX)]
+        return [offset for offset in found if offset is not None]
+
+    def _remove_segment(self, base_offset: int) -> None:
+        for suffix in names.SEGMENT_SUFFIXES:
+            remove(self.path(base_offset, suffix))
+
+
+def snapshot_entries(producers: Iterable[ProducerEntry]) -> Iterable[SnapshotEntry]:
+    """States of producers as a snapshot has them: the last batch only."""
+    for entry in producers:
+        last = entry.batches[-1] if entry.batches else None
+        yield SnapshotEntry(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=-1 if last is None else last.last_sequence,
+            last_offset=-1 if last is None else last.last_offset,
+            offset_delta=0 if last is None else last.offset_delta,
+            timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            txn_first_offset=entry.open_first_offset,
+        )
+
+
+def cut_indexes(files: LogFiles, segment: int, next_offset: int, size: int) -> None:
+    """Take out of the indexes of a segment what is at `next_offset` and later."""
+    path = files.path(segment, names.INDEX_SUFFIX)
+    relative = next_offset - segment
+    kept = takewhile(lambda e: e[0] < relative and e[1] < size, indexes.OFFSET_ENTRY.iter_unpack(read_file(path)))
+    cut_file(path, indexes.OFFSET_ENTRY.size * sum(1 for _ in kept))
+    path = files.path(segment, names.TIME_INDEX_SUFFIX)
+    kept_times = takewhile(lambda e: e[1] < relative, indexes.TIME_ENTRY.iter_unpack(read_file(path)))
+    cut_file(path, indexes.TIME_ENTRY.size * sum(1 for _ in kept_times))
+    path = files.path(segment, names.TXN_INDEX_SUFFIX)
+    if os.path.exists(path):
+        aborted = takewhile(lambda e: e[3] < next_offset, indexes.ABORTED_ENTRY.iter_unpack(read_file(path)))
+        cut_file(path, indexes.ABORTED_ENTRY.size * sum(1 for _ in aborted))
+
+
+# system calls
+
+
+def write_at(descriptor: int, buffers: Sequence[bytes], position: int) -> None:
+    """Write all of it, however often the system stops short."""
+    left = sum(map(len, buffers))
+    written = os.pwritev(descriptor, buffers, position)
+    if written == left:
+        return
+    data = memoryview(b"".join(buffers))
+    while written < left:
+        written += os.pwrite(descriptor, data[written:], position + written)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """The same without a position."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
+def append_to(path: str, data: bytes) -> None:
+    """Append to a file that is not kept open."""
+    with open(path, "ab", buffering=0) as file:
+        write_all(file.fileno(), data)
+
+
+def write_file(path: str, data: bytes, *, flush: bool = False) -> None:
+    """Write a whole file anew."""
+    with open(path, "wb", buffering=0) as file:
+        write_all(file.fileno(), data)
+        if flush:
+            os.fsync(file.fileno())
+
+
+def read_file(path: str) -> bytes:
+    """The whole file, up to a multiple of nothing."""
+    return Path(path).read_bytes()
+
+
+def cut_file(path: str, size: int) -> None:
+    """Make a file this short, unless it is."""
+    if os.path.getsize(path) != size:
+        os.truncate(path, size)
+
+
+def remove(path: str) -> None:
+    """Remove a file if it is there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def sync_folder(folder: str) -> None:
+    """Force the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

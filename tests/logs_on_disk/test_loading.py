@@ -1,0 +1,150 @@
+"""A log is loaded as Apache Kafka left it, and recovered when the broker before was killed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from klamm.broker.log.files.loading import Checkpoints, load_log
+from klamm.broker.log.files.scan import each_batch
+from klamm.broker.log.storage import AbortedTransaction, EpochEntry
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "log_folder"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def copy(tmp_path: Path):
+    """Copies the folder of a log that a real broker wrote."""
+
+    def make(name: str) -> Path:
+        return Path(shutil.copytree(GOLDEN / name, tmp_path / Path(name).name))
+
+    return make
+
+
+def test_log_of_a_stop_in_order_is_taken_as_it_is(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    before = contents(folder)
+    log = load_log(str(folder), Checkpoints(12, 31, 31), True)
+    assert contents(folder) == before
+    assert (log.next_offset, log.log_start_offset, log.high_watermark, log.recovery_point) == (31, 12, 31, 31)
+    assert [(s.base_offset, s.size) for s in log.segments] == [(0, 4048), (21, 1737), (30, 73)]
+    assert log.epochs == [EpochEntry(0, 12)]
+    (producer,) = log.producers
+    assert (producer.epoch, producer.batches[-1].last_offset, producer.open_first_offset) == (0, 30, -1)
+    assert log.segments[0].max_timestamp == 1_700_000_040_000 and log.segments[0].offset_of_max_timestamp == 20
+
+
+def test_transactions_of_a_stop_in_order_are_taken_as_they_are(copy) -> None:
+    log = load_log(str(copy("closed/data/txn-0")), Checkpoints(0, 16, 16), True)
+    assert [s.aborted for s in log.segments] == [[], [AbortedTransaction(1, 4, 7, 8), AbortedTransaction(1, 12, 15, 16)]]
+    (producer,) = log.producers
+    assert (producer.epoch, producer.batches[-1].last_offset, producer.open_first_offset) == (0, 14, -1)
+
+
+@pytest.mark.parametrize("name", ["plain-0", "txn-0"])
+def test_recovery_builds_the_same_indexes_and_snapshots_as_the_real_broker(copy, name: str) -> None:
+    """The folder of the killed broker is recovered from nothing; what a real broker made of the same folder is in `closed`."""
+    folder = copy(f"killed/data/{name}")
+    for file in [*folder.glob("*index"), *folder.glob("*.snapshot"), folder / "leader-epoch-checkpoint"]:
+        file.unlink()
+    log = load_log(str(folder), Checkpoints(0, 0, 0), False)
+    real = GOLDEN / "closed/data" / name
+    for file in folder.glob("*.txnindex"):
+        assert file.read_bytes() == (real / file.name).read_bytes()
+    assert log.next_offset == {"plain-0": 30, "txn-0": 16}[name]
+    snapshot = folder / f"{log.next_offset:020d}.snapshot"
+    assert snapshot.read_bytes() == (real / snapshot.name).read_bytes()
+    assert log.epochs == [EpochEntry(0, 0)]
+    for segment in log.segments:
+        positions = {batch.position: batch.header.last_offset for batch in each_batch(f"{folder}/{segment.base_offset:020d}.log")}
+        assert all(positions[p] == o for o, p in zip(segment.index_offsets, segment.index_positions, strict=True))
+
+
+def test_indexes_with_zeros_behind_their_entries_are_cut(copy) -> None:
+    folder = copy("killed/data/plain-0")
+    log = load_log(str(folder), Checkpoints(12, 21, 30), False)
+    assert log.next_offset == 30
+    assert (folder / "00000000000000000000.index").stat().st_size == 160
+    assert (folder / "00000000000000000021.index").stat().st_size % 8 == 0
+    assert (folder / "00000000000000000021.timeindex").stat().st_size < 200
+
+
+def test_torn_end_is_cut_at_every_byte(copy) -> None:
+    folder = copy("killed/data/txn-0")
+    active = folder / "00000000000000000003.log"
+    whole = active.read_bytes()
+    ends = [(batch.end, batch.header.next_offset) for batch in each_batch(str(active))]
+    for size in range(len(whole) - 1, 0, -37):
+        active.write_bytes(whole[:size])
+        log = load_log(str(folder), Checkpoints(0, 3, 16), False)
+        end, next_offset = max((e for e in ends if e[0] <= size), default=(0, 3))
+        assert (log.next_offset, active.stat().st_size) == (next_offset, end)
+        assert log.high_watermark == next_offset and log.segments[-1].size == end
+        assert all(entry.last_offset < next_offset for segment in log.segments for entry in segment.aborted)
+
+
+def test_wrong_crc_ends_the_log_and_removes_later_segments(copy) -> None:
+    folder = copy("killed/data/plain-0")
+    data = bytearray((folder / "00000000000000000000.log").read_bytes())
+    data[2000] ^= 1
+    (folder / "00000000000000000000.log").write_bytes(data)
+    log = load_log(str(folder), Checkpoints(0, 0, 30), False)
+    assert len(log.segments) == 1 and log.next_offset == 10
+    assert sorted(p.name for p in folder.glob("*.log")) == ["00000000000000000000.log"]
+    assert not (folder / "00000000000000000021.snapshot").exists()
+
+
+def test_segments_before_the_recovery_point_are_not_read_again(copy) -> None:
+    folder = copy("killed/data/plain-0")
+    data = bytearray((folder / "00000000000000000000.log").read_bytes())
+    data[2000] ^= 1
+    (folder / "00000000000000000000.log").write_bytes(data)
+    assert load_log(str(folder), Checkpoints(0, 21, 30), False).next_offset == 30
+
+
+def test_index_that_is_missing_is_built_again_after_a_stop_in_order(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    (folder / "00000000000000000000.index").unlink()
+    (folder / "00000000000000000021.timeindex").write_bytes(b"123")
+    log = load_log(str(folder), Checkpoints(12, 31, 31), True)
+    assert log.next_offset == 31
+    assert (folder / "00000000000000000021.timeindex").stat().st_size % 12 == 0
+    assert (folder / "00000000000000000000.index").exists()
+
+
+def test_high_watermark_and_log_start_are_within_the_log(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    log = load_log(str(folder), Checkpoints(12, 31, 99), True)
+    assert (log.log_start_offset, log.high_watermark) == (12, 31)
+    log = load_log(str(folder), Checkpoints(12, 31, 5), True)
+    assert log.high_watermark == 12
+
+
+def test_log_start_beyond_the_end_begins_the_log_anew(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    log = load_log(str(folder), Checkpoints(40, 31, 31), True)
+    assert (log.next_offset, log.log_start_offset, [s.base_offset for s in log.segments]) == (40, 40, [40])
+    assert [p.name for p in folder.glob("*.log")] == [f"{40:020d}.log"]
+
+
+def test_empty_folder_becomes_an_empty_log(tmp_path: Path) -> None:
+    log = load_log(str(tmp_path), Checkpoints(), False)
+    assert (log.next_offset, log.log_start_offset, [s.base_offset for s in log.segments]) == (0, 0, [0])
+    assert {p.suffix for p in tmp_path.iterdir()} == {".log", ".index", ".timeindex"}
+
+
+def test_deleted_and_cleaned_files_go_and_a_swap_takes_its_place(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    (folder / "00000000000000000000.log").rename(folder / "00000000000000000000.log.swap")
+    shutil.copy(folder / "00000000000000000021.log", folder / "00000000000000000021.log.deleted")
+    (folder / "00000000000000000030.log.cleaned").write_bytes(b"half")
+    log = load_log(str(folder), Checkpoints(0, 31, 31), False)
+    assert log.next_offset == 31
+    assert not [p.name for p in folder.iterdir() if p.suffix in (".swap", ".deleted", ".cleaned")]
