@@ -205,7 +205,7 @@ class StorageListener(Protocol):
     """What a storage reports to its log, on the loop."""
 
     def written(self, next_offset: int) -> None:
-        """Everything before this offset is written."""
+        """Everything before this offset is written. Not called for appends that a Truncate or StartAt behind them in the queue cuts off."""
 
     def flushed(self, offset: int) -> None:
         """Everything before this offset is forced to disk."""

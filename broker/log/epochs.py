@@ -1,0 +1,98 @@
+"""The leader epochs of a log: which epoch began at which offset.
+
+Each leader notes its epoch with the log end offset at which it began; followers note the epochs of the batches that they receive. Where two
+logs went apart is found by comparing end offsets of epochs. Epochs and start offsets both rise; a new entry removes those at the end that
+it contradicts. Source: `LeaderEpochFileCache` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from klamm.broker.log.storage import EpochEntry
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class LeaderEpochs:
+    """The epochs of one log, the oldest first. Methods that change them return whether they did."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: list[EpochEntry] = []
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when there is none."""
+        return self._entries[-1][0] if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """An epoch began at this offset. Nothing changes when it is the newest one already and did not begin later."""
+        entries = self._entries
+        if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
+            return False
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append(EpochEntry(epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest epoch not above this one, its end offset). (-1, -1) for -1 and for epochs that this log does not know yet.
+
+        For an epoch before the first one it is the epoch itself with the start of the first.
+        """
+        entries = self._entries
+        if epoch == NO_EPOCH or not entries:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == entries[-1][0]:
+            return epoch, log_end_offset
+        following = bisect_right(entries, epoch, key=_epoch_of)
+        if following == len(entries):
+            return NO_EPOCH, NO_OFFSET
+        end_offset = entries[following][1]
+        return (epoch if following == 0 else entries[following - 1][0]), end_offset
+
+    def epoch_for(self, offset: int) -> int | None:
+        """The epoch in which this offset was written, None when it is before the first."""
+        index = bisect_right(self._entries, offset, key=_start_of)
+        return None if index == 0 else self._entries[index - 1][0]
+
+    def truncate_from(self, offset: int) -> bool:
+        """Remove the epochs that began at this offset or later."""
+        entries = self._entries
+        before = len(entries)
+        while entries and entries[-1][1] >= offset:
+            entries.pop()
+        return len(entries) != before
+
+    def truncate_to(self, offset: int) -> bool:
+        """The log begins at this offset now: remove older epochs; the one that holds the offset begins there."""
+        entries = self._entries
+        passed = bisect_right(entries, offset, key=_start_of)
+        if passed == 0 or (passed == 1 and entries[0][1] == offset):
+            return False
+        entries[:passed] = [EpochEntry(entries[passed - 1][0], offset)]
+        return True
+
+    def clear(self) -> bool:
+        """Remove all."""
+        had = bool(self._entries)
+        self._entries.clear()
+        return had
+
+
+def _epoch_of(entry: EpochEntry) -> int:
+    return entry[0]
+
+
+def _start_of(entry: EpochEntry) -> int:
+    return entry[1]

@@ -1,0 +1,672 @@
+"""The log of one replica: record batches by offset, with everything that a leader or a follower needs to know of them.
+
+All of it runs on the loop and makes no system call. A log in memory has its bytes when it has appended them. A log on disk hands commands
+to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of it.
+
+Segments are made when they are needed: an empty log in memory is this object and nothing else. Bytes in memory are counted by the budget
+that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`, the search by time in
+`broker/log/timestamps.py`.
+
+Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.epochs import LeaderEpochs
+from klamm.broker.log.markers import read_marker
+from klamm.broker.log.memory import CHUNK_OVERHEAD, MemoryBudget
+from klamm.broker.log.producers import ProducerStates
+from klamm.broker.log.segment import Segment, pieces_of
+from klamm.broker.log.storage import (
+    AbortedTransaction,
+    Append,
+    BatchMetadata,
+    DeleteSegments,
+    Flush,
+    LoadedLog,
+    ProducerEntry,
+    ReadCommand,
+    Roll,
+    StartAt,
+    Storage,
+    Truncate,
+    WriteEpochs,
+)
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, check_crcs, each_header
+from klamm.protocol.records.validation import Assigned, Origin, assign
+
+LAST_OFFSET = 2**63 - 1
+_SHAPES_READ = 64 * 1024
+
+
+class UnexpectedOffset(Exception):
+    """What a follower received does not follow its log: an offset that it has already, or offsets that do not rise."""
+
+
+class AppendResult(NamedTuple):
+    """Where records are. A duplicate has the offsets of the first one. `log_append_time_ms` is -1 when records keep their own time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvironment:
+    """What all logs of a broker share."""
+
+    budget: MemoryBudget
+    now_ms: Callable[[], int]
+    randrange: Callable[[int], int]
+    """Draws the jitter of segments."""
+    tail_bytes: int = 1 << 20
+    """What a log on disk keeps of its end in memory, at least."""
+
+
+class FileRead:
+    """A read that needs a file. `size` is an estimate of what it gives, in bytes."""
+
+    __slots__ = ("_log", "_request", "size")
+
+    def __init__(self, log: Log, request: tuple[int, int, int, bool], size: int) -> None:
+        self._log = log
+        self._request = request
+        self.size = size
+
+    async def load(self) -> bytes:
+        """The batches. Raises ApiError, as `Log.read` does: the log may have changed meanwhile."""
+        return await self._log.load(*self._request)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(error: OSError) -> None:
+    pass
+
+
+class Log:
+    """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
+
+    __slots__ = (
+        "_flushing", "_leader_high_watermark", "_producers", "_resident", "config", "environment", "epochs", "high_watermark",
+        "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset", "on_failed",
+        "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig, environment: LogEnvironment,
+        storage: Storage | None = None, loaded: LoadedLog | None = None,
+    ) -> None:  # fmt: skip
+        """An empty log in memory, or what was loaded of a log on disk."""
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.environment = environment
+        self.storage = storage
+        self.log_start_offset = self.next_offset = self.log_end_offset = self.high_watermark = self.last_stable_offset = 0
+        self.recovery_point = 0
+        self.epochs = LeaderEpochs()
+        self.segments: list[Segment] = []
+        self.on_written: Callable[[], None] = _nothing
+        """Called when the log end offset moved because bytes were written."""
+        self.on_failed: Callable[[OSError], None] = _ignore
+        self.is_failed = False
+        self.is_truncating = False
+        self._producers: ProducerStates | None = None
+        self._leader_high_watermark = 0
+        self._resident = 0
+        self._flushing = 0
+        if storage is not None and loaded is not None:
+            self._take(storage, loaded)
+
+    def _take(self, storage: Storage, loaded: LoadedLog) -> None:
+        ends = [segment.base_offset for segment in loaded.segments[1:]] + [loaded.next_offset]
+        self.segments = [
+            Segment.loaded(segment, end, self._jitter()) for segment, end in zip(loaded.segments, ends, strict=True)
+        ]
+        self.log_start_offset = loaded.log_start_offset
+        self.next_offset = self.log_end_offset = loaded.next_offset
+        self.recovery_point = loaded.recovery_point
+        self.epochs = LeaderEpochs(loaded.epochs)
+        if loaded.producers:
+            self._producers = ProducerStates(loaded.producers)
+        storage.attach(self)
+        self.set_high_watermark(loaded.high_watermark)
+
+    def __repr__(self) -> str:
+        return f"Log({self.topic}-{self.partition}, {self.log_start_offset} to {self.log_end_offset})"
+
+    # --- what it is
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.bytes_kept for segment in self.segments)
+
+    @property
+    def unflushed(self) -> int:
+        """Records after the recovery point."""
+        return self.next_offset - self.recovery_point
+
+    def active_producers(self) -> tuple[ProducerEntry, ...]:
+        """The producers that the log knows, as DescribeProducers shows them."""
+        return () if self._producers is None else self._producers.entries()
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer and epoch is open in this log."""
+        return self._producers is not None and self._producers.has_open_transaction(producer_id, epoch)
+
+    def end_offset_for(self, epoch: int) -> tuple[int, int]:
+        """(the largest known epoch up to this one, its end offset), (-1, -1) when the epoch is not known yet."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a consumer of committed records needs for the records from `offset` to before `end_offset`."""
+        aborted = []
+        for segment in self.segments[self._segment_index(offset) :]:
+            for entry in segment.aborted:
+                if entry.last_offset >= offset and entry.first_offset < end_offset:
+                    aborted.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return aborted
+        return aborted
+
+    # --- appending
+
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: int, version: int, origin: Origin, now_ms: int
+    ) -> AppendResult:  # fmt: skip
+        """Check records of a Produce request of this version and append them. Raises Refused, or ApiError with the partition's code."""
+        assigned = assign(records, version, self.next_offset, leader_epoch, self.config.rules, now_ms, origin)
+        return self.append_assigned(assigned, origin, now_ms)
+
+    def append_assigned(self, assigned: Assigned, origin: Origin, now_ms: int) -> AppendResult:
+        """Append what `assign` returned, perhaps in a thread. Raises ApiError; ValueError when the log has gone on meanwhile."""
+        headers = assigned.headers
+        if not headers:
+            return AppendResult(-1, -1, -1, self.log_start_offset)
+        first, last = headers[0], headers[-1]
+        if first.base_offset != self.next_offset:
+            raise ValueError(f"records for offset {first.base_offset}, the log is at {self.next_offset}")
+        self._check_writable()
+        data = assigned.data
+        if len(data) > self.config.segment_bytes:
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(data)} bytes are more than the segment size {self.config.segment_bytes}")
+        for header in headers:
+            if header.producer_id >= 0:
+                duplicate = self._check_producer(header, data, origin)
+                if duplicate is not None:
+                    base_offset = duplicate.last_offset - duplicate.offset_delta
+                    return AppendResult(base_offset, duplicate.last_offset, duplicate.timestamp, self.log_start_offset, True)
+        self._append(data, headers, assigned.max_timestamp, assigned.offset_of_max_timestamp, now_ms)
+        return AppendResult(first.base_offset, last.last_offset, assigned.log_append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, data: Buffer, leader_high_watermark: int, crc_checked: bool = False) -> None:
+        """Append the batches that a follower fetched, and take over the leader's high watermark as far as the log reaches.
+
+        Raises CorruptRecords for bad bytes, UnexpectedOffset, ApiError(KAFKA_STORAGE_ERROR); then nothing is appended.
+        """
+        self._check_writable()
+        whole = bytes(data)
+        headers = []
+        ends = []
+        next_offset = self.next_offset
+        for position, header in each_header(whole):
+            if header.base_offset < next_offset:
+                raise UnexpectedOffset(f"{self!r} received offset {header.base_offset}, expected {next_offset} or a later one")
+            next_offset = header.next_offset
+            headers.append(header)
+            ends.append((header.base_offset, next_offset, position + header.size))
+        if headers:
+            if ends[-1][2] < len(whole):
+                whole = whole[: ends[-1][2]]
+            if not crc_checked:
+                check_crcs(whole)
+            self._append_pieces(whole, headers, ends)
+        elif len(whole) > 0:
+            raise CorruptRecords(f"{len(whole)} bytes hold no whole batch")
+        self.follow_high_watermark(leader_high_watermark)
+
+    def _append_pieces(self, data: bytes, headers: list[BatchHeader], ends: list[tuple[int, int, int]]) -> None:
+        now_ms = self.environment.now_ms()
+        if len(headers) == 1:
+            self._append(data, headers, headers[0].max_timestamp, headers[0].last_offset, now_ms)
+            return
+        done = 0
+        for _, next_offset, piece in pieces_of(data, ends):
+            count = done + 1
+            while headers[count - 1].next_offset < next_offset:
+                count += 1
+            batches = headers[done:count]
+            newest = max(batches, key=_max_timestamp_of)
+            self._append(piece, batches, newest.max_timestamp, newest.last_offset, now_ms)
+            done = count
+
+    def _append(self, data: bytes, headers: list[BatchHeader], max_timestamp: int, offset_of_max: int, now_ms: int) -> None:
+        """Store checked batches at the end. Raises ApiError(KAFKA_STORAGE_ERROR) before anything has changed."""
+        budget = self.environment.budget
+        memory = len(data) + CHUNK_OVERHEAD
+        budget.reserve(memory)
+        base_offset, next_offset = headers[0].base_offset, headers[-1].next_offset
+        latest = self.epochs.latest
+        for header in headers:
+            if header.leader_epoch > latest:
+                self.assign_epoch(header.leader_epoch, header.base_offset)
+                latest = header.leader_epoch
+        segment = self._segment_for(len(data), max_timestamp, next_offset - 1, now_ms)
+        if not self._resident:
+            budget.hold(self)
+        self._resident += memory
+        position, storage = segment.size, self.storage
+        index, time_index = segment.append(
+            data, base_offset, next_offset, max_timestamp, offset_of_max, self.config.index_interval_bytes, budget.tick, storage is not None
+        )
+        self.next_offset = next_offset
+        aborted = self._update_producers(data, headers)
+        if aborted:
+            segment.aborted.extend(aborted)
+        if storage is None:
+            self.log_end_offset = next_offset
+        else:
+            storage.execute(Append(segment.base_offset, position, data, next_offset, index, time_index, tuple(aborted)))
+            if next_offset - max(self.recovery_point, self._flushing) >= self.config.flush_messages:
+                self.flush()
+
+    def _segment_for(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> Segment:
+        segments, config = self.segments, self.config
+        if not segments:
+            segments.append(Segment(self.next_offset, now_ms, self._jitter()))
+        elif segments[-1].should_roll(
+            size, max_timestamp, last_offset, now_ms, config.segment_bytes, config.segment_ms, config.segment_index_bytes
+        ):
+            self.roll(now_ms)
+        return segments[-1]
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        active = self.segments[-1]
+        if active.base_offset == self.next_offset:
+            active.created_ms = now_ms
+            return
+        entry = active.time_index_entry()
+        self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
+        if self.storage is not None:
+            self.storage.execute(Roll(self.next_offset, entry, self.active_producers()))
+
+    def _jitter(self) -> int:
+        """What is taken off the age of a new segment, in milliseconds."""
+        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self.environment.randrange(bound) if bound > 0 else 0
+
+    def _check_writable(self) -> None:
+        if self.is_failed:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
+        if self.is_truncating:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is being truncated")
+
+    def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
+        """The batch of which this one is a duplicate, None when it may be appended. Raises ApiError."""
+        producers = self._producers
+        if producers is None:
+            return None
+        is_client = origin is Origin.CLIENT
+        if is_client:
+            duplicate = producers.duplicate_of(header)
+            if duplicate is not None:
+                return duplicate
+        if header.is_control:
+            marker = read_marker(data, header)
+            if marker is not None:
+                producers.check_marker(header, marker)
+        else:
+            producers.check(header, is_client)
+        return None
+
+    def _update_producers(self, data: bytes, headers: list[BatchHeader]) -> list[AbortedTransaction]:
+        aborted: list[AbortedTransaction] = []
+        producers = self._producers
+        position = 0
+        for header in headers:
+            if header.producer_id >= 0:
+                if producers is None:
+                    producers = self._producers = ProducerStates()
+                    producers.high_watermark_moved(self.high_watermark)
+                if header.is_control:
+                    marker = read_marker(data, header, position)
+                    entry = None if marker is None else producers.marker_appended(header, marker)
+                    if entry is not None:
+                        aborted.append(entry)
+                else:
+                    producers.appended(header)
+            position += header.size
+        if producers is not None:
+            self._update_last_stable_offset()
+        return aborted
+
+    # --- reading
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | FileRead:
+        """Whole batches of one segment, from the one that holds `offset`, as long as they end before `end_offset` (and before the log end
+        offset) and `max_bytes` are not exceeded; with `min_one` the first one in any case.
+
+        Raises ApiError(OFFSET_OUT_OF_RANGE).
+        """
+        end = min(end_offset, self.log_end_offset)
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise self.out_of_range(offset)
+        if offset >= end or not self.segments:
+            return b""
+        for segment in self.segments[self._segment_index(offset) :]:
+            if segment.base_offset >= end:
+                break
+            if self.storage is not None and not segment.has_in_memory(offset):
+                size = min(max_bytes, self.bytes_between(offset, end))
+                return FileRead(self, (offset, max_bytes, end_offset, min_one), size)
+            data = segment.read(offset, max_bytes, end, min_one)
+            if data is not None:
+                return data
+        return b""
+
+    async def load(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
+        """`read`, from files where it has to. Raises ApiError."""
+        end = min(end_offset, self.log_end_offset)
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise self.out_of_range(offset)
+        storage = self.storage
+        for segment in list(self.segments[self._segment_index(offset) :]):
+            if segment.base_offset >= end or storage is None:
+                break
+            data: bytes | None
+            if segment.has_in_memory(offset):
+                data = segment.read(offset, max_bytes, end, min_one)
+            else:
+                position = segment.position_of(offset)
+                command = ReadCommand(segment.base_offset, position, segment.size, offset, end, max_bytes, min_one)
+                try:
+                    data = await storage.read(command)
+                except OSError as error:
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+                except KeyError:
+                    raise self.out_of_range(offset) from None
+            if data is not None and (data or not min_one):
+                return data
+        return b""
+
+    def out_of_range(self, offset: int) -> ApiError:
+        """The error for an offset that the log does not have."""
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Received request for offset {offset} for partition {self.topic}-{self.partition}, but we only have log segments upto "
+            f"{self.log_end_offset}.",
+        )
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """About how many bytes a fetch from `offset` to `end_offset` gives; exact where batches were appended one by one."""
+        if offset >= end_offset:
+            return 0
+        segments = self.segments
+        if segments and segments[-1].base_offset <= offset:
+            return segments[-1].position_of(end_offset) - segments[-1].position_of(offset)
+        total = 0
+        for segment in segments[self._segment_index(offset) :]:
+            if segment.base_offset >= end_offset:
+                break
+            total += segment.position_of(end_offset) - segment.position_of(offset)
+        return total
+
+    def _segment_index(self, offset: int) -> int:
+        """Of the segment that holds the offset; of the first one for earlier offsets."""
+        segments = self.segments
+        if segments and segments[-1].base_offset <= offset:
+            return len(segments) - 1
+        return max(bisect_right(segments, offset, key=_base_offset_of) - 1, 0)
+
+    # --- offsets
+
+    def set_high_watermark(self, offset: int) -> bool:
+        """Set it, within the log; whether it, or the last stable offset, moved."""
+        offset = max(min(offset, self.log_end_offset), self.log_start_offset)
+        before = self.high_watermark, self.last_stable_offset
+        self.high_watermark = offset
+        if self._producers is not None:
+            self._producers.high_watermark_moved(offset)
+        self._update_last_stable_offset()
+        return before != (self.high_watermark, self.last_stable_offset)
+
+    def follow_high_watermark(self, offset: int) -> bool:
+        """Take over the high watermark of the leader as far as this log reaches, and the rest when that is written."""
+        self._leader_high_watermark = offset
+        return self.set_high_watermark(offset)
+
+    def _update_last_stable_offset(self) -> None:
+        first = None if self._producers is None else self._producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        self.last_stable_offset = high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
+
+    def set_log_start_offset(self, offset: int) -> bool:
+        """Records before this offset are deleted; whether it moved. Raises ApiError(OFFSET_OUT_OF_RANGE) above the high watermark."""
+        if offset > self.high_watermark:
+            reason = f"Cannot increment the log start offset to {offset}: the high watermark is {self.high_watermark}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        return self.advance_log_start(offset)
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Move the log start offset forward, whatever the high watermark is; whether it moved."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        if self.epochs.truncate_to(offset):
+            self._write_epochs()
+        if self.high_watermark < offset:
+            self.set_high_watermark(offset)
+        else:
+            self._update_last_stable_offset()
+        if self.storage is None:
+            self.delete_before_start()
+        return True
+
+    def delete_before_start(self) -> int:
+        """Delete the segments that end before the log start offset; how many."""
+        count = 0
+        while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.log_start_offset:
+            count += 1
+        if count:
+            self.delete_segments(count)
+        return count
+
+    def delete_segments(self, count: int) -> None:
+        """Delete the first segments. The log start offset moves to what is left."""
+        gone = self.segments[:count]
+        del self.segments[:count]
+        self._free(sum(segment.memory for segment in gone))
+        if self.storage is not None:
+            self.storage.execute(DeleteSegments(tuple(segment.base_offset for segment in gone)))
+        self.advance_log_start(self.segments[0].base_offset if self.segments else self.next_offset)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader epoch begins at this offset."""
+        if self.epochs.assign(epoch, start_offset):
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        if self.storage is not None:
+            self.storage.execute(WriteEpochs(self.epochs.entries))
+
+    # --- truncation
+
+    def truncate_to(self, offset: int) -> Awaitable[None] | None:
+        """Cut the log so that it ends at `offset`: the batch that holds it goes too. None when it is done, otherwise await it."""
+        if offset >= self.next_offset:
+            if self.epochs.truncate_from(offset):
+                self._write_epochs()
+            return None
+        if not self.segments or offset < self.segments[0].first_offset:
+            self.truncate_fully_and_start_at(offset)
+            return None
+        kept = bisect_right(self.segments, offset, key=_base_offset_of)
+        segment = self.segments[kept - 1]
+        try:
+            position, _ = segment.cut_of(offset)
+        except KeyError:
+            self.is_truncating = True
+            return self._find_and_cut(kept, offset)
+        self._cut(kept, position, offset)
+        return None
+
+    async def _find_and_cut(self, kept: int, offset: int) -> None:
+        """Look in the file for the batch that holds the offset, and cut there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        segment = self.segments[kept - 1]
+        position = segment.position_of(offset)
+        try:
+            while position < segment.size and self.storage is not None:
+                data = await self.storage.read(
+                    ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True)
+                )
+                before = position
+                for start, header in each_header(data):
+                    if header.last_offset >= offset:
+                        self._cut(kept, before + start, offset)
+                        return
+                    position = before + start + header.size
+                if position == before:
+                    break
+            self._cut(kept, position, offset)
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            self.is_truncating = False
+
+    def _cut(self, kept: int, position: int, offset: int) -> None:
+        """End the log in the last of the kept segments."""
+        segment = self.segments[kept - 1]
+        gone = self.segments[kept:]
+        del self.segments[kept:]
+        before = segment.memory
+        segment.truncate(position, offset)
+        self._free(sum(later.memory for later in gone) + before - segment.memory)
+        if self.storage is not None:
+            self.storage.execute(Truncate(offset, segment.base_offset, position, tuple(later.base_offset for later in gone)))
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._ended_at(offset)
+        if self.epochs.truncate_from(offset):
+            self._write_epochs()
+        if self._producers is not None:
+            self._producers.truncate_to(offset)
+            self._update_last_stable_offset()
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Delete everything; the log begins, empty, at this offset. The log start offset is that offset, or the given one before it."""
+        gone = self.segments
+        self.segments = []
+        self._free(sum(segment.memory for segment in gone))
+        if self.storage is not None:
+            self.storage.execute(StartAt(offset, tuple(segment.base_offset for segment in gone)))
+            self.segments.append(Segment(offset, self.environment.now_ms(), self._jitter()))
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.next_offset = self.log_end_offset = offset
+        self.recovery_point = self._flushing = min(self.recovery_point, offset)
+        self._producers = None
+        if self.epochs.clear():
+            self._write_epochs()
+        self.high_watermark = -1
+        self.set_high_watermark(offset)
+
+    def _ended_at(self, offset: int) -> None:
+        """The log ends at this offset now, which is before where it ended."""
+        self.next_offset = offset
+        self.log_end_offset = min(self.log_end_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._flushing = min(self._flushing, offset)
+        if self.high_watermark > self.log_end_offset:
+            self.set_high_watermark(self.log_end_offset)
+
+    # --- storage and memory
+
+    def flush(self) -> None:
+        """Force what is appended to disk, if the log is on disk."""
+        if self.storage is not None and max(self._flushing, self.recovery_point) < self.next_offset:
+            self._flushing = self.next_offset
+            self.storage.execute(Flush(self.next_offset))
+
+    def written(self, next_offset: int) -> None:
+        """From the storage: everything before this offset is written."""
+        if next_offset <= self.log_end_offset:
+            return
+        self.log_end_offset = min(next_offset, self.next_offset)
+        if self._leader_high_watermark > self.high_watermark:
+            self.set_high_watermark(self._leader_high_watermark)
+        while self._resident > 2 * self.environment.tail_bytes and self.drop_oldest():
+            pass
+        self.on_written()
+
+    def flushed(self, offset: int) -> None:
+        """From the storage: everything before this offset is forced to disk."""
+        self.recovery_point = max(self.recovery_point, min(offset, self.next_offset))
+
+    def failed(self, error: OSError) -> None:
+        """From the storage: a command failed."""
+        if not self.is_failed:
+            self.is_failed = True
+            self.on_failed(error)
+
+    def close(self) -> None:
+        """Give its memory back. The log is not used afterwards."""
+        self._free(self._resident)
+        self.segments = []
+
+    def _free(self, size: int) -> None:
+        if size:
+            self._resident -= size
+            self.environment.budget.release(size)
+            if not self._resident:
+                self.environment.budget.forget(self)
+
+    def _droppable_below(self) -> int:
+        return self.high_watermark if self.storage is None else self.log_end_offset
+
+    def _oldest_resident(self) -> Segment | None:
+        return next((segment for segment in self.segments if segment.chunks), None)
+
+    def oldest_tick(self) -> int | None:
+        """For the memory budget."""
+        segment = self._oldest_resident()
+        if segment is None or not segment.has_head(self._droppable_below()):
+            return None
+        return segment.marks[0][0]
+
+    def drop_oldest(self) -> int:
+        """For the memory budget: in memory the log start offset moves, on disk the bytes can be read from the file."""
+        segment = self._oldest_resident()
+        freed = 0 if segment is None else segment.drop_head(self._droppable_below())
+        if segment is None or not freed:
+            return 0
+        self._free(freed)
+        if self.storage is None:
+            segment.start = segment.resident_from
+            self.advance_log_start(segment.chunk_offsets[0] if segment.chunks else segment.next_offset)
+        return freed
+
+    def each_batch_shape(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
+        """(base offset, last offset, size, largest timestamp) of the batches in memory from this offset on."""
+        for segment in self.segments[self._segment_index(offset) :]:
+            yield from segment.each_shape(offset)
+
+
+def _base_offset_of(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _max_timestamp_of(header: BatchHeader) -> int:
+    return header.max_timestamp

@@ -1,0 +1,276 @@
+"""What a log remembers of idempotent and transactional producers: epochs, sequence numbers of the last five batches, open transactions.
+
+A leader checks a batch of a client before it appends it: a batch that is one of the last five is a duplicate, and gets the offsets of the
+first one; a gap in the sequence is OUT_OF_ORDER_SEQUENCE_NUMBER; an older epoch is INVALID_PRODUCER_EPOCH; a new epoch begins with sequence
+0. A producer id that is not known may begin with any sequence: its batches may have been deleted. A follower takes what its leader took.
+
+The first offset of an open transaction, or of one whose marker is not replicated yet, is the last stable offset. Batches above the high
+watermark are remembered beyond the five, so that a truncation to the high watermark or later gives the states from before.
+
+Source: `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import CONTROL, LAST_SEQUENCE, TRANSACTIONAL, BatchHeader
+
+REMEMBERED_BATCHES = 5
+_MOST_BATCHES = 255
+_NO_EPOCH = -1
+_NO_SEQUENCE = -1
+
+
+class Marker(NamedTuple):
+    """The control record that ends a transaction."""
+
+    is_commit: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+class _Producer:
+    """One producer id. `open_first_offset` is -1 without an open transaction."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "open_first_offset")
+
+    def __init__(self, epoch: int = _NO_EPOCH, coordinator_epoch: int = -1, open_first_offset: int = -1, last_timestamp: int = -1) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.open_first_offset = open_first_offset
+        self.last_timestamp = last_timestamp
+        self.batches: list[BatchMetadata] = []
+
+    def take_epoch(self, epoch: int) -> None:
+        if self.epoch != epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+class _Completed(NamedTuple):
+    """A transaction whose marker may not be replicated yet."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class ProducerStates:
+    """The producers of one log. Offsets are those of batches as they are in the log."""
+
+    __slots__ = ("_completed", "_high_watermark", "_open", "_producers")
+
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        self._producers: dict[int, _Producer] = {}
+        self._open: dict[int, int] = {}
+        """First offset of an open transaction → producer id, by rising offset."""
+        self._completed: list[_Completed] = []
+        self._high_watermark = 0
+        for entry in sorted(entries, key=_open_first_offset):
+            producer = _Producer(entry.epoch, entry.coordinator_epoch, entry.open_first_offset, entry.last_timestamp)
+            producer.batches.extend(entry.batches)
+            self._producers[entry.producer_id] = producer
+            if entry.open_first_offset >= 0:
+                self._open[entry.open_first_offset] = entry.producer_id
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    # --- checks of a leader
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        """The remembered batch with the same epoch and sequence numbers, if it is one of the last five."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in producer.batches[-REMEMBERED_BATCHES:]:
+            if batch.last_sequence == last and _first_sequence(batch) == first:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader, is_client: bool) -> None:
+        """Check the data batch of a client or a coordinator that is to be appended. Raises ApiError."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {producer.epoch}",
+            )
+        if is_client:
+            self._check_sequence(producer, header)
+        if producer.open_first_offset >= 0 and not header.attributes & TRANSACTIONAL:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, f"Expected transactional write from producer {producer_id}")
+
+    def _check_sequence(self, producer: _Producer, header: BatchHeader) -> None:
+        first = header.base_sequence
+        if producer.epoch == _NO_EPOCH:
+            return
+        if header.producer_epoch != producer.epoch:
+            if first != 0:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Invalid sequence number for new epoch of producer {header.producer_id}: {header.producer_epoch} (request epoch), "
+                    f"{first} (seq. number), {producer.epoch} (current producer epoch)",
+                )
+            return
+        last = producer.batches[-1].last_sequence if producer.batches else _NO_SEQUENCE
+        if first != last + 1 and not (first == 0 and last == LAST_SEQUENCE):
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id}: {first} (incoming seq. number), "
+                f"{last} (current end sequence number)",
+            )
+
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """Check the marker of a coordinator. Raises ApiError."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.epoch:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if producer.coordinator_epoch > marker.coordinator_epoch:
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+    # --- appends
+
+    def appended(self, header: BatchHeader) -> None:
+        """A data batch with a producer id was appended."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = _Producer()
+        producer.take_epoch(header.producer_epoch)
+        batches = producer.batches
+        batches.append(BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp))
+        if len(batches) > REMEMBERED_BATCHES and (
+            batches[REMEMBERED_BATCHES].last_offset < self._high_watermark or len(batches) > _MOST_BATCHES
+        ):
+            del batches[0]
+        producer.last_timestamp = header.max_timestamp
+        if header.attributes & TRANSACTIONAL and producer.open_first_offset < 0:
+            producer.open_first_offset = header.base_offset
+            self._open[header.base_offset] = header.producer_id
+
+    def marker_appended(self, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
+        """The marker of a transaction was appended; the entry of the transaction index, if it is an abort of an open transaction."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = _Producer()
+        producer.take_epoch(header.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = marker.timestamp
+        first_offset = producer.open_first_offset
+        if first_offset < 0:
+            return None
+        producer.open_first_offset = -1
+        marker_offset = header.base_offset
+        self._open.pop(first_offset, None)
+        self._completed.append(_Completed(header.producer_id, first_offset, marker_offset))
+        last_stable_offset = next(iter(self._open), marker_offset + 1)
+        if marker.is_commit:
+            return None
+        return AbortedTransaction(header.producer_id, first_offset, marker_offset, last_stable_offset)
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer and epoch is open."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.open_first_offset >= 0
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
+        first = next(iter(self._open), None)
+        if self._completed:
+            completed = min(transaction.first_offset for transaction in self._completed)
+            return completed if first is None else min(first, completed)
+        return first
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Transactions whose markers are below it are stable."""
+        self._high_watermark = high_watermark
+        if self._completed:
+            self._completed = [transaction for transaction in self._completed if transaction.last_offset >= high_watermark]
+
+    # --- the rest
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget what was appended at this offset or later. A producer of which no batch is left is not known any more."""
+        reopened = [transaction for transaction in self._completed if transaction.last_offset >= offset > transaction.first_offset]
+        self._completed = [transaction for transaction in self._completed if transaction.last_offset < offset]
+        for producer_id, producer in list(self._producers.items()):
+            batches = producer.batches
+            had = len(batches)
+            while batches and batches[-1].last_offset >= offset:
+                batches.pop()
+            if had and not batches:
+                del self._producers[producer_id]
+                continue
+            if had != len(batches):
+                producer.last_timestamp = batches[-1].timestamp
+            if producer.open_first_offset >= offset:
+                producer.open_first_offset = -1
+        for transaction in reopened:
+            again = self._producers.get(transaction.producer_id)
+            if again is not None:
+                again.open_first_offset = transaction.first_offset
+        self._open = {
+            producer.open_first_offset: producer_id
+            for producer_id, producer in sorted(self._producers.items(), key=_open_offset_of)
+            if producer.open_first_offset >= 0
+        }
+
+    def clear(self) -> None:
+        """Forget all producers."""
+        self._producers.clear()
+        self._open.clear()
+        self._completed.clear()
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been idle so long and have no open transaction; how many."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.open_first_offset < 0 and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def entries(self) -> tuple[ProducerEntry, ...]:
+        """All producers, as they go into a snapshot and into DescribeProducers."""
+        return tuple(self._each_entry())
+
+    def _each_entry(self) -> Iterator[ProducerEntry]:
+        for producer_id, producer in self._producers.items():
+            yield ProducerEntry(
+                producer_id,
+                producer.epoch,
+                producer.coordinator_epoch,
+                producer.open_first_offset,
+                producer.last_timestamp,
+                tuple(producer.batches[-REMEMBERED_BATCHES:]),
+            )
+
+
+def is_control(header: BatchHeader) -> bool:
+    """Whether the batch holds a marker."""
+    return bool(header.attributes & CONTROL)
+
+
+def _first_sequence(batch: BatchMetadata) -> int:
+    return (batch.last_sequence - batch.offset_delta) & LAST_SEQUENCE
+
+
+def _open_first_offset(entry: ProducerEntry) -> int:
+    return entry.open_first_offset
+
+
+def _open_offset_of(item: tuple[int, _Producer]) -> int:
+    return item[1].open_first_offset

@@ -1,0 +1,324 @@
+"""A segment: a part of a log that is deleted as a whole, with its indexes, and its batches as far as they are in memory.
+
+Batches are kept as the chunks in which they were appended: one batch of a producer, or pieces of what a follower fetched. Two arrays with
+the base offset and the position of each chunk are searched by bisection; a chunk with several batches is walked by their headers. Of a log
+on disk the chunks are the tail of the file, and an index as Apache Kafka keeps it (an entry for about every 4 KiB) says where a read of the
+rest starts. Of a log in memory the first chunks may be gone, when the memory was needed.
+
+Source: `LogSegment` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from struct import Struct
+
+from klamm.broker.log.memory import CHUNK_OVERHEAD
+from klamm.broker.log.storage import AbortedTransaction, LoadedSegment
+
+_SHAPE = Struct(">qi11xi").unpack_from
+"""Base offset, length and last offset delta of a batch."""
+_LOG_OVERHEAD = 12
+_MARK_BYTES = 1 << 20
+_PIECE_BYTES = 16 * 1024
+_LAST_RELATIVE_OFFSET = 2**31 - 1
+
+
+class Segment:
+    """`size` is the position after its last batch, `next_offset` the offset after it. Timestamps are in milliseconds."""
+
+    __slots__ = (
+        "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
+        "index_positions", "is_clean", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "roll_jitter_ms",
+        "rolling_timestamp", "size", "start", "time_index_offsets", "time_index_timestamps", "unindexed",
+    )  # fmt: skip
+
+    def __init__(self, base_offset: int, created_ms: int, roll_jitter_ms: int = 0) -> None:
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.start = 0
+        """Position of the first batch that is there at all: more than 0 when memory was needed."""
+        self.size = 0
+        self.is_clean = False
+        """Whether the cleaner has compacted it."""
+        self.rolling_timestamp = -1
+        self.max_timestamp = -1
+        self.offset_of_max_timestamp = -1
+        self.chunks: list[bytes] = []
+        self.chunk_offsets = array("q")
+        self.chunk_positions = array("q")
+        self.marks: list[tuple[int, int]] = []
+        """(tick, position) of about every megabyte of the chunks."""
+        self.index_offsets = array("q")
+        self.index_positions = array("q")
+        self.index_count = 0
+        self.time_index_timestamps = array("q")
+        self.time_index_offsets = array("q")
+        self.unindexed = 0
+        self.aborted: list[AbortedTransaction] = []
+
+    @classmethod
+    def loaded(cls, segment: LoadedSegment, next_offset: int, roll_jitter_ms: int) -> Segment:
+        """A segment whose batches are in a file."""
+        made = cls(segment.base_offset, segment.created_ms, roll_jitter_ms)
+        made.size = segment.size
+        made.next_offset = next_offset
+        made.rolling_timestamp = segment.rolling_timestamp
+        made.max_timestamp = segment.max_timestamp
+        made.offset_of_max_timestamp = segment.offset_of_max_timestamp
+        made.index_offsets, made.index_positions = segment.index_offsets, segment.index_positions
+        made.index_count = len(segment.index_offsets)
+        made.time_index_timestamps, made.time_index_offsets = segment.time_index_timestamps, segment.time_index_offsets
+        made.aborted = segment.aborted
+        return made
+
+    # --- what it is
+
+    @property
+    def bytes_kept(self) -> int:
+        """What counts for retention: without the batches that went because memory was needed."""
+        return self.size - self.start
+
+    @property
+    def resident_from(self) -> int:
+        """Position of the first chunk in memory, the size when there is none."""
+        return self.chunk_positions[0] if self.chunks else self.size
+
+    @property
+    def memory(self) -> int:
+        """Bytes that its chunks take of the budget."""
+        return self.size - self.resident_from + CHUNK_OVERHEAD * len(self.chunks)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of its records; when none has one, when it was made."""
+        return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
+
+    @property
+    def first_offset(self) -> int:
+        """The smallest offset of a batch that may be there."""
+        return self.chunk_offsets[0] if self.start and self.chunks else self.base_offset if not self.start else self.next_offset
+
+    def should_roll(
+        self, size: int, max_timestamp: int, last_offset: int, now_ms: int, segment_bytes: int, segment_ms: int, index_bytes: int
+    ) -> bool:
+        """Whether a new segment begins before batches of this size, with this largest timestamp and last offset."""
+        if self.size > segment_bytes - size:
+            return True
+        if self.size > 0:
+            if self.rolling_timestamp >= 0:
+                waited_ms = max_timestamp - self.rolling_timestamp
+            else:
+                waited_ms = now_ms - self.created_ms
+            if waited_ms > segment_ms - self.roll_jitter_ms:
+                return True
+        full = index_bytes // 8 <= self.index_count or index_bytes // 12 - 1 <= len(self.time_index_offsets)
+        return full or last_offset - self.base_offset > _LAST_RELATIVE_OFFSET
+
+    # --- appending
+
+    def append(
+        self, data: bytes, base_offset: int, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
+        index_interval_bytes: int, tick: int, on_disk: bool,
+    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:  # fmt: skip
+        """Add whole batches at the end; the entries that the offset index and the time index get, None for none."""
+        position = self.size
+        if position == 0:
+            self.rolling_timestamp = max_timestamp
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = offset_of_max_timestamp
+        index = time_index = None
+        if self.unindexed > index_interval_bytes:
+            self.index_count += 1
+            if on_disk:
+                index = (next_offset - 1, position)
+                self.index_offsets.append(next_offset - 1)
+                self.index_positions.append(position)
+            time_index = self.time_index_entry()
+            self.unindexed = 0
+        self.unindexed += len(data)
+        if not self.marks or position - self.marks[-1][1] >= _MARK_BYTES:
+            self.marks.append((tick, position))
+        self.chunks.append(data)
+        self.chunk_offsets.append(base_offset)
+        self.chunk_positions.append(position)
+        self.size = position + len(data)
+        self.next_offset = next_offset
+        return index, time_index
+
+    def time_index_entry(self) -> tuple[int, int] | None:
+        """Note the largest timestamp so far in the time index, if it is larger than the last one there; the entry."""
+        if self.max_timestamp <= (self.time_index_timestamps[-1] if self.time_index_timestamps else -1):
+            return None
+        self.time_index_timestamps.append(self.max_timestamp)
+        self.time_index_offsets.append(self.offset_of_max_timestamp)
+        return self.max_timestamp, self.offset_of_max_timestamp
+
+    # --- reading
+
+    def has_in_memory(self, offset: int) -> bool:
+        """Whether a read from this offset needs no file."""
+        return not self.resident_from or (bool(self.chunks) and offset >= self.chunk_offsets[0]) or self.start == self.resident_from
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
+        """Whole batches from the chunks: from the one that holds `offset`, or the first after it, as long as they end before `end_offset`
+        and `max_bytes` are not exceeded; the first one in any case with `min_one`. None when the segment has no batch from there on."""
+        chunks, positions = self.chunks, self.chunk_positions
+        first = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
+        skip = 0
+        while first < len(chunks):
+            skip = _skip_to(chunks[first], offset)
+            if skip < len(chunks[first]):
+                break
+            first, skip = first + 1, 0
+        else:
+            return None
+        limit = positions[first] + skip + max_bytes
+        whole = len(chunks) if end_offset >= self.next_offset else max(bisect_right(self.chunk_offsets, end_offset) - 1, first)
+        if self.size > limit:
+            whole = min(whole, max(bisect_right(positions, limit) - 1, first))
+        pieces = chunks[first:whole]
+        if pieces and skip:
+            pieces[0] = pieces[0][skip:]
+        if whole < len(chunks):
+            start = skip if whole == first else 0
+            end = _walk(chunks[whole], start, limit - positions[whole], end_offset, min_one and whole == first)
+            if end > start:
+                pieces.append(chunks[whole][start:end])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def position_of(self, offset: int) -> int:
+        """About where the batch with this offset is, never after it; exact where chunks are single batches."""
+        if offset <= self.base_offset:
+            return self.start
+        if offset >= self.next_offset:
+            return self.size
+        if self.chunks and offset >= self.chunk_offsets[0]:
+            return self.chunk_positions[bisect_right(self.chunk_offsets, offset) - 1]
+        entry = bisect_right(self.index_offsets, offset) - 1
+        return self.index_positions[entry] if entry >= 0 else self.start
+
+    def offset_before_timestamp(self, timestamp: int) -> int:
+        """An offset such that no record before it has this timestamp or a later one."""
+        entry = bisect_left(self.time_index_timestamps, timestamp) - 1
+        return self.time_index_offsets[entry] if entry >= 0 else self.base_offset
+
+    def cut_of(self, offset: int) -> tuple[int, int]:
+        """(position, offset after the last batch) when the batches from the one with `offset` on are cut off. The batch is in memory, or
+        KeyError is raised."""
+        if self.resident_from > self.start and (not self.chunks or offset < self.chunk_offsets[0]):
+            raise KeyError(offset)
+        index = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
+        if index >= len(self.chunks):
+            return self.size, self.next_offset
+        return self.chunk_positions[index] + _skip_to(self.chunks[index], offset), offset
+
+    # --- making it smaller
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut it off at this position. Timestamps are taken from what is left of the time index, or stay too large."""
+        kept = bisect_left(self.chunk_positions, position)
+        if kept and self.chunk_positions[kept - 1] + len(self.chunks[kept - 1]) > position:
+            self.chunks[kept - 1] = self.chunks[kept - 1][: position - self.chunk_positions[kept - 1]]
+        del self.chunks[kept:], self.chunk_offsets[kept:], self.chunk_positions[kept:]
+        self.marks = [mark for mark in self.marks if mark[1] < position]
+        entries = bisect_left(self.index_offsets, next_offset)
+        del self.index_offsets[entries:], self.index_positions[entries:]
+        entries = bisect_left(self.time_index_offsets, next_offset)
+        del self.time_index_timestamps[entries:], self.time_index_offsets[entries:]
+        self.aborted = [entry for entry in self.aborted if entry.last_offset < next_offset]
+        self.size = position
+        self.next_offset = next_offset
+        self.unindexed = 0
+        if self.offset_of_max_timestamp >= next_offset:
+            self.max_timestamp = self.time_index_timestamps[-1] if entries else -1
+            self.offset_of_max_timestamp = self.time_index_offsets[-1] if entries else -1
+            self._read_timestamps()
+        if position == self.start:
+            self.rolling_timestamp = -1
+
+    def _read_timestamps(self) -> None:
+        """Look for larger timestamps in the chunks after the last entry of the time index."""
+        for header in self.each_shape(self.offset_of_max_timestamp):
+            timestamp = header[3]
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = timestamp, header[1]
+
+    def each_shape(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
+        """(base offset, last offset, size, largest timestamp) of the batches in memory from the one with `offset` on."""
+        first = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
+        for chunk in self.chunks[first:]:
+            position = 0
+            while position < len(chunk):
+                base, length, delta = _SHAPE(chunk, position)
+                if base + delta >= offset:
+                    timestamp = int.from_bytes(chunk[position + 35 : position + 43], "big", signed=True)
+                    yield base, base + delta, length + _LOG_OVERHEAD, timestamp
+                position += length + _LOG_OVERHEAD
+
+    def has_head(self, below: int) -> bool:
+        """Whether `drop_head` finds a chunk that ends before this offset."""
+        if not self.chunks:
+            return False
+        return (self.chunk_offsets[1] if len(self.chunks) > 1 else self.next_offset) <= below
+
+    def drop_head(self, below: int) -> int:
+        """Forget the oldest chunks, about a megabyte of them, that end before this offset; the bytes that this freed."""
+        upto = self.marks[1][1] if len(self.marks) > 1 else self.size
+        count = bisect_left(self.chunk_positions, upto)
+        if below < self.next_offset:
+            count = min(count, max(bisect_right(self.chunk_offsets, below) - 1, 0))
+        if count == 0:
+            return 0
+        before = self.memory
+        del self.chunks[:count], self.chunk_offsets[:count], self.chunk_positions[:count]
+        position = self.resident_from
+        tick = self.marks[0][0]
+        passed = bisect_right(self.marks, position, key=_position_of)
+        if passed:
+            tick = self.marks[passed - 1][0]
+        self.marks[:passed] = [(tick, position)] if self.chunks else []
+        return before - self.memory
+
+
+def pieces_of(data: bytes, ends: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, bytes]]:
+    """(base offset, next offset, bytes) of pieces of about 16 KiB, cut between batches. `ends`: (base offset, next offset, end) of each."""
+    start, base = 0, -1
+    for batch_base, next_offset, end in ends:
+        if base < 0:
+            base = batch_base
+        if end - start >= _PIECE_BYTES or end == ends[-1][2]:
+            yield base, next_offset, data[start:end]
+            start, base = end, -1
+
+
+def _position_of(mark: tuple[int, int]) -> int:
+    return mark[1]
+
+
+def _skip_to(chunk: bytes, offset: int) -> int:
+    """Position of the first batch that ends at this offset or later; the length when there is none."""
+    position, end = 0, len(chunk)
+    while position < end:
+        base, length, delta = _SHAPE(chunk, position)
+        if base + delta >= offset:
+            return position
+        position += length + _LOG_OVERHEAD
+    return end
+
+
+def _walk(chunk: bytes, start: int, limit: int, end_offset: int, min_one: bool) -> int:
+    """Where to stop when batches are taken from `start` on: before `limit` and before the one that ends at `end_offset` or later."""
+    position, end = start, len(chunk)
+    while position < end:
+        base, length, delta = _SHAPE(chunk, position)
+        following = position + length + _LOG_OVERHEAD
+        if base + delta >= end_offset or (following > limit and not (min_one and position == start)):
+            break
+        position = following
+    return position

@@ -1,0 +1,167 @@
+"""Log in memory against a naive second log, a list of batches, under random appends, truncations, reads and retention."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.retention import delete_old_segments
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.validation import Origin
+from klamm.tests.broker.log.batches import batch
+
+FAR = 2**63 - 1
+
+
+@dataclass
+class NaiveLog:
+    """What a log is, without any care for speed: (base, last, bytes) of each batch, and segments as lists of them."""
+
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, data: bytes, epoch: int) -> None:
+        for position, header in each_header(data):
+            if not self.epochs or self.epochs[-1][0] < epoch:
+                self.epochs = [entry for entry in self.epochs if entry[1] < header.base_offset]
+                self.epochs.append((epoch, header.base_offset))
+            self.batches.append((header.base_offset, header.last_offset, data[position : position + header.size]))
+            self.end = header.next_offset
+
+    def truncate(self, offset: int) -> None:
+        if offset < self.end:
+            self.batches = [one for one in self.batches if one[1] < offset]
+            self.end = offset
+            self.start = min(self.start, offset)
+        self.epochs = [entry for entry in self.epochs if entry[1] < offset]
+
+    def starts_at(self, offset: int) -> None:
+        if offset > self.start:
+            self.start = offset
+            passed = [entry for entry in self.epochs if entry[1] <= offset]
+            if passed:
+                self.epochs = [(passed[-1][0], offset), *(entry for entry in self.epochs if entry[1] > offset)]
+
+    def read(self, offset: int, max_bytes: int, end: int) -> list[bytes]:
+        """What may be read at most, whatever segments there are."""
+        given: list[bytes] = []
+        for _, last, data in self.batches:
+            if last < offset:
+                continue
+            if last >= min(end, self.end) or (given and sum(map(len, given)) + len(data) > max_bytes):
+                break
+            given.append(data)
+        return given
+
+
+def as_leader(log: Log, naive: NaiveLog, chance: random.Random, epoch: int, now_ms: int) -> None:
+    data = batch(chance.randint(1, 4), chance.randint(1, 60), timestamp=now_ms)
+    before = log.next_offset
+    result = log.append_as_leader(data, epoch, 9, Origin.CLIENT, now_ms)
+    assert result.base_offset == before
+    naive.append(_stored(log, before), epoch)
+
+
+def as_follower(log: Log, naive: NaiveLog, chance: random.Random, epoch: int, now_ms: int) -> None:
+    offset = log.next_offset + chance.choice((0, 0, 0, 3))
+    data = b""
+    for _ in range(chance.randint(1, 5)):
+        count = chance.randint(1, 3)
+        size = chance.choice((5, 30, 20_000))
+        data += batch(count, size, base_offset=offset, leader_epoch=epoch, timestamp=now_ms)
+        offset += count
+    log.append_as_follower(data + data[:20], 0)
+    naive.append(data, epoch)
+
+
+def _stored(log: Log, offset: int) -> bytes:
+    data = log.read(offset, FAR, FAR, True)
+    assert isinstance(data, bytes)
+    return data
+
+
+def compare(log: Log, naive: NaiveLog, chance: random.Random) -> None:
+    assert (log.log_start_offset, log.log_end_offset, log.next_offset) == (naive.start, naive.end, naive.end)
+    assert [tuple(entry) for entry in log.epochs.entries] == naive.epochs
+    offset = chance.randint(naive.start, naive.end) if naive.end > naive.start else naive.end
+    end = chance.choice((FAR, chance.randint(offset, naive.end + 2)))
+    max_bytes = chance.choice((1, 100, 1_000, 50_000, FAR // 2))
+    data = log.read(offset, max_bytes, end, True)
+    assert isinstance(data, bytes)
+    given = naive.read(offset, max_bytes, end)
+    assert b"".join(given).startswith(data)
+    if given:
+        assert data.startswith(given[0])
+        assert len(data) <= max(max_bytes, len(given[0]))
+    if end >= naive.end and len(log.segments) == 1:
+        assert data == b"".join(given), "within a segment a read is as long as it may be"
+    if data:
+        assert len(data) <= log.bytes_between(offset, end if end != FAR else naive.end) + 100_000
+    whole = b""
+    at = naive.start
+    while at < naive.end:
+        piece = log.read(at, 70_000, FAR, True)
+        assert isinstance(piece, bytes)
+        if not piece:
+            break
+        whole += piece
+        at = list(each_header(piece))[-1][1].next_offset
+    assert whole == b"".join(data for _, last, data in naive.batches if last >= naive.start)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_log_is_a_list_of_batches_whatever_is_done_to_it(seed: int) -> None:
+    chance = random.Random(seed)
+    budget = MemoryBudget()
+    config = LogConfig(segment_bytes=chance.choice((60_100, 100_000, 1 << 30)), segment_ms=chance.choice((50, 1 << 40)), retention_ms=400)
+    log = Log("t", 0, bytes(16), config, LogEnvironment(budget, lambda: now_ms, chance.randrange))
+    naive = NaiveLog()
+    epoch, now_ms = 0, 1_000
+    for _ in range(300):
+        now_ms += chance.randint(0, 20)
+        match chance.randrange(12):
+            case 0 | 1 | 2 | 3 | 4:
+                as_leader(log, naive, chance, epoch, now_ms)
+            case 5 | 6:
+                as_follower(log, naive, chance, epoch, now_ms)
+            case 7:
+                epoch += chance.randint(0, 2)
+            case 8:
+                offset = chance.randint(log.log_start_offset, log.next_offset + 1)
+                assert log.truncate_to(offset) is None
+                naive.truncate(offset)
+            case 9:
+                log.set_high_watermark(chance.randint(log.high_watermark, log.log_end_offset))
+            case 10:
+                offset = chance.randint(log.log_start_offset, log.high_watermark)
+                log.set_log_start_offset(offset)
+                naive.starts_at(offset)
+            case _:
+                delete_old_segments(log, now_ms)
+                assert log.log_start_offset <= max(log.high_watermark, naive.start)
+                naive.starts_at(log.log_start_offset)
+        naive.batches = [one for one in naive.batches if one[1] >= naive.start]
+        compare(log, naive, chance)
+        assert budget.used >= log.size_bytes
+    log.truncate_fully_and_start_at(7)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size_bytes, budget.used) == (7, 7, 7, 0, 0)
+
+
+def test_an_offset_outside_of_the_log_is_out_of_range() -> None:
+    log = Log("t", 0, bytes(16), LogConfig(), LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
+    log.append_as_leader(batch(3), 0, 9, Origin.CLIENT, 0)
+    log.set_high_watermark(3)
+    log.set_log_start_offset(1)
+    for offset in (0, 4):
+        with pytest.raises(ApiError) as refused:
+            log.read(offset, 100, FAR, True)
+        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.read(3, 100, FAR, True) == b""
