@@ -10,6 +10,7 @@ NODE := .venv/node
 BIN := .venv/bin
 SERVE ?=
 PYTEST ?=
+WORKERS ?= 2
 SEED ?=
 MINUTES ?=
 DUEL ?=
@@ -58,17 +59,20 @@ lint: setup ## Style, types, import rules
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
 
 .PHONY: test
-test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones (PYTEST="-k name" for some)
-	@$(BIN)/python -m pytest -q -m "not slow" $(PYTEST)
+test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones, in two processes (PYTEST="-k name" for some, WORKERS=0 for one process)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST)
 
 .PHONY: reference
 reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with (Maven; 105 jars, once, into the user's cache folder)
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests; fetches the real Kafka when it is missing
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, the long ones one after the other; fetches the real Kafka when it is missing
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@$(BIN)/python -m pytest -q $(PYTEST)
+	@failed=0; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST) || failed=$$?; \
+	$(BIN)/python -m pytest -q -m slow $(PYTEST) || failed=$$?; \
+	exit $$failed
 
 .PHONY: duel
 duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=7 MINUTES=60); what differs goes to build/duel

@@ -44,6 +44,9 @@ _JVM_FLAGS = (
 _PORT_ATTEMPTS = 5
 _LOCK_PATIENCE_S = 5.0
 # ZooKeeper makes its log longer by a megabyte at a time.
+REASON_TIMEOUT_S = 30.0
+"""How long a server that is started again to learn why it ended may take; on a busy machine its JVM needs seconds."""
+
 _FULL_BYTES = 1 << 20
 # An exception as Java prints it, its name and its text.
 _THROWN = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): ")
@@ -172,7 +175,7 @@ class EmbeddedZooKeeper:
             output = Path(folder, "zookeeper.out")
             process = OwnedProcess([*everything, str(config)], output)
             try:
-                process.wait(10)
+                process.wait(REASON_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 return ""
             finally:
