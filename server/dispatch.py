@@ -77,9 +77,13 @@ class Dispatcher:
         self._handlers = handlers
         self._pipelined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.pipelined)
 
-    def may_pipeline(self, first: bytes, payload: bytes) -> bool:
-        """Whether a request may be begun while `first`, which came before it, still waits for its response."""
-        return payload[:2] == first[:2] and payload[:2] in self._pipelined
+    def is_pipelined(self, api_key: bytes) -> bool:
+        """Whether requests of this API, by the first two bytes of its requests, may be under way together."""
+        return api_key in self._pipelined
+
+    def may_pipeline(self, api_key: bytes, payload: bytes) -> bool:
+        """Whether a request may be begun while one of the API with this key, which came before it, still waits for its response."""
+        return payload[:2] == api_key and api_key in self._pipelined
 
     def begin(self, peer: Peer, payload: bytes, logged: bool = False) -> bytes | Coroutine[Any, Any, bytes | None] | None:
         """One request's response as a frame, None when it gets none, or a coroutine that returns either.

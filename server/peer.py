@@ -9,16 +9,18 @@ from klamm.server.response_cache import ResponseCache
 class Peer:
     """One per connection, which has the id `connection` among those of its broker. `responses` are the cached responses for it.
 
+    `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "host", "listener", "principal", "responses")
+    __slots__ = ("connection", "exclusive", "host", "listener", "principal", "responses")
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
     ) -> None:
         """`listener` is the listener's name, `host` the client's address without port."""
         self.connection = connection
+        self.exclusive = False
         self.listener = listener
         self.host = host
         self.responses = responses

@@ -2,9 +2,10 @@
 
 Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers do not wait, everything
 happens inside `data_received` and all responses of one read leave in one write. When a handler has to wait, the frames read so far
-are kept, the socket is not read any more, and the rest goes on when that response is there. The same happens when the client does
-not read its responses: once the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a connection
-holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the response in the making.
+are kept, the socket is not read any more, and the rest goes on when that response is there. Requests of an API that may be pipelined are an
+exception: while they wait, the next ones of the same API are read and begun, up to a limit, and their responses leave in order. When the
+client does not read its responses and the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a
+connection holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the responses in the making.
 
 Repeated requests whose responses are still valid get the bytes of the response cache (`ResponseCache`) while no request is
 in progress: the correlation id is put between two pieces of the kept frame.
@@ -16,6 +17,7 @@ one get their responses first.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, cast
 
@@ -58,7 +60,7 @@ class ConnectionOwner(Protocol):
     def lost(self, connection: ClientConnection) -> None:
         """The connection is gone."""
 
-    def begun(self, request: asyncio.Task[None]) -> None:
+    def begun(self, request: asyncio.Task[bytes | None]) -> None:
         """A request has to wait; its task outlives the connection."""
 
     def log_closing(self, connection: ClientConnection, reason: str) -> None:
@@ -69,6 +71,8 @@ class ClientConnection(asyncio.Protocol):
     """One connection of a listener. `last_used` is the clock's time of the last bytes that came or went."""
 
     __slots__ = (
+        "_api_key",
+        "_due",
         "_flow",
         "_listener",
         "_loop",
@@ -91,6 +95,9 @@ class ClientConnection(asyncio.Protocol):
         self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionTap | None = None
+        self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
+        """Responses in the order of their requests, the first of which is not there yet."""
+        self._api_key = b""
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
@@ -130,7 +137,10 @@ class ClientConnection(asyncio.Protocol):
             data = data[done:]
         flow.feed(data)
         if not flow.stops:
-            self._serve([])
+            if self._due:
+                self._pipeline()
+            else:
+                self._serve([])
 
     def pause_writing(self) -> None:
         self._flow.stop(UNREAD)
@@ -139,14 +149,14 @@ class ClientConnection(asyncio.Protocol):
         self.last_used = self._time()
         self._flow.allow(UNREAD)
         if not self._flow.stops:
-            self._serve([])
+            self._go_on()
 
     # --- what the listener wants
 
     @property
     def busy(self) -> bool:
         """Whether a request is being handled."""
-        return bool(self._flow.stops & HANDLING)
+        return bool(self._due)
 
     def hold(self) -> None:
         """Serve nothing until `admit`: this connection is one too many for now."""
@@ -157,7 +167,7 @@ class ClientConnection(asyncio.Protocol):
         """The opposite of `hold`."""
         self._flow.allow(HELD)
         if not self._flow.stops:
-            self._serve([])
+            self._go_on()
 
     def close(self) -> None:
         """Close once what is written has left."""
@@ -200,25 +210,35 @@ class ClientConnection(asyncio.Protocol):
             self._send(b"".join(out))
         return position
 
+    def _go_on(self) -> None:
+        """Handle what may be handled now."""
+        if self._due:
+            self._pipeline()
+        else:
+            self._serve([])
+
     def _serve(self, out: list[bytes]) -> None:
-        """Handle frames in order, after the responses in `out`, until something stops it."""
-        dispatcher = self._listener.dispatcher
+        """Handle frames in order, after the responses in `out`, until something stops it. No response is due."""
+        begin = self._listener.dispatcher.begin
         flow = self._flow
         size = 0
         try:
             while (payload := flow.next()) is not None:
-                response = dispatcher.begin(self.peer, payload)
+                response = begin(self.peer, payload)
                 if isinstance(response, bytes):
                     out.append(response)
                     size += len(response)
+                    if size >= WRITE_BYTES:
+                        self._write(out)
+                        out = []
+                        size = 0
                 elif response is not None:
-                    flow.stop(HANDLING)
-                    run = [response, *self._pipelined(payload)]
-                    self._listener.begun(self._loop.create_task(self._await(response if len(run) == 1 else _in_order(run))))
-                if size >= WRITE_BYTES:
                     self._write(out)
                     out = []
-                    size = 0
+                    self._api_key = payload[:2]
+                    self._wait_for(response)
+                    self._pipeline()
+                    break
         except NotOffered:  # it is in the log already
             self._write(out)
             self.close()
@@ -228,38 +248,66 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._write(out)
 
-    def _pipelined(self, first: bytes) -> list[Coroutine[Any, Any, bytes | None]]:
-        """Begin the requests that may be under way together with the first one."""
-        dispatcher = self._listener.dispatcher
-        run: list[Coroutine[Any, Any, bytes | None]] = []
-        while len(run) < PIPELINED_REQUESTS and (payload := self._flow.peek()) is not None and dispatcher.may_pipeline(first, payload):
-            try:
-                following = dispatcher.begin(self.peer, payload)
-            except (RemoteProtocolError, CloseConnection):
-                break  # it is handled again after the responses to those before it
-            if not asyncio.iscoroutine(following):
-                raise AssertionError("a request that may be pipelined is one that waits")
-            self._flow.drop()
-            run.append(following)
-        return run
+    def _wait_for(self, response: asyncio.Future[bytes | None] | Coroutine[Any, Any, bytes | None]) -> None:
+        """Make this response the last one that is due."""
+        if not isinstance(response, asyncio.Future):
+            task = self._loop.create_task(response)
+            self._listener.begun(task)
+            response = task
+        self._due.append(response)
+        response.add_done_callback(self._completed)
 
-    async def _await(self, pending: Coroutine[Any, Any, bytes | None]) -> None:
-        """Wait for one response, then go on with what came meanwhile."""
-        refusal: str | None = None
-        response: bytes | None = None
-        try:
-            response = await pending
-        except CloseConnection as error:
-            refusal = str(error)
-        finally:
-            self._flow.allow(HANDLING)
+    def _pipeline(self) -> None:
+        """Begin the requests that may be under way together with those that wait already."""
+        dispatcher, flow, due, api_key = self._listener.dispatcher, self._flow, self._due, self._api_key
+        while not flow.stops and (payload := flow.peek()) is not None:
+            if len(due) >= PIPELINED_REQUESTS or self.peer.exclusive or not dispatcher.may_pipeline(api_key, payload):
+                flow.stop(HANDLING)
+                return
+            flow.drop()
+            try:
+                response = dispatcher.begin(self.peer, payload)
+            except (RemoteProtocolError, CloseConnection) as error:
+                due.append(error)
+                flow.stop(HANDLING)
+                return
+            if isinstance(response, bytes):
+                due.append(response)
+            elif response is not None:
+                self._wait_for(response)
+        if self.peer.exclusive or not dispatcher.is_pipelined(api_key):
+            flow.stop(HANDLING)
+        else:
+            flow.read_on()
+
+    def _completed(self, _: asyncio.Future[bytes | None]) -> None:
+        """Send the responses that are there, up to the first one that is not, and go on with what came meanwhile."""
+        due = self._due
+        out: list[bytes] = []
         self.last_used = self._time()
+        while due:
+            first = due[0]
+            if isinstance(first, asyncio.Future) and not first.done():
+                break
+            outcome = _outcome(first) if isinstance(first, asyncio.Future) else first
+            due.popleft()
+            if isinstance(outcome, bytes):
+                out.append(outcome)
+            elif outcome is not None:
+                self._write(out)
+                if not self._flow.stops & CLOSED:
+                    self._refuse(str(outcome))
+                return
         if self._flow.stops & CLOSED:
             return
-        if refusal is not None:
-            self._refuse(refusal)
-        else:
-            self._serve([] if response is None else [response])
+        if not due:
+            self.peer.exclusive = False
+            self._flow.allow(HANDLING)
+            self._serve(out)
+        elif out:
+            self._write(out)
+            self._flow.allow(HANDLING)
+            self._pipeline()
 
     def _write(self, out: list[bytes]) -> None:
         if out and self._transport is not None:
@@ -270,8 +318,13 @@ class ClientConnection(asyncio.Protocol):
         self.close()
 
 
-async def _in_order(run: list[Coroutine[Any, Any, bytes | None]]) -> bytes | None:
-    """Begin requests in their order; their responses together, in the same order."""
-    tasks = [asyncio.get_running_loop().create_task(request) for request in run]
-    responses = [await task for task in tasks]
-    return b"".join(response for response in responses if response is not None)
+def _outcome(response: asyncio.Future[bytes | None]) -> bytes | Exception | None:
+    """What came of a response: its bytes, None where the request gets none, or why the connection is closed."""
+    if response.cancelled():
+        return CloseConnection("the broker stops")
+    error = response.exception()
+    if error is None:
+        return response.result()
+    if isinstance(error, Exception):
+        return error
+    raise error

@@ -80,10 +80,14 @@ class FlowControl:
         if self._failure is not None:
             raise self._failure
         self.between_frames = not self._reader.buffered
-        if not self._reading and self._transport is not None:
+        self.read_on()
+        return None
+
+    def read_on(self) -> None:
+        """Read the socket again, unless something stops or the input ended with a bad length."""
+        if not self._reading and not self.stops and self._failure is None and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
-        return None
 
     def peek(self) -> bytes | None:
         """The next frame, whatever stops; it stays."""

@@ -63,7 +63,7 @@ class Listener:
         self.clock = clock
         self.responses = ResponseCache()
         self.connections: set[ClientConnection] = set()
-        self.requests: set[asyncio.Task[None]] = set()
+        self.requests: set[asyncio.Task[bytes | None]] = set()
         self._socket = listening
         self._limits = limits
         self.gate = limits.gate(name, self._refuse)
@@ -121,7 +121,7 @@ class Listener:
         self.log_closing(connection, "too many connections from this address")
         connection.abort()
 
-    def begun(self, request: asyncio.Task[None]) -> None:
+    def begun(self, request: asyncio.Task[bytes | None]) -> None:
         """A request has to wait; its task outlives the connection."""
         self.requests.add(request)
         request.add_done_callback(self.requests.discard)

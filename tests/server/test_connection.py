@@ -222,6 +222,90 @@ async def test_requests_that_may_be_pipelined_are_under_way_together_and_answere
     assert begun == [1, 2, 3]
 
 
+class Pipelined:
+    """A pipelined handler whose requests wait until the test lets them go; `mode` by broker id says what else happens."""
+
+    def __init__(self, **modes: str) -> None:
+        self.begun: list[int] = []
+        self.responses: dict[int, asyncio.Event] = {}
+        self.modes = {int(name[1:]): mode for name, mode in modes.items()}
+
+    def handle(self, ctx: Any, request: Any) -> Any:
+        mode = self.modes.get(request.broker_id, "")
+        self.begun.append(request.broker_id)
+        if mode == "at once":
+            return messages.ControlledShutdownResponse()
+        if mode == "closes":
+            raise CloseConnection("not today")
+        ctx.peer.exclusive = mode == "exclusive"
+        return self.wait(request.broker_id)
+
+    async def wait(self, number: int) -> Any:
+        gate = self.responses.setdefault(number, asyncio.Event())
+        await gate.wait()
+        return messages.ControlledShutdownResponse()
+
+    async def has_begun(self, *numbers: int) -> None:
+        await eventually(lambda: self.begun == list(numbers), f"{numbers} are begun")
+        await eventually(lambda: all(n in self.responses or n in self.modes for n in numbers), "they wait")
+
+    def let_go(self, number: int) -> None:
+        self.responses[number].set()
+
+
+async def test_a_pipelined_request_that_comes_later_is_begun_while_others_wait(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_3="at once")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    for number in (1, 2, 3):
+        peer.send(ask_shutdown(number, number))
+        await pipelined.has_begun(*range(1, number + 1))
+    pipelined.let_go(2)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(3) == [1, 2, 3]
+
+
+async def test_behind_an_exclusive_request_nothing_is_begun_before_its_response(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined(_2="exclusive")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(ask_shutdown(1, 1))
+    await pipelined.has_begun(1)
+    peer.send(ask_shutdown(2, 2) + ask_shutdown(3, 3))
+    await pipelined.has_begun(1, 2)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(1) == [1]
+    assert pipelined.begun == [1, 2]
+    pipelined.let_go(2)
+    assert await peer.correlation_ids(1) == [2]
+    await pipelined.has_begun(1, 2, 3)
+    pipelined.let_go(3)
+    assert await peer.correlation_ids(1) == [3]
+
+
+async def test_another_request_waits_for_the_pipelined_ones_before_it(serve: Serve, connect: Connect) -> None:
+    pipelined = Pipelined()
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(ask_shutdown(1, 1) + ask_versions(2) + ask_shutdown(3, 3))
+    await pipelined.has_begun(1)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(2) == [1, 2]
+    await pipelined.has_begun(1, 3)
+    pipelined.let_go(3)
+    assert await peer.correlation_ids(1) == [3]
+
+
+async def test_a_pipelined_request_that_closes_the_connection_is_begun_once_and_after_the_responses_before_it(
+    serve: Serve, connect: Connect
+) -> None:
+    pipelined = Pipelined(_2="closes")
+    peer = await connect((await serve({7: Handler(pipelined.handle, pipelined=True)})).port)
+    peer.send(ask_shutdown(1, 1) + ask_shutdown(2, 2) + ask_shutdown(3, 3))
+    await pipelined.has_begun(1, 2)
+    pipelined.let_go(1)
+    assert await peer.correlation_ids(1) == [1]
+    assert await peer.answer() is None
+    assert pipelined.begun == [1, 2]
+
+
 async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
 
