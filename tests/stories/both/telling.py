@@ -11,7 +11,14 @@ import asyncio
 import difflib
 import time
 
-from klamm.tests.stories.both import command_brokers, command_connections, command_requests, command_views
+from klamm.tests.stories.both import (
+    command_brokers,
+    command_connections,
+    command_offsets,
+    command_records,
+    command_requests,
+    command_views,
+)
 from klamm.tests.stories.both.commands import ACTIONS, VIEWS, Look
 from klamm.tests.stories.both.stage import Stage
 from klamm.tests.stories.both.story_file import BadStory, Scene, Story
@@ -23,7 +30,7 @@ UNCHANGED_S = 0.8
 CALM_S = 0.015
 """How long a replayed story is left alone before a view is believed."""
 
-WORDS = (command_brokers, command_connections, command_requests, command_views)
+WORDS = (command_brokers, command_connections, command_offsets, command_records, command_requests, command_views)
 """The modules whose words stories may use."""
 
 
