@@ -34,6 +34,7 @@ SECTIONS = {
     "15": "A broker as a member: LeaderAndIsr, StopReplica, UpdateMetadata, Metadata",
     "16": "Configs of topics, brokers, loggers",
     "17": "Throttles",
+    "records": "Records: Produce, Fetch, offsets, deletion of records, producers, log directories",
 }
 """What the numbers in titles of stories mean."""
 
