@@ -12,6 +12,7 @@ Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what t
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -37,6 +38,8 @@ from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID, Ints
 
+log = logging.getLogger("klamm.broker.replica_manager")
+
 # plain numbers: these are compared and stored once for each of ten thousand partitions
 _NONE = int(ErrorCode.NONE)
 _UNKNOWN_TOPIC_OR_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -52,6 +55,13 @@ Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
 ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
 Lists = tuple[list[PartitionState], list[PartitionState], list[PartitionState]]
 Response = TypeVar("Response")
+
+NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+STATE_UNKNOWN = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
+})  # fmt: skip
+"""Results after which a leader proposes nothing before the next LeaderAndIsr."""
 
 
 class IsrUpdates(Protocol):
@@ -531,6 +541,67 @@ class ReplicaManager:
             replica.leadership.pending = proposal
             self.isr_updates.submit(proposal)
 
+    # changes of the ISR
+
+    def is_wanted(self, proposal: IsrProposal) -> bool:
+        """Whether the result of a proposal still counts: no other leader epoch and no other change came meanwhile."""
+        replica = self.get(proposal.partition.topic, proposal.partition.index)
+        return replica is not None and replica.leadership is not None and replica.leadership.pending is proposal
+
+    def isr_altered(self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: Ints, recovery: int) -> None:
+        """The controller has confirmed a proposal: this is the state now, unless a newer one came meanwhile."""
+        replica = self.get(proposal.partition.topic, proposal.partition.index)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None or leadership.pending is not proposal:
+            return
+        if leader_epoch != replica.leader_epoch or partition_epoch < replica.partition_epoch:
+            return  # it goes on as pending: a LeaderAndIsr comes
+        leadership.pending = None
+        replica.isr = self._lists.setdefault(isr, isr)
+        replica.partition_epoch = partition_epoch
+        replica.recovery = recovery
+        log.info("broker %d: the ISR of %s is %s now, its partition epoch %d", self.broker_id, replica, list(isr), partition_epoch)
+        if replica.log is not None:
+            self._move_high_watermark(replica, leadership, replica.log)
+        replica.changed()
+
+    def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> bool:
+        """The controller has refused a proposal with this code; true when the same is to be sent again.
+
+        INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED say that nothing was changed: another proposal may follow. After errors that say that
+        this broker does not know the present state nothing is proposed before the next LeaderAndIsr.
+        """
+        if not self.is_wanted(proposal):
+            return False
+        replica = self.get(proposal.partition.topic, proposal.partition.index)
+        log.info("broker %d: no change of the ISR of %s to %s: %s", self.broker_id, replica, list(proposal.isr), code.name)
+        if code in NOTHING_CHANGED:
+            if replica is not None and replica.leadership is not None:
+                replica.leadership.pending = None
+            return False
+        return code not in STATE_UNKNOWN
+
+    def check_followers(self) -> None:
+        """Propose ISRs without the followers that fell behind. Called every half of `replica.lag.time.max.ms`.
+
+        Partitions whose followers have everything are not looked at again before their leader appends.
+        """
+        now_ms = self._now_ms()
+        while self._unproven and now_ms - self._unproven[0][0] > self.max_lag_ms:
+            _, topic, indexes = self._unproven.popleft()
+            for replica in map(self._topics.get(topic, {}).get, indexes):
+                if replica is not None and replica.idle is not None and not _all_fetched(replica, replica.idle):
+                    self._lead(replica)
+        for replica in list(self._checked):
+            leadership = replica.leadership
+            if leadership is None:
+                del self._checked[replica]
+                continue
+            end_offset = replica.log_end_offset
+            self._propose(leadership.shrinking(end_offset, now_ms, self.max_lag_ms))
+            if leadership.is_settled(end_offset):
+                del self._checked[replica]
+
     # offsets move
 
     def log_end_moved(self, replica: HostedPartition) -> None:
@@ -584,3 +655,8 @@ class ReplicaManager:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
+
+
+def _all_fetched(replica: HostedPartition, idle: IdleFollowers) -> bool:
+    """Whether every follower in the ISR of an empty partition has fetched."""
+    return len(idle.fetched) >= len(replica.isr) - 1 and all(b in idle.fetched for b in replica.isr if b != replica.leader)

@@ -58,6 +58,7 @@ MEANINGFUL = frozenset(
         "quota.window.size.seconds",
         "socket.listen.backlog.size",
         "request.timeout.ms",
+        "replica.lag.time.max.ms",
         # policies
         "create.topic.policy.class.name",
         "alter.config.policy.class.name",

@@ -47,6 +47,8 @@ from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKee
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
+from klamm.server.replication.isr_updates import IsrUpdates
+from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
@@ -112,6 +114,7 @@ class BrokerServer:
         self._registration = BrokerRegistration(config, self.identity, self.admin_zk, self.listeners, self.clock)
         self._session: SessionHandler | None = None
         self._channels: Channels | None = None
+        self._alter_requests: ControllerRequests | None = None
         self._unfit: list[str] = []
         self._failed = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
@@ -193,6 +196,8 @@ class BrokerServer:
         await self._background.close()
         if self.started:
             await self._controller_requests.close()
+            if self._alter_requests is not None:
+                await self._alter_requests.close()
             await self.controller.close()
         if self._channels is not None:
             self._channels.close()
@@ -225,6 +230,7 @@ class BrokerServer:
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
         dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
+        self._replicate(metadata)
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
         )  # fmt: skip
@@ -246,7 +252,7 @@ class BrokerServer:
             identity=self.identity,
             config=self.config,
             metadata=metadata,
-            replicas=ReplicaManager(self.id, metadata),
+            replicas=ReplicaManager(self.id, metadata, clock=self.clock, max_lag_ms=self.config.get("replica.lag.time.max.ms")),
             controller=self.controller,
             admin_store=self.admin_zk,
             purgatory=self.purgatory,
@@ -262,6 +268,23 @@ class BrokerServer:
             new_topic_id=self.seams.new_topic_id,
             randrange=self.seams.random.randrange,
         )
+
+    def _replicate(self, metadata: MetadataCache) -> None:
+        """Give the leaders of this broker a way to change their ISRs, and check their followers."""
+        config, replicas = self.config, self.replicas
+        if config.inter_broker_protocol_version.has_alter_partition:
+            find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
+            self._alter_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
+            timeout_s = config.get("controller.socket.timeout.ms") / 1000
+            replicas.isr_updates = IsrUpdates(self.identity, replicas, self._alter_requests, self._background, timeout_s)
+        else:
+            replicas.isr_updates = StoredIsrUpdates(replicas, self.admin_zk, self._background, self.clock)
+        self._background.start(self._check_followers(replicas.max_lag_ms / 2000))
+
+    async def _check_followers(self, interval_s: float) -> None:
+        while True:
+            await self.clock.sleep(interval_s)
+            self.replicas.check_followers()
 
     def _producer_ids(self) -> ProducerIds:
         if not self.config.inter_broker_protocol_version.has_producer_id_allocation:

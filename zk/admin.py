@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from klamm.controller.values import Assignment, Broker, StoredTopic, WriteOutcome
+from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import Ints
+from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk import config_nodes, layout, paths, registration, topic_layout
 from klamm.zk.broker_node import encode_broker
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.connection import WatchCallback
 from klamm.zk.fenced import E, Entry, outcome_of, settle, write_entries
-from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists
+from klamm.zk.requests import NO_NODE, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode
 from klamm.zk.session import ZkSession
 
 ENCODED_AT_ONCE = 5_000
@@ -80,6 +80,25 @@ class AdminZk:
     async def announce_log_dir_failure(self, broker_id: int) -> None:
         path = f"{paths.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
         await self._session.create(path, layout.encode_log_dir_event(broker_id), sequence=True, makepath=True)
+
+    # ISR changes of a leader below inter-broker protocol 2.7-IV2
+
+    async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
+        """Write a partition's state over the version `state.partition_epoch`; its new version, None when the znode has another or is gone.
+
+        A write whose response was lost is found in place.
+        """
+        path, data = paths.state_path(topic, partition), topic_layout.encode_state(state)
+        try:
+            return (await self._session.set(path, data, state.partition_epoch)).version
+        except (BadVersion, NoNode):
+            (node,) = await self._session.read_versions([path])
+            return None if node is None or node[0] != data else node[1]
+
+    async def announce_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Notify the controller of changed ISRs."""
+        path = f"{paths.ISR_CHANGE_NOTIFICATION}/isr_change_"
+        await self._session.create(path, layout.encode_partitions(partitions), sequence=True, makepath=True)
 
     # topics
 

@@ -1,5 +1,8 @@
 """A broker's requests to the active controller: one connection that is kept, one request in flight, the others wait in order.
 
+Before the first request on a connection whose version is to be negotiated, ApiVersions is sent (controller 14): the request goes in the
+newest version that both sides know.
+
 The controller is looked up in the metadata cache before each try; when it has moved, the connection to the old one is closed. A try that
 fails (no controller known, no connection, connection lost, no response, NOT_CONTROLLER) is repeated every RETRY_S until the request's
 time to retry is over. So a request whose response got lost arrives twice.
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
@@ -25,6 +29,9 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 MAX_WAITING = 1000
+API_VERSIONS_VERSION = 4
+SOFTWARE_VERSION = "3.9.1"
+_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 class ControllerUnreachable(Exception):
@@ -33,9 +40,12 @@ class ControllerUnreachable(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Request:
+    """`build` makes the message for a version; without it the version is fixed."""
+
     api_key: int
     version: int
     body: bytes
+    build: Callable[[int], messages.Message] | None
     timeout_s: float
     retry_until: float
     cause: Cause | None
@@ -57,6 +67,8 @@ class ControllerRequests:
         self._connection: OutgoingConnection | None = None
         self._address = ("", 0)
         self._next_correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] | None = None
+        """What the controller at the other end knows."""
         self._payload: asyncio.Future[bytes] | None = None
         self._closed = False
 
@@ -67,13 +79,29 @@ class ControllerRequests:
 
         Raises ControllerUnreachable, also when MAX_WAITING requests wait already or the broker stops.
         """
+        response, _ = await self._wait(api_key, version, messages.encode(request, version), None, timeout_s, retry_s, cause)
+        return response
+
+    async def send_negotiated(
+        self, api_key: int, newest: int, build: Callable[[int], messages.Message], timeout_s: float, retry_s: float = 0.0
+    ) -> tuple[Any, int]:
+        """The decoded response and its version, at most `newest`. `build` makes the message for a version. Raises as `send`, also when no
+        version is common.
+        """
+        response: tuple[Any, int] = await self._wait(api_key, newest, b"", build, timeout_s, retry_s, None)
+        return response
+
+    async def _wait(
+        self, api_key: int, version: int, body: bytes, build: Callable[[int], messages.Message] | None, timeout_s: float, retry_s: float,
+        cause: Cause | None,
+    ) -> Any:  # fmt: skip
+        """Queue a request; (decoded response, version)."""
         if self._closed:
             raise ControllerUnreachable("the broker stops")
         if len(self._waiting) >= MAX_WAITING:
             raise ControllerUnreachable(f"{MAX_WAITING} requests wait for the controller")
         loop = asyncio.get_running_loop()
-        body = messages.encode(request, version)
-        waiting = _Request(api_key, version, body, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
+        waiting = _Request(api_key, version, body, build, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
         self._waiting.append(waiting)
         if self._sender is None:
             self._sender = loop.create_task(self._send_all())
@@ -109,10 +137,10 @@ class ControllerRequests:
         """Try until there is a response, nobody waits for it any more, or the time to retry is over."""
         while not request.response.done():
             try:
-                response = await self._try(request)
+                response, version = await self._try(request)
                 if response.error_code != ErrorCode.NOT_CONTROLLER:
                     if not request.response.done():
-                        request.response.set_result(response)
+                        request.response.set_result((response, version))
                     return
                 failure = f"{self._address[0]}:{self._address[1]} is not the controller"
             except (OSError, RemoteProtocolError) as error:
@@ -125,24 +153,51 @@ class ControllerRequests:
                 return
             await self.clock.sleep(RETRY_S)
 
-    async def _try(self, request: _Request) -> Any:
-        """Send a request once; its decoded response. Raises OSError or RemoteProtocolError."""
+    async def _try(self, request: _Request) -> tuple[Any, int]:
+        """Send a request once; its decoded response, and its version. Raises OSError or RemoteProtocolError."""
         connection = await self._connected(request.timeout_s)
+        version, body = request.version, request.body
+        if request.build is not None:
+            version = await self._negotiate(connection, request)
+            body = messages.encode(request.build(version), version)
+        payload, offset = await self._exchange(connection, request.api_key, version, body, request.timeout_s, request.cause)
+        response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", version, payload, offset)
+        return response, version
+
+    async def _negotiate(self, connection: OutgoingConnection, request: _Request) -> int:
+        """The newest version of a request that the controller knows too. Raises as `_try`, ConnectionError where there is none."""
+        if self._versions is None:
+            message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
+            body = messages.encode(message, API_VERSIONS_VERSION)
+            payload, offset = await self._exchange(
+                connection, ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, request.timeout_s, request.cause
+            )
+            is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
+            response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else API_VERSIONS_VERSION, payload, offset)
+            self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+        oldest, newest = self._versions.get(request.api_key, (0, -1))
+        version = min(newest, request.version)
+        if version < max(oldest, messages.APIS[request.api_key].min_version):
+            raise ConnectionError(f"the controller has no version of {messages.APIS[request.api_key].name} up to {request.version}")
+        return version
+
+    async def _exchange(
+        self, connection: OutgoingConnection, api_key: int, version: int, body: bytes, timeout_s: float, cause: Cause | None
+    ) -> tuple[bytes, int]:
+        """Send a request; the payload of its response, and where the body begins. Raises OSError or RemoteProtocolError."""
         correlation_id = self._next_correlation_id
         self._next_correlation_id += 1
         self._payload = asyncio.get_running_loop().create_future()
-        frame = messages.encode_request(request.api_key, request.version, correlation_id, self._client_id, request.body)
-        connection.send(frame, request.cause)
+        connection.send(messages.encode_request(api_key, version, correlation_id, self._client_id, body), cause)
         try:
-            async with self.clock.timeout(request.timeout_s):
+            async with self.clock.timeout(timeout_s):
                 payload = await self._payload
         finally:
             self._payload = None
-        got, offset = messages.decode_response_header(request.api_key, request.version, payload)
+        got, offset = messages.decode_response_header(api_key, version, payload)
         if got != correlation_id:
             raise RemoteProtocolError(f"response to request {got} instead of {correlation_id}")
-        response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
-        return response
+        return payload, offset
 
     async def _connected(self, timeout_s: float) -> OutgoingConnection:
         """The connection to the controller that the metadata cache has now. Raises OSError."""
@@ -156,6 +211,7 @@ class ControllerRequests:
             tap = None if self._tap is None else self._tap.connection(ConnectionKind.TO_CONTROLLER, f"{endpoint.host}:{endpoint.port}")
             self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, timeout_s, tap, self.clock)
             self._address = address
+            self._versions = None
         return self._connection
 
     def _on_payload(self, payload: bytes) -> None:

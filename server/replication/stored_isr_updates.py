@@ -1,0 +1,98 @@
+"""A leader's changes of ISRs below inter-broker protocol 2.7-IV2: it writes the partition's state znode itself and notifies the controller.
+
+The write is conditional on the partition epoch and keeps the controller epoch with which the leader was elected. Every CHECK_S, as long as
+changes are remembered, one notification names them all, when the last change is older than LINGER_S or the last notification older than
+MAX_DELAY_S. Source: controller 9.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from klamm.broker.leadership import IsrProposal
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.controller.values import LeaderAndIsr, StoreLost
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.server.background import BackgroundTasks
+from klamm.zk.requests import ZkError
+
+log = logging.getLogger(__name__)
+
+CHECK_S, LINGER_S, MAX_DELAY_S = 2.5, 5.0, 60.0
+RETRY_S = 1.0
+
+
+class StateStore(Protocol):
+    """Where the states of partitions are: `AdminZk`."""
+
+    async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
+        """Write a state over the version `state.partition_epoch`; its new version, None when it has another one."""
+
+    async def announce_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Create a notification of ISR changes."""
+
+
+class StoredIsrUpdates:
+    """Writes what leaders propose."""
+
+    def __init__(self, replicas: ReplicaManager, store: StateStore, background: BackgroundTasks, clock: Clock) -> None:
+        self._replicas = replicas
+        self._store = store
+        self._background = background
+        self._clock = clock
+        self._changed: dict[TopicPartition, None] = {}
+        self._last_change = self._last_notification = clock.monotonic()
+        self._is_notifying = False
+
+    def submit(self, proposal: IsrProposal) -> None:
+        """Write a change."""
+        self._background.start(self._write(proposal))
+
+    async def _write(self, proposal: IsrProposal) -> None:
+        partition = proposal.partition
+        name = TopicPartition(partition.topic, partition.index)
+        state = LeaderAndIsr(
+            partition.leader, proposal.leader_epoch, proposal.isr, proposal.recovery, proposal.partition_epoch, proposal.controller_epoch
+        )  # fmt: skip
+        while self._replicas.is_wanted(proposal):
+            try:
+                version = await self._store.write_isr(*name, state)
+            except (StoreLost, ZkError) as error:
+                log.debug("the ISR of %s is not written yet: %s", name, error)
+                await self._clock.sleep(RETRY_S)
+                continue
+            if version is None:
+                self._replicas.isr_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
+                return
+            self._changed[name] = None
+            self._last_change = self._clock.monotonic()
+            self._replicas.isr_altered(proposal, proposal.leader_epoch, version, proposal.isr, proposal.recovery)
+            if not self._is_notifying:
+                self._is_notifying = True
+                self._background.start(self._notify())
+            return
+
+    async def _notify(self) -> None:
+        """Notify until nothing is remembered."""
+        try:
+            while self._changed:
+                await self._clock.sleep(CHECK_S)
+                now = self._clock.monotonic()
+                if self._last_change + LINGER_S < now or self._last_notification + MAX_DELAY_S < now:
+                    await self._announce(now)
+        finally:
+            self._is_notifying = False
+
+    async def _announce(self, now: float) -> None:
+        names, self._changed = self._changed, {}
+        try:
+            await self._store.announce_isr_changes(names)
+        except (StoreLost, ZkError) as error:
+            log.debug("the controller is not notified of changed ISRs yet: %s", error)
+            self._changed = names | self._changed
+            return
+        self._last_notification = now
