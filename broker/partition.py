@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from klamm.broker.leadership import Leadership
-from klamm.broker.partition_log import PartitionLog
+from klamm.broker.log.log import Log
 from klamm.protocol.nouns import NO_EPOCH, NO_LEADER, Ints
 
 
@@ -65,7 +65,7 @@ class HostedPartition:
         """Epoch of the controller that wrote the state."""
         self.fetching = False
         self.offline = False
-        self.log: PartitionLog | None = None
+        self.log: Log | None = None
         self.leadership: Leadership | None = None
         self.idle: IdleFollowers | None = None
         self.waiters: tuple[Waiter, ...] = ()

@@ -18,9 +18,10 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from klamm.broker.leadership import NEVER, IsrProposal, Leadership
+from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition, IdleFollowers, Role
-from klamm.broker.partition_log import Logs, PartitionLog
+from klamm.broker.partition_log import Logs
 from klamm.broker.replica_effects import (
     BecameFollower,
     BecameLeader,
@@ -37,6 +38,8 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID, Ints
+from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.validation import Assigned, Origin
 
 log = logging.getLogger("klamm.broker.replica_manager")
 
@@ -433,7 +436,7 @@ class ReplicaManager:
         known = self.metadata.partition(topic, index) is not None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    async def open_log(self, replica: HostedPartition, is_new: bool = True) -> PartitionLog:
+    async def open_log(self, replica: HostedPartition, is_new: bool = True) -> Log:
         """The partition's log, made if it has none yet. Raises ApiError: KAFKA_STORAGE_ERROR, or that it is not hosted any more."""
         if replica.log is not None:
             return replica.log
@@ -447,28 +450,40 @@ class ReplicaManager:
         replica.log = log
         log.on_written = lambda: self.log_end_moved(replica)
         if replica.role is Role.LEADER:
-            log.epochs.assign(replica.leader_epoch, log.next_offset)
+            log.assign_epoch(replica.leader_epoch, log.next_offset)
             self._lead(replica)
         return log
 
     def append(
-        self, replica: HostedPartition, records: Any, version: int, required_acks: int, origin: Any, now_ms: int
-    ) -> Any:
+        self, replica: HostedPartition, records: Buffer, version: int, required_acks: int, origin: Origin, now_ms: int
+    ) -> AppendResult:
         """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
         NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 needs more replicas in sync than there are.
         """
-        log = self._writable(replica)
-        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        log = self._writable(replica, required_acks)
         end_offset = log.log_end_offset
         result = log.append_as_leader(records, replica.leader_epoch, version, origin, now_ms)
         if log.log_end_offset != end_offset:
             self.log_end_moved(replica)
         return result
 
-    def _writable(self, replica: HostedPartition) -> PartitionLog:
+    def append_assigned(
+        self, replica: HostedPartition, assigned: Assigned, required_acks: int, origin: Origin, now_ms: int
+    ) -> AppendResult:
+        """As `append`, for records that a thread has prepared. Raises ValueError too, where the log has gone on meanwhile."""
+        log = self._writable(replica, required_acks)
+        end_offset = log.log_end_offset
+        result = log.append_assigned(assigned, origin, now_ms)
+        if log.log_end_offset != end_offset:
+            self.log_end_moved(replica)
+        return result
+
+    def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
+        """The log, if records may be appended."""
         if replica.role is not Role.LEADER or replica.log is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return replica.log
 
     def min_isr(self, replica: HostedPartition) -> int:
@@ -616,7 +631,7 @@ class ReplicaManager:
             self._move_high_watermark(replica, leadership, log)
         replica.changed()
 
-    def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: PartitionLog) -> bool:
+    def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
         offset = leadership.high_watermark(
             log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self.metadata.brokers
         )  # fmt: skip
@@ -627,7 +642,7 @@ class ReplicaManager:
         log = replica.log
         start_offset = 0 if log is None else log.next_offset
         if log is not None:
-            log.epochs.assign(replica.leader_epoch, start_offset)
+            log.assign_epoch(replica.leader_epoch, start_offset)
         if replica.leadership is None:
             replica.leadership = Leadership(replica, start_offset)
         leadership = replica.leadership
