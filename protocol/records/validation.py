@@ -1,24 +1,26 @@
 """What a leader does to the records of a Produce request before they are stored: checks them, gives them offsets, epoch and timestamps.
 
-`assign` takes the bytes of one partition and returns the bytes to store, or raises `Refused` with the error code of this partition. A batch
-of magic 2 that nothing has to change is copied once, with base offset and leader epoch patched in; its CRC stays the one of the producer.
+`assign` takes the bytes of one partition and returns the bytes to store, or raises `Refused` with the error code of this partition. A
+batch of magic 2 that nothing has to change is copied once, with base offset and leader epoch patched in, and keeps the producer's CRC.
+Its records are checked in place (`scan`), compressed ones after they were decompressed, which is what Apache Kafka does too. Where a
+check fails, the records are read one by one to say which of them are at fault (`record_checks`). Recompression compresses the records as
+they are under a new header; messages of magic 0 and 1 become one batch of magic 2 (`upgrade`).
 
-Source: `LogValidator`, `UnifiedLog.append` and `ProduceRequest.validateRecords` of Apache Kafka 3.9.1; specification of the wire protocol,
-sections 6, 12 (Records) and 13.
+Source: `LogValidator`, `UnifiedLog.append` and `ProduceRequest.validateRecords` of Apache Kafka 3.9.1; specification of the wire
+protocol, sections 6, 12 (Records) and 13.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
-
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import (
     CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
     Buffer,
     Codec,
@@ -27,71 +29,22 @@ from klamm.protocol.records.batch import (
     computed_crc,
     read_header,
     with_leader_fields,
-    write_header,
 )
+from klamm.protocol.records.batch_checks import check_batches, check_codec, check_size
+from klamm.protocol.records.compression import BadCompression, TooLarge, bound, compress, decompress
+from klamm.protocol.records.legacy import BadMessage, each_batch
+from klamm.protocol.records.record import encode_record, read_records, seal
+from klamm.protocol.records.record_checks import record_errors, refuse_records
+from klamm.protocol.records.rules import LONGEST, NOTHING, AppendRules, Assigned, Origin, Refused, failed, invalid
+from klamm.protocol.records.scan import BadRecord, Scan, scan
+from klamm.protocol.records.upgrade import upgrade
 
-LONGEST = 2**63 - 1
+__all__ = ("NOTHING", "AppendRules", "Assigned", "Origin", "Refused", "assign", "costs_much")
 
+MUCH = 256 * 1024
+"""Bytes whose check takes so long that it should not stop an event loop."""
 
-class Origin(Enum):
-    """Who appends: a client by Produce, or a coordinator of this broker, whose batches need fewer checks."""
-
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-
-
-class Refused(Exception):
-    """The records are not appended.
-
-    `message` is the text of the response, None where Kafka gives none; `record_errors` are (index in the batch, text) of single records.
-    `names_log_start`: whether the response of Apache Kafka has the log start offset beside this error, and not -1.
-    """
-
-    def __init__(
-        self,
-        code: ErrorCode,
-        reason: str,
-        *,
-        message: str | None = None,
-        record_errors: list[tuple[int, str]] | None = None,
-        names_log_start: bool = False,
-    ) -> None:
-        super().__init__(f"{code.name}: {reason}")
-        self.code = code
-        self.message = message
-        self.record_errors: list[tuple[int, str]] = [] if record_errors is None else record_errors
-        self.names_log_start = names_log_start
-
-
-@dataclass(frozen=True, slots=True)
-class AppendRules:
-    """The configs of a topic that say what may be appended and in which form."""
-
-    compression: Codec | None = None
-    """`compression.type`; None is `producer`: as the producer has it."""
-    level: int | None = None
-    """`compression.gzip.level`, `.lz4.level` or `.zstd.level` of that codec; None is the codec's default."""
-    max_message_bytes: int = 1048588
-    log_append_time: bool = False
-    timestamp_before_max_ms: int = LONGEST
-    timestamp_after_max_ms: int = LONGEST
-    is_compacted: bool = False
-    """Whether `cleanup.policy` has `compact`: each record needs a key."""
-
-
-class Assigned(NamedTuple):
-    """Records that are ready to be stored."""
-
-    data: bytes
-    headers: list[BatchHeader]
-    """Of the batches in `data`, as stored. Empty when a Produce request before version 3 had no whole batch."""
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    log_append_time_ms: int
-    """-1 where records keep the time of their creation."""
-
-
-NOTHING = Assigned(b"", [], -1, -1, -1)
+_KEPT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
 def assign(
@@ -102,78 +55,200 @@ def assign(
     rules: AppendRules,
     now_ms: int,
     origin: Origin = Origin.CLIENT,
+    topic_partition: object = "the partition",
 ) -> Assigned:
     """Check the records of one partition and return them as they are stored from `base_offset` on.
 
-    `version` is that of the Produce request. Raises Refused.
+    `version` is that of the Produce request. `topic_partition` is for texts. Raises Refused.
     """
-    header = _only_batch(records)
-    _check_header(records, header, rules, origin)
-    last_offset = base_offset + header.last_offset_delta
-    stored = BatchHeader(base_offset, header[1], leader_epoch, *header[3:])
-    if not rules.log_append_time:
-        data = with_leader_fields(records, header, base_offset, leader_epoch)
-        return Assigned(data, [stored], header.max_timestamp, last_offset, -1)
-    changed = bytearray(records[: header.size])
-    stored = stored._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
-    changed[:HEADER_SIZE] = write_header(stored)
-    stored = stored._replace(crc=computed_crc(changed, 0, header.size))
-    changed[:HEADER_SIZE] = write_header(stored)
-    return Assigned(bytes(changed), [stored], now_ms, last_offset, now_ms)
-
-
-def _only_batch(records: Buffer) -> BatchHeader:
-    """The header of the one batch that a Produce request from version 3 on may hold."""
+    data = records if records.__class__ is bytes else bytes(records)
     try:
-        size = batch_size(records, 0)
-        if size is None or size > len(records):
-            raise Refused(ErrorCode.INVALID_RECORD, "Produce requests must have at least one record batch per partition")
-        if records[16] != MAGIC:
-            raise Refused(ErrorCode.INVALID_RECORD, "Produce requests are only allowed to contain record batches with magic version 2")
-        if size < HEADER_SIZE:
-            raise Refused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {size} bytes is smaller than its header")
-        if size != len(records):
-            following = batch_size(records, size)
-            if following is not None and size + following <= len(records):
-                raise Refused(ErrorCode.INVALID_RECORD, "Produce requests are only allowed to contain exactly one record batch")
+        if version < 3 and origin is Origin.CLIENT:
+            batches = list(each_batch(data))
+            if not batches:
+                return NOTHING
+            if any(magic < MAGIC for _, _, magic in batches):
+                return upgrade(data, batches, base_offset, leader_epoch, rules, now_ms, topic_partition)
+            check_batches(data, batches, rules)
+            header = read_header(data)
+        else:
+            header = _only_batch(data, version)
+            if header.size > rules.max_message_bytes or header.base_offset or computed_crc(data, 0, header.size) != header.crc:
+                check_batches(data, [(0, header.size, MAGIC)], rules, origin)
+        return _assign(data, header, base_offset, leader_epoch, rules, now_ms, origin, topic_partition)
     except CorruptRecords as error:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    return read_header(records)
+    except BadRecord as error:
+        raise invalid(str(error)) from None
+    except (BadCompression, BadMessage) as error:
+        raise failed(str(error)) from None
+    except TooLarge as error:
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"records that decompress to {error}") from None
 
 
-def _check_header(records: Buffer, header: BatchHeader, rules: AppendRules, origin: Origin) -> None:
-    if origin is Origin.CLIENT and header.base_offset != 0:
-        raise _invalid(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
-    if header.size > rules.max_message_bytes:
+def _only_batch(data: bytes, version: int) -> BatchHeader:
+    """The header of the one batch that a Produce request from version 3 on may hold."""
+    size = batch_size(data, 0)
+    if size is None or size > len(data):
         raise Refused(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size is {header.size} bytes which exceeds the maximum configured value of {rules.max_message_bytes}.",
+            ErrorCode.INVALID_RECORD, f"Produce requests with version {version} must have at least one record batch per partition"
         )
-    if computed_crc(records, 0, header.size) != header.crc:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})")
-    if header.attributes & CODEC_MASK > Codec.ZSTD:
+    if data[16] != MAGIC:
         raise Refused(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.attributes & CODEC_MASK}", names_log_start=True
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
         )
+    if size < HEADER_SIZE:
+        raise CorruptRecords(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
+    if version < 7 and data[22] & CODEC_MASK == Codec.ZSTD:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if size != len(data):
+        following = batch_size(data, size)
+        if following is not None and size + following <= len(data):
+            raise Refused(
+                ErrorCode.INVALID_RECORD,
+                f"Produce requests with version {version} are only allowed to contain exactly one record batch",
+            )
+    return read_header(data)
+
+
+def _assign(
+    data: bytes,
+    header: BatchHeader,
+    base_offset: int,
+    leader_epoch: int,
+    rules: AppendRules,
+    now_ms: int,
+    origin: Origin,
+    topic_partition: object,
+) -> Assigned:
+    """One batch of magic 2 whose CRC is right."""
+    attributes = header.attributes
+    number = attributes & CODEC_MASK
+    check_codec(number)
+    codec = Codec(number)
+    target = codec if rules.compression is None or (attributes & CONTROL and not codec) else rules.compression
     if origin is Origin.CLIENT:
-        if header.last_offset_delta < 0 or header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
-            raise _invalid(f"Inconsistent last offset delta {header.last_offset_delta} and count of records {header.record_count}")
-        if header.is_control:
-            raise _invalid("Clients are not allowed to write control records")
-        if header.producer_id >= 0 and header.base_sequence < 0:
-            raise _invalid(f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}")
-    if header.attributes & LOG_APPEND_TIME and not rules.log_append_time:
-        raise Refused(ErrorCode.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime.", names_log_start=True)
+        _check_header(header)
+    end = header.size
+    count = header.record_count
+    if codec is Codec.NONE:
+        body = None
+        scanned = scan(data, HEADER_SIZE, end, count)
+    else:
+        body = decompress(codec, data[HEADER_SIZE:end])
+        scanned = scan(body, 0, len(body), count, sized=target is not codec)
+        if not scanned.is_consecutive and target is codec:
+            raise failed("key is skipped in PartialDefaultRecord")
+    max_timestamp = _check_records(data, header, scanned, rules, now_ms, topic_partition, target is codec)
+
+    append_time = LOG_APPEND_TIME if rules.log_append_time else 0
+    if append_time:
+        max_timestamp = now_ms
+    last_offset = base_offset + header.last_offset_delta
+    log_append_time_ms = now_ms if append_time else -1
+    if target is not codec:
+        if body is None:
+            body = data[HEADER_SIZE:end]
+        made = _recompressed(header, body, scanned, target, base_offset, leader_epoch, rules, max_timestamp)
+        stored = read_header(made)
+        return Assigned(made, [stored], max_timestamp, stored.last_offset, log_append_time_ms)
+    if attributes & LOG_APPEND_TIME == append_time and header.max_timestamp == max_timestamp:
+        stored = BatchHeader(base_offset, header[1], leader_epoch, *header[3:])
+        return Assigned(
+            with_leader_fields(data, header, base_offset, leader_epoch), [stored], max_timestamp, last_offset, log_append_time_ms
+        )
+    stored = header._replace(
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes & _KEPT_ATTRIBUTES | append_time,
+        max_timestamp=max_timestamp,
+    )
+    changed = seal(stored, data[HEADER_SIZE:end])
+    return Assigned(changed, [read_header(changed)], max_timestamp, last_offset, log_append_time_ms)
 
 
-def _invalid(reason: str) -> Refused:
-    return Refused(ErrorCode.INVALID_RECORD, reason, names_log_start=True)
+def _check_header(header: BatchHeader) -> None:
+    """What the header of a client's batch must say."""
+    if header.last_offset_delta < 0:
+        raise invalid(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
+    if header.record_count <= 0:
+        raise invalid(f"Invalid reported count for record batch: {header.record_count}")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise invalid(f"Inconsistent batch offset range up to {header.last_offset} and count of records {header.record_count}")
+    if header.attributes & CONTROL:
+        raise invalid("Clients are not allowed to write control records")
+    if header.producer_id > -1 and header.base_sequence < 0:
+        raise invalid(f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}")
+
+
+def _check_records(
+    data: bytes, header: BatchHeader, scanned: Scan, rules: AppendRules, now_ms: int, topic_partition: object, in_place: bool
+) -> int:
+    """The highest timestamp of the records. Raises Refused when some lack a key, or have a time that the topic does not take."""
+    if header.attributes & LOG_APPEND_TIME:
+        lowest = highest = header.max_timestamp
+        suspect = rules.log_append_time or highest == -1
+    else:
+        lowest, highest = header.base_timestamp + scanned.min_delta, header.base_timestamp + scanned.max_delta
+        suspect = highest > LONGEST or lowest < -LONGEST - 1
+    if rules.is_compacted and not scanned.all_have_keys:
+        suspect = True
+    elif not rules.log_append_time:
+        earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+        suspect = suspect or lowest < earliest or highest > latest
+    if not suspect:
+        return max(highest, -1)
+    records = read_records(data, header)
+    kind = "PartialDefaultRecord" if in_place and header.attributes & CODEC_MASK else "DefaultRecord"
+    refuse_records(record_errors(records, header.is_log_append_time, rules, now_ms, topic_partition, kind))
+    return max(-1, *(record.timestamp for record in records))
+
+
+def _recompressed(
+    header: BatchHeader,
+    body: bytes,
+    scanned: Scan,
+    target: Codec,
+    base_offset: int,
+    leader_epoch: int,
+    rules: AppendRules,
+    max_timestamp: int,
+) -> bytes:
+    """The same records under a new header, compressed as the topic has it."""
+    if header.base_timestamp + scanned.min_delta < -1 and not header.is_log_append_time:
+        raise failed("Invalid negative timestamp")
+    new = header._replace(
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=target | header.attributes & TRANSACTIONAL | (LOG_APPEND_TIME if rules.log_append_time else 0),
+        last_offset_delta=header.record_count - 1,
+        max_timestamp=max_timestamp,
+    )
+    if not scanned.is_consecutive or header.is_log_append_time:
+        plain = seal(header._replace(attributes=header.attributes & ~CODEC_MASK), body)
+        records = [record._replace(offset=index) for index, record in enumerate(read_records(plain, read_header(plain)))]
+        new = new._replace(base_timestamp=records[0].timestamp)
+        body = b"".join([encode_record(record, 0, records[0].timestamp) for record in records])
+    made = seal(new, compress(target, body, rules.level))
+    check_size(len(made), rules)
+    return made
 
 
 def costs_much(records: Buffer, rules: AppendRules) -> bool:
-    """Whether `assign` of these records takes so long that it should run in a thread: a recompression, or more than 256 KiB."""
-    if len(records) > 256 * 1024:
+    """Whether `assign` of these records should run in a thread: a recompression, many bytes, or few that decompress to many."""
+    size = len(records)
+    if size > MUCH:
         return True
-    if len(records) < HEADER_SIZE:
+    if size < HEADER_SIZE:
         return False
-    return rules.compression is not None and (records[22] & CODEC_MASK) != rules.compression
+    number = records[22] & CODEC_MASK
+    if records[16] != MAGIC or number > Codec.ZSTD:
+        return False
+    codec = Codec(number)
+    if rules.compression not in (None, codec):
+        return True
+    return codec is not Codec.NONE and bound(codec, bytes(records[HEADER_SIZE:])) > MUCH
