@@ -30,6 +30,8 @@ LEVELS = {
 COUNTERPARTS = {
     "klamm.broker.log.files.directory": "kafka.log.LogManager",
     "klamm.broker.log.files.loading": "kafka.log.UnifiedLog$",
+    "klamm.broker.log.manager": "kafka.log.LogManager",
+    "klamm.broker.log.retention": "kafka.log.UnifiedLog",
     "klamm.broker.replica_manager": "kafka.cluster.Partition",
     "klamm.broker.state_change": "state.change.logger",
     "klamm.controller": "kafka.controller.KafkaController",
@@ -55,6 +57,7 @@ COUNTERPARTS = {
     "klamm.server.producer_ids": "kafka.coordinator.transaction.RPCProducerIdManager",
     "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",
     "klamm.server.request_log": "kafka.request.logger",
+    "klamm.server.topic_configs": "kafka.server.ZkConfigManager",
     "klamm.zk.config_nodes": "kafka.zk.AdminZkClient",
     "klamm.zk.connection": "kafka.zookeeper.ZooKeeperClient",
     "klamm.zk.connection.kazoo": "org.apache.zookeeper.ClientCnxn",

@@ -5,8 +5,8 @@ A boolean may be written `on` or `off` besides. Source: controller Part II.
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, STRING, ConfigKey
-from klamm.configs.validators import Pattern
+from klamm.configs.definition import BOOLEAN, LONG, STRING, ConfigKey
+from klamm.configs.validators import Pattern, Range
 
 K = ConfigKey
 
@@ -20,6 +20,13 @@ KLAMM: tuple[ConfigKey, ...] = (
         "instant",
         "How long a leader recovers that was elected uncleanly.",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
+    ),
+    K(
+        "klamm.log.memory.bytes",
+        LONG,
+        1_073_741_824,
+        "Memory that the records of all brokers of a process may take, in bytes.",
+        valid=Range(1),
     ),
     K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),
 )

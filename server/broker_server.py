@@ -17,6 +17,7 @@ import asyncio
 import logging
 from functools import partial
 
+from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
@@ -52,6 +53,7 @@ from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
+from klamm.server.topic_configs import TopicConfigs
 from klamm.zk.admin import AdminZk
 from klamm.zk.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
@@ -117,6 +119,7 @@ class BrokerServer:
         self._alter_requests: ControllerRequests | None = None
         self._unfit: list[str] = []
         self._failed = asyncio.Event()
+        self._killed = False
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -181,6 +184,7 @@ class BrokerServer:
 
     async def kill(self) -> None:
         """End as a killed process does: connections are cut, nothing is sent, and ZooKeeper keeps the session until it expires."""
+        self._killed = True
         self.zk.sever()
         await self.close()
 
@@ -199,6 +203,10 @@ class BrokerServer:
             if self._alter_requests is not None:
                 await self._alter_requests.close()
             await self.controller.close()
+            if self._killed:
+                self.services.logs.drop()
+            else:
+                await self.services.logs.close()
         if self._channels is not None:
             self._channels.close()
         await self.zk.stop()
@@ -229,7 +237,9 @@ class BrokerServer:
         self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
-        dynamic_configs.listen(ConfigApplication(config, self.listeners, self._registration, self.controller, self._background))
+        dynamic_configs.listen(
+            ConfigApplication(config, self.listeners, self._registration, self.controller, self.services.logs, self._background)
+        )
         self._replicate(metadata)
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
@@ -238,6 +248,7 @@ class BrokerServer:
         await dynamic_configs.start()
         self.listeners.bind(Dispatcher(self.services, HANDLERS))
         self._registration.advertised = self.listeners.advertised()
+        await self.services.logs.start()
         await self._registration.register()
         if self._feature_watch is not None:
             await self._feature_watch.look()
@@ -245,14 +256,19 @@ class BrokerServer:
                 raise StartFailed(self._unfit[0])
         await self.listeners.serve()
         self.controller.start()
+        self._background.start(self.services.logs.run())
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
     def _make_services(self, metadata: MetadataCache) -> Services:
+        budget = self.seams.log_memory
+        budget.limit = self.config.get("klamm.log.memory.bytes")
+        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, TopicConfigs(self.admin_zk))
         return Services(
             identity=self.identity,
             config=self.config,
             metadata=metadata,
-            replicas=ReplicaManager(self.id, metadata, clock=self.clock, max_lag_ms=self.config.get("replica.lag.time.max.ms")),
+            replicas=ReplicaManager(self.id, metadata, logs, self.clock, self.config.get("replica.lag.time.max.ms")),
+            logs=logs,
             controller=self.controller,
             admin_store=self.admin_zk,
             purgatory=self.purgatory,

@@ -1,9 +1,11 @@
-"""What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options."""
+"""What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options,
+logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import ConfigChanged
 from klamm.controller.events import OptionsChanged
@@ -43,21 +45,26 @@ class ConfigApplication:
         listeners: Listeners,
         registration: BrokerRegistration,
         controller: Controller,
+        logs: LogManager,
         background: BackgroundTasks,
     ) -> None:
         self._config = config
         self._listeners = listeners
         self._registration = registration
         self._controller = controller
+        self._logs = logs
         self._background = background
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         """The configs of an entity have changed; see `DynamicConfigs`."""
         if kind == "brokers":
             self._listeners.limit()
+            self._logs.defaults_changed()
             self._controller.put(OptionsChanged(controller_options(self._config)), ConfigChanged())
             self._listeners.clear_response_caches()
             if self._registration.is_current and changed & LISTENER_CONFIGS:
                 self._background.start(self._registration.follow_listeners())
+        elif kind == "topics":
+            self._logs.set_topic_config(name, properties)
         for event in controller_events(self._config, kind, name, properties, changed):
             self._controller.put(event, ConfigChanged())

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from klamm.broker.log.memory import MemoryBudget
 from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
 from klamm.controller.steering import Steering
@@ -41,6 +42,8 @@ class Seams:
     """broker id → what gets every change of the cluster that this broker's controller commits, in order, while it is active."""
     steering: Steering | None = None
     """Holds, steps or fails controllers at their phases."""
+    log_memory: MemoryBudget = field(default_factory=MemoryBudget)
+    """Counts the memory of the logs of all brokers of the process; `klamm.log.memory.bytes` is its bound."""
     tap: Tap | None = None
     """Sees every frame that a broker receives or sends."""
 

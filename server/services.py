@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
@@ -102,6 +103,7 @@ class Services:
     config: BrokerConfig
     metadata: MetadataCache
     replicas: ReplicaManager
+    logs: LogManager
     controller: ControllerService
     admin_store: AdminStore
     purgatory: Purgatory

@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from klamm.broker.log.manager import LogManager
+from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
@@ -122,6 +124,11 @@ class DenyAll:
         return False
 
 
+async def no_topic_configs(topics: Sequence[str]) -> list[Mapping[str, str]]:
+    """Topics have no configs of their own."""
+    return [{} for _ in topics]
+
+
 def broker_config(broker_id: int = 1, **properties: object) -> BrokerConfig:
     """A broker's configs; properties with underscores for dots."""
     settings = {name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value) for name, value in properties.items()}
@@ -146,11 +153,14 @@ def make_services(
 ) -> Services:
     """A broker that knows nothing yet, is not the controller, and has no session, where the test does not say otherwise."""
     cache = MetadataCache(broker_id) if metadata is None else metadata
+    configs = broker_config(broker_id) if config is None else config
+    logs = LogManager(configs, SYSTEM_CLOCK, MemoryBudget(), random.randrange, no_topic_configs)
     return Services(
         identity=BrokerIdentity(broker_id, cluster_id, broker_epoch),
-        config=broker_config(broker_id) if config is None else config,
+        config=configs,
         metadata=cache,
-        replicas=ReplicaManager(broker_id, cache),
+        replicas=ReplicaManager(broker_id, cache, logs),
+        logs=logs,
         controller=InactiveController() if controller is None else controller,
         admin_store=LostStore() if admin_store is None else admin_store,
         purgatory=Purgatory(),

@@ -27,6 +27,7 @@ from klamm.broker.log.storage import (
     AbortedTransaction,
     Append,
     BatchMetadata,
+    Close,
     DeleteSegments,
     Flush,
     LoadedLog,
@@ -101,7 +102,7 @@ class Log:
     __slots__ = (
         "_flushing", "_leader_high_watermark", "_producers", "_resident", "config", "environment", "epochs", "high_watermark",
         "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset", "on_failed",
-        "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
+        "on_written", "flushed_ms", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +118,7 @@ class Log:
         self.storage = storage
         self.log_start_offset = self.next_offset = self.log_end_offset = self.high_watermark = self.last_stable_offset = 0
         self.recovery_point = 0
+        self.flushed_ms = environment.now_ms()
         self.epochs = LeaderEpochs()
         self.segments: list[Segment] = []
         self.on_written: Callable[[], None] = _nothing
@@ -163,6 +165,12 @@ class Log:
     def active_producers(self) -> tuple[ProducerEntry, ...]:
         """The producers that the log knows, as DescribeProducers shows them."""
         return () if self._producers is None else self._producers.entries()
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that were idle for so long."""
+        producers = self._producers
+        if producers is not None and producers.remove_expired(now_ms, expiration_ms) and not len(producers):
+            self._producers = None
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of this producer and epoch is open in this log."""
@@ -259,7 +267,7 @@ class Log:
         budget = self.environment.budget
         memory = len(data) + CHUNK_OVERHEAD
         budget.reserve(memory)
-        base_offset, next_offset = headers[0].base_offset, headers[-1].next_offset
+        next_offset = headers[-1].next_offset
         latest = self.epochs.latest
         for header in headers:
             if header.leader_epoch > latest:
@@ -271,7 +279,7 @@ class Log:
         self._resident += memory
         position, storage = segment.size, self.storage
         index, time_index = segment.append(
-            data, base_offset, next_offset, max_timestamp, offset_of_max, self.config.index_interval_bytes, budget.tick, storage is not None
+            data, headers[0], next_offset, max_timestamp, offset_of_max, self.config.index_interval_bytes, budget.tick, storage is not None
         )
         self.next_offset = next_offset
         aborted = self._update_producers(data, headers)
@@ -343,13 +351,9 @@ class Log:
                 if producers is None:
                     producers = self._producers = ProducerStates()
                     producers.high_watermark_moved(self.high_watermark)
-                if header.is_control:
-                    marker = read_marker(data, header, position)
-                    entry = None if marker is None else producers.marker_appended(header, marker)
-                    if entry is not None:
-                        aborted.append(entry)
-                else:
-                    producers.appended(header)
+                entry = producers.take(header, data, position)
+                if entry is not None:
+                    aborted.append(entry)
             position += header.size
         if producers is not None:
             self._update_last_stable_offset()
@@ -492,7 +496,7 @@ class Log:
         del self.segments[:count]
         self._free(sum(segment.memory for segment in gone))
         if self.storage is not None:
-            self.storage.execute(DeleteSegments(tuple(segment.base_offset for segment in gone)))
+            self.storage.execute(DeleteSegments(tuple(segment.base_offset for segment in gone), self.config.file_delete_delay_ms))
         self.advance_log_start(self.segments[0].base_offset if self.segments else self.next_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -614,12 +618,19 @@ class Log:
     def flushed(self, offset: int) -> None:
         """From the storage: everything before this offset is forced to disk."""
         self.recovery_point = max(self.recovery_point, min(offset, self.next_offset))
+        self.flushed_ms = self.environment.now_ms()
 
     def failed(self, error: OSError) -> None:
         """From the storage: a command failed."""
         if not self.is_failed:
             self.is_failed = True
             self.on_failed(error)
+
+    def close_files(self) -> None:
+        """The last command of a clean stop, if the log is on disk."""
+        if self.storage is not None and not self.is_failed:
+            entry = self.segments[-1].time_index_entry() if self.segments else None
+            self.storage.execute(Close(self.next_offset, entry, self.active_producers()))
 
     def close(self) -> None:
         """Give its memory back. The log is not used afterwards."""

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from klamm.broker.log.producers import Marker
+from typing import NamedTuple
+
 from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
 
 _ABORT, _COMMIT = 0, 1
+
+
+class Marker(NamedTuple):
+    """The control record that ends a transaction."""
+
+    is_commit: bool
+    coordinator_epoch: int
+    timestamp: int
 
 
 def read_marker(data: Buffer, header: BatchHeader, position: int = 0) -> Marker | None:

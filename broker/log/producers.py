@@ -15,22 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from klamm.broker.log.markers import Marker, read_marker
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.batch import CONTROL, LAST_SEQUENCE, TRANSACTIONAL, BatchHeader
+from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer
 
 REMEMBERED_BATCHES = 5
 _MOST_BATCHES = 255
 _NO_EPOCH = -1
 _NO_SEQUENCE = -1
-
-
-class Marker(NamedTuple):
-    """The control record that ends a transaction."""
-
-    is_commit: bool
-    coordinator_epoch: int
-    timestamp: int
 
 
 class _Producer:
@@ -140,6 +133,14 @@ class ProducerStates:
             raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
     # --- appends
+
+    def take(self, header: BatchHeader, data: Buffer, position: int = 0) -> AbortedTransaction | None:
+        """A batch with a producer id was appended, or is read again from the log. The entry of the transaction index, if it is an abort."""
+        if not header.is_control:
+            self.appended(header)
+            return None
+        marker = read_marker(data, header, position)
+        return None if marker is None else self.marker_appended(header, marker)
 
     def appended(self, header: BatchHeader) -> None:
         """A data batch with a producer id was appended."""
@@ -257,11 +258,6 @@ class ProducerStates:
                 producer.last_timestamp,
                 tuple(producer.batches[-REMEMBERED_BATCHES:]),
             )
-
-
-def is_control(header: BatchHeader) -> bool:
-    """Whether the batch holds a marker."""
-    return bool(header.attributes & CONTROL)
 
 
 def _first_sequence(batch: BatchMetadata) -> int:

@@ -17,6 +17,7 @@ from struct import Struct
 
 from klamm.broker.log.memory import CHUNK_OVERHEAD
 from klamm.broker.log.storage import AbortedTransaction, LoadedSegment
+from klamm.protocol.records.batch import BatchHeader
 
 _SHAPE = Struct(">qi11xi").unpack_from
 """Base offset, length and last offset delta of a batch."""
@@ -122,10 +123,13 @@ class Segment:
     # --- appending
 
     def append(
-        self, data: bytes, base_offset: int, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
+        self, data: bytes, first: BatchHeader, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
         index_interval_bytes: int, tick: int, on_disk: bool,
     ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:  # fmt: skip
-        """Add whole batches at the end; the entries that the offset index and the time index get, None for none."""
+        """Add whole batches at the end; the entries that the offset index and the time index get, None for none.
+
+        The entry of the offset index names the last offset of the first batch, as `kafka.tools.DumpLogSegments` expects it.
+        """
         position = self.size
         if position == 0:
             self.rolling_timestamp = max_timestamp
@@ -136,8 +140,8 @@ class Segment:
         if self.unindexed > index_interval_bytes:
             self.index_count += 1
             if on_disk:
-                index = (next_offset - 1, position)
-                self.index_offsets.append(next_offset - 1)
+                index = (first.last_offset, position)
+                self.index_offsets.append(first.last_offset)
                 self.index_positions.append(position)
             time_index = self.time_index_entry()
             self.unindexed = 0
@@ -145,7 +149,7 @@ class Segment:
         if not self.marks or position - self.marks[-1][1] >= _MARK_BYTES:
             self.marks.append((tick, position))
         self.chunks.append(data)
-        self.chunk_offsets.append(base_offset)
+        self.chunk_offsets.append(first.base_offset)
         self.chunk_positions.append(position)
         self.size = position + len(data)
         self.next_offset = next_offset

@@ -15,7 +15,7 @@ through `Storage.read`, which scans the file from an indexed position, in a thre
 from __future__ import annotations
 
 from array import array
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -252,6 +252,12 @@ class LoadedLog:
 class Directories(Protocol):
     """The log directories of one broker."""
 
+    async def start(self) -> None:
+        """Load all logs that are found."""
+
+    def with_records(self) -> Mapping[tuple[str, int], bytes]:
+        """The logs found that have records or had some: (topic, partition) → topic id, zero when it has none."""
+
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> tuple[Storage, LoadedLog]:
         """The storage of a log, without a listener yet, and what is on disk of it; its folder is made if there is none.
 
@@ -263,3 +269,6 @@ class Directories(Protocol):
 
     def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
         """Write the checkpoints of all directories: (topic, partition, log start offset, high watermark) each; recovery points it knows."""
+
+    async def close(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
+        """Wait until all queues are empty, write the checkpoints as `checkpoint` does, and say that this was a clean stop."""

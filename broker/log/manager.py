@@ -1,0 +1,240 @@
+"""All logs of one broker: opened at first use, with the configs of their topics; retention and everything else that comes with time.
+
+Configs of topics are read from ZooKeeper when the first log of a topic is opened; what is opened at the same time is read in one batch. After
+that `set_topic_config` and `defaults_changed` say what has changed. Topics of equal configs share one `LogConfig`.
+
+Without directories logs are in memory. `run` is the work of the background: it ends when it is cancelled.
+Source: `LogManager` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from klamm.broker.log.config import LogConfig, LogConfigs
+from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.storage import Directories
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import TopicPartition
+
+log = logging.getLogger(__name__)
+
+ReadTopicConfigs = Callable[[Sequence[str]], Awaitable[Sequence[Mapping[str, str] | None]]]
+"""Topics → their configs in the same order, None or {} for none. Raises ApiError when they cannot be read at the moment."""
+
+_AT_ONCE = 500
+_LONGEST = 2**63 - 1
+
+
+class LogManager:
+    """The logs of one broker, by topic and partition."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, budget: MemoryBudget, randrange: Callable[[int], int],
+        read_topic_configs: ReadTopicConfigs, directories: Directories | None = None,
+    ) -> None:  # fmt: skip
+        self.on_disk = directories is not None
+        self.directories = directories
+        self.environment = LogEnvironment(budget, clock.now_ms, randrange)
+        self._config = config
+        self._clock = clock
+        self._read_topic_configs = read_topic_configs
+        self._configs = LogConfigs(config)
+        self._logs: dict[str, dict[int, Log]] = {}
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        """Configs of topics that have logs, or whose logs are being opened."""
+        self._wanted: dict[str, asyncio.Future[None]] = {}
+        """Topics whose configs will be read with the next batch."""
+        self._reading: dict[str, asyncio.Future[None]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._opening: dict[TopicPartition, asyncio.Task[Log]] = {}
+        self._checkpointed: list[tuple[str, int, int, int]] = []
+
+    # --- logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log, None when it is not open."""
+        logs = self._logs.get(topic)
+        return None if logs is None else logs.get(partition)
+
+    def __iter__(self) -> Iterator[Log]:
+        """All open logs. They must not be opened or deleted meanwhile."""
+        for logs in self._logs.values():
+            yield from logs.values()
+
+    async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
+        """The log, made if there is none. Raises ApiError: the configs cannot be read, or KAFKA_STORAGE_ERROR."""
+        opened = self.get(topic, partition)
+        if opened is not None:
+            return opened
+        key = TopicPartition(topic, partition)
+        task = self._opening.get(key)
+        if task is None:
+            task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(key, topic_id, is_new))
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _open(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> Log:
+        topic, partition = key
+        if topic not in self._overrides:
+            await self._wait_for_config(topic)
+        if self.directories is None:
+            made = Log(topic, partition, topic_id, self._config_of(topic), self.environment)
+        else:
+            storage, loaded = await self.directories.open(topic, partition, topic_id, is_new)
+            made = Log(topic, partition, topic_id, self._config_of(topic), self.environment, storage, loaded)
+        self._logs.setdefault(topic, {})[partition] = made
+        return made
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Delete a log with its records, open or not; the last one of a topic takes its configs along."""
+        opening = self._opening.pop(TopicPartition(topic, partition), None)
+        if opening is not None:
+            opening.cancel()
+        logs = self._logs.get(topic, {})
+        gone = logs.pop(partition, None)
+        if gone is not None:
+            gone.close()
+        if not logs:
+            self._logs.pop(topic, None)
+            if not any(key.topic == topic for key in self._opening):
+                self._overrides.pop(topic, None)
+        if self.directories is not None:
+            self.directories.delete(topic, partition)
+
+    # --- configs
+
+    def config_of(self, topic: str) -> LogConfig | None:
+        """The configs of a topic that has logs here, None for others."""
+        return self._config_of(topic) if topic in self._overrides else None
+
+    def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """The configs of a topic are these now."""
+        if topic in self._overrides or topic in self._wanted or topic in self._reading:
+            self._overrides[topic] = dict(overrides)
+            self._set(topic)
+
+    def defaults_changed(self) -> None:
+        """The broker's own configs have changed, and with them the configs of topics that have none of their own."""
+        self._configs.defaults_changed()
+        for topic in self._logs:
+            self._set(topic)
+
+    def _set(self, topic: str) -> None:
+        logs = self._logs.get(topic)
+        if logs:
+            config = self._config_of(topic)
+            for opened in logs.values():
+                opened.config = config
+
+    def _config_of(self, topic: str) -> LogConfig:
+        config, problems = self._configs.of(self._overrides.get(topic, {}))
+        for problem in problems:
+            log.warning("topic %s: %s; the broker's value is used", topic, problem)
+        return config
+
+    async def _wait_for_config(self, topic: str) -> None:
+        """Read the configs of a topic, together with those of others that are wanted at the same time."""
+        waiting = self._wanted.get(topic) or self._reading.get(topic)
+        if waiting is None:
+            waiting = self._wanted[topic] = asyncio.get_running_loop().create_future()
+            if self._reader is None:
+                self._reader = asyncio.get_running_loop().create_task(self._read_configs())
+        await asyncio.shield(waiting)
+
+    async def _read_configs(self) -> None:
+        await asyncio.sleep(0)  # what is opened in this turn of the loop comes along
+        try:
+            while self._wanted:
+                reading, self._wanted = self._wanted, {}
+                self._reading = reading
+                try:
+                    configs = await self._read_topic_configs(list(reading))
+                except Exception as error:  # whatever it is, it is the error of each open that waits for it
+                    for future in reading.values():
+                        future.set_exception(error)
+                        future.exception()  # perhaps nobody waits any more
+                    continue
+                finally:
+                    self._reading = {}
+                for (topic, future), overrides in zip(reading.items(), configs, strict=True):
+                    self._overrides.setdefault(topic, {} if overrides is None else overrides)
+                    future.set_result(None)
+        finally:
+            self._reader = None
+
+    # --- what comes with time
+
+    async def start(self) -> None:
+        """Load what is on disk. Raises ApiError when configs cannot be read."""
+        if self.directories is None:
+            return
+        await self.directories.start()
+        await asyncio.gather(
+            *(self.open(topic, partition, topic_id, False) for (topic, partition), topic_id in self.directories.with_records().items())
+        )
+
+    async def run(self) -> None:
+        """Retention, expiry of producers and checkpoints, until this is cancelled."""
+        get = self._config.get
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._each(get("log.retention.check.interval.ms"), delete_old_segments))
+            group.create_task(self._each(get("producer.id.expiration.check.interval.ms"), self._expire_producers))
+            if self.directories is not None:
+                group.create_task(self._write_checkpoints(get("replica.high.watermark.checkpoint.interval.ms")))
+                if get("log.flush.scheduler.interval.ms") != _LONGEST:
+                    group.create_task(self._each(get("log.flush.scheduler.interval.ms"), self._flush))
+
+    async def _each(self, interval_ms: int, work: Callable[[Log, int], object]) -> None:
+        """Do this with each log, every so often. A log whose work fails does not hold up others."""
+        await self._clock.sleep(self._config.get("log.initial.task.delay.ms") / 1000)
+        while True:
+            for number, opened in enumerate(list(self), 1):
+                try:
+                    work(opened, self._clock.now_ms())
+                except Exception:  # a fault, which is loud; but other logs need their turn
+                    log.exception("%r: background work raised an exception", opened)
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await self._clock.sleep(interval_ms / 1000)
+
+    def _expire_producers(self, opened: Log, now_ms: int) -> None:
+        opened.expire_producers(now_ms, self._config.get("producer.id.expiration.ms"))
+
+    def _flush(self, opened: Log, now_ms: int) -> None:
+        if opened.unflushed and now_ms - opened.flushed_ms >= opened.config.flush_ms:
+            opened.flush()
+
+    async def _write_checkpoints(self, interval_ms: int) -> None:
+        while True:
+            await self._clock.sleep(interval_ms / 1000)
+            offsets = self._offsets()
+            if self.directories is not None and offsets != self._checkpointed:
+                self.directories.checkpoint(offsets)
+                self._checkpointed = offsets
+
+    def _offsets(self) -> list[tuple[str, int, int, int]]:
+        return [(opened.topic, opened.partition, opened.log_start_offset, opened.high_watermark) for opened in self]
+
+    async def close(self) -> None:
+        """Write everything that is not on disk yet, and the checkpoints; give the memory back."""
+        if self.directories is not None:
+            for opened in self:
+                opened.close_files()
+            await self.directories.close(self._offsets())
+        self.drop()
+
+    def drop(self) -> None:
+        """Give the memory back, and write nothing: as a process that is killed."""
+        for opening in self._opening.values():
+            opening.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
+        for opened in self:
+            opened.close()
+        self._logs.clear()
