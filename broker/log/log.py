@@ -100,9 +100,29 @@ class Log:
     """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
 
     __slots__ = (
-        "_flushing", "_leader_high_watermark", "_producers", "_resident", "config", "environment", "epochs", "high_watermark",
-        "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset", "on_failed",
-        "on_written", "flushed_ms", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
+        "_flushing",
+        "_leader_high_watermark",
+        "_producers",
+        "_resident",
+        "config",
+        "environment",
+        "epochs",
+        "flushed_ms",
+        "high_watermark",
+        "is_failed",
+        "is_truncating",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "next_offset",
+        "on_failed",
+        "on_written",
+        "partition",
+        "recovery_point",
+        "segments",
+        "storage",
+        "topic",
+        "topic_id",
     )  # fmt: skip
 
     def __init__(

@@ -1,7 +1,7 @@
 """All logs of one broker: opened at first use, with the configs of their topics; retention and everything else that comes with time.
 
-Configs of topics are read from ZooKeeper when the first log of a topic is opened; what is opened at the same time is read in one batch. After
-that `set_topic_config` and `defaults_changed` say what has changed. Topics of equal configs share one `LogConfig`.
+Configs of topics are read from ZooKeeper when the first log of a topic is opened; what is opened at the same time is read in one batch.
+After that `set_topic_config` and `defaults_changed` say what has changed. Topics of equal configs share one `LogConfig`.
 
 Without directories logs are in memory. `run` is the work of the background: it ends when it is cancelled.
 Source: `LogManager` of Apache Kafka 3.9.1.
@@ -155,7 +155,7 @@ class LogManager:
                 self._reading = reading
                 try:
                     configs = await self._read_topic_configs(list(reading))
-                except Exception as error:  # whatever it is, it is the error of each open that waits for it
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is the error of each open that waits for it
                     for future in reading.values():
                         future.set_exception(error)
                         future.exception()  # perhaps nobody waits any more

@@ -121,10 +121,10 @@ def compare(log: Log, naive: NaiveLog, chance: random.Random) -> None:
 def test_the_log_is_a_list_of_batches_whatever_is_done_to_it(seed: int) -> None:
     chance = random.Random(seed)
     budget = MemoryBudget()
+    epoch, now_ms = 0, 1_000
     config = LogConfig(segment_bytes=chance.choice((60_100, 100_000, 1 << 30)), segment_ms=chance.choice((50, 1 << 40)), retention_ms=400)
     log = Log("t", 0, bytes(16), config, LogEnvironment(budget, lambda: now_ms, chance.randrange))
     naive = NaiveLog()
-    epoch, now_ms = 0, 1_000
     for _ in range(300):
         now_ms += chance.randint(0, 20)
         match chance.randrange(12):
