@@ -207,7 +207,6 @@ class FollowerSession(Generic[Hosted]):
             return self._build_full()
         if not self._members and not self._changed and not self._forgotten:
             return None
-        has_ids = not self._members_without_id and all(topic_id != ZERO_UUID for _, topic_id in self._forgotten)
         grouped: dict[FollowedTopic[Hosted], list[FollowedPartition[Hosted]]] = {}
         for partition in self._changed:
             if not partition.in_session:
@@ -217,8 +216,7 @@ class FollowerSession(Generic[Hosted]):
                 grouped[topic].append(partition)
             else:
                 grouped[topic] = [partition]
-        has_ids = has_ids and not self._members_without_id
-        forgotten = self._all_forgotten(grouped, has_ids)
+        forgotten, has_ids = self._all_forgotten(grouped)
         self._sent, self._changed, self._forgotten = len(self._changed), {}, {}
         return Content(self.session_id, self.session_epoch, list(grouped.items()), forgotten, has_ids, self._sent)
 
@@ -243,18 +241,22 @@ class FollowerSession(Generic[Hosted]):
         return Content(self.session_id, FULL, grouped, [], not self._members_without_id, self._members)
 
     def _all_forgotten(
-        self, sent: dict[FollowedTopic[Hosted], list[FollowedPartition[Hosted]]], has_ids: bool
-    ) -> list[tuple[str, bytes, list[int]]]:
-        """What to forget. By name, a partition that is fetched again under another id is only changed."""
-        if has_ids:
-            return [(name, topic_id, list(indexes)) for (name, topic_id), indexes in self._forgotten.items()]
+        self, sent: dict[FollowedTopic[Hosted], list[FollowedPartition[Hosted]]]
+    ) -> tuple[list[tuple[str, bytes, list[int]]], bool]:
+        """What to forget, and whether all has ids. A partition that is fetched again under another id is only changed, not forgotten, when
+        it had no id, or when the request is one of names."""
         again = {(topic.name, partition.index) for topic, partitions in sent.items() for partition in partitions}
-        result = []
+        with_ids, by_name = [], []
+        has_ids = not self._members_without_id
         for (name, topic_id), indexes in self._forgotten.items():
-            left = [index for index in indexes if (name, index) not in again]
-            if left:
-                result.append((name, topic_id, left))
-        return result
+            gone = [index for index in indexes if (name, index) not in again]
+            if gone:
+                by_name.append((name, topic_id, gone))
+            if topic_id != ZERO_UUID:
+                with_ids.append((name, topic_id, list(indexes)))
+            elif gone:
+                has_ids = False
+        return with_ids if has_ids else by_name, has_ids
 
     def take(self, error_code: int, session_id: int, count: int) -> bool:
         """The header of a response to the last request; `count` is its number of partitions. Whether its partitions count."""

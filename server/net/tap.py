@@ -39,6 +39,8 @@ class ConnectionKind(Enum):
     """Our controller's requests to a broker."""
     TO_CONTROLLER = "to controller"
     """This broker's requests to the active controller."""
+    TO_LEADER = "to leader"
+    """This broker's fetches from a leader."""
 
     @property
     def is_ours(self) -> bool:
