@@ -12,15 +12,16 @@ Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what t
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from klamm.broker.leadership import NEVER, IsrProposal, Leadership
-from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.leaders import Leaders
+from klamm.broker.log.log import Log
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.partition import HostedPartition, IdleFollowers, Role
+from klamm.broker.partition import HostedPartition, Role
 from klamm.broker.partition_log import Logs
 from klamm.broker.replica_effects import (
     BecameFollower,
@@ -37,9 +38,7 @@ from klamm.broker.replica_requests import each_once, refuse_leader_and_isr, stop
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID, Ints
-from klamm.protocol.records.batch import Buffer
-from klamm.protocol.records.validation import Assigned, Origin
+from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
 
 log = logging.getLogger("klamm.broker.replica_manager")
 
@@ -52,26 +51,10 @@ _FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 _INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
 _RECOVERY_STATES = frozenset((0, 1))
 
-MAX_SHARED_LISTS = 10_000
-
 Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
 ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
 Lists = tuple[list[PartitionState], list[PartitionState], list[PartitionState]]
 Response = TypeVar("Response")
-
-NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
-STATE_UNKNOWN = frozenset({
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
-    ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
-})  # fmt: skip
-"""Results after which a leader proposes nothing before the next LeaderAndIsr."""
-
-
-class IsrUpdates(Protocol):
-    """What brings proposals to the controller (`server/replication/isr_updates.py`)."""
-
-    def submit(self, proposal: IsrProposal) -> None:
-        """Propose; the result comes to `ReplicaManager.isr_altered` or `isr_refused`, never before this returns."""
 
 
 class Handled(NamedTuple, Generic[Response]):
@@ -85,32 +68,34 @@ class ReplicaManager:
     """All replicas of one broker. `broker_epoch` of the handling methods is the broker's own, the czxid of its registration."""
 
     def __init__(
-        self, broker_id: int, metadata: MetadataCache, logs: Logs | None = None, clock: Clock = SYSTEM_CLOCK, max_lag_ms: int = 30_000
+        self,
+        broker_id: int,
+        metadata: MetadataCache,
+        logs: Logs | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        max_lag_ms: int = 30_000,
     ) -> None:
         self.broker_id = broker_id
         self.metadata = metadata
         self.controller_epoch = 0
         self.log_dir_failed = False
-        self.logs_found: Collection[tuple[str, int]] = ()
-        """Partitions whose logs were there when this process started, in directories that are well."""
+        self.logs_found: Mapping[tuple[str, int], bytes] = {}
+        """Partitions whose logs were there when this process started, in directories that are well, with their topic ids."""
         self.logs = logs
-        self.isr_updates: IsrUpdates | None = None
+        self.leaders = leaders = Leaders(broker_id, metadata, self.get, clock, max_lag_ms)
         self.listeners: list[Callable[[Sequence[Effect]], None]] = []
         """Called with what each request changed: who fetches from leaders, coordinates groups."""
-        self.max_lag_ms = max_lag_ms
-        self._clock = clock
+        self.recover: Callable[[HostedPartition], object] | None = None
+        """Called when this broker leads a partition that it has to recover first (KIP-704). None: a leader serves at once."""
         self._topics: dict[str, dict[int, HostedPartition]] = {}
         self._errors: dict[tuple[int, int], Row] = {}
-        self._lists: dict[Ints, Ints] = {}
-        """Lists of broker ids, each once."""
         self._woken: list[HostedPartition] = []
-        self._idle = IdleFollowers(NEVER, ())
-        """Of partitions that the present request makes this broker lead."""
-        self._unproven: deque[tuple[int, str, list[int]]] = deque()
-        """What was led since when: its followers have not been checked yet."""
-        self._checked: dict[HostedPartition, None] = {}
-        """Led partitions whose followers may fall behind."""
-        self._last_requests_ms: dict[int, int] = {}
+        self._recovering: list[HostedPartition] = []
+        # what requests of clients and followers need of `leaders`, so that they need one object
+        self.append, self.append_assigned = leaders.append, leaders.append_assigned
+        self.min_isr, self.low_watermark = leaders.min_isr, leaders.low_watermark
+        self.follower_requested, self.check_follower = leaders.follower_requested, leaders.check_follower
+        self.follower_fetched = leaders.follower_fetched
 
     def get(self, topic: str, partition: int) -> HostedPartition | None:
         hosted = self._topics.get(topic)
@@ -174,9 +159,7 @@ class ReplicaManager:
         topics = each_once(request)
         if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
             return Handled(refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR), [])
-        self._idle = IdleFollowers(self._now_ms(), ())
-        if len(self._lists) > MAX_SHARED_LISTS:
-            self._lists = {}
+        self.leaders.begin_request()
         effects: list[Effect] = []
         if version >= 5:
             topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
@@ -276,11 +259,19 @@ class ReplicaManager:
             return _STALE_CONTROLLER_EPOCH
         if self.broker_id not in state.replicas:
             return _UNKNOWN_TOPIC_OR_PARTITION
+        name = topic, state.partition_index
+        found_id = self.logs_found.get(name, ZERO_UUID)
+        if found_id != topic_id and ZERO_UUID not in (found_id, topic_id):
+            return _INCONSISTENT_TOPIC_ID
         replica = HostedPartition(topic, state.partition_index, topic_id)
         hosted[state.partition_index] = replica
-        if self.log_dir_failed and not state.is_new and (topic, state.partition_index) not in self.logs_found:
+        if self.log_dir_failed and not state.is_new and name not in self.logs_found:
             replica.offline = True
             return _KAFKA_STORAGE_ERROR
+        if self.logs is not None and self.logs.on_disk:
+            found = self.logs.get(*name)
+            if found is not None:
+                self._attach(replica, found)
         self._become(replica, state, topic_id, into)
         return _NONE
 
@@ -305,18 +296,18 @@ class ReplicaManager:
         replica.leader_epoch = state.leader_epoch
         replica.partition_epoch = state.partition_epoch
         replica.leader = state.leader
-        isr, replicas, share = tuple(state.isr), tuple(state.replicas), self._lists.setdefault
-        replica.isr = share(isr, isr)
-        replica.replicas = share(replicas, replicas)
+        share = self.leaders.share
+        replica.isr, replica.replicas = share(tuple(state.isr)), share(tuple(state.replicas))
         replica.recovery = state.leader_recovery_state
         replica.controller_epoch = state.controller_epoch
         if not leads:
-            replica.leadership = replica.idle = None
-        elif replica.log is not None or replica.leadership is not None:
-            self._begin_epoch(replica, led)
+            if led:
+                self.leaders.drop(replica)
+        elif state.leader_recovery_state and self.recover is not None:
+            self.leaders.begin_epoch(replica, led, recovering=True)
+            self._recovering.append(replica)
         else:
-            idle = replica.idle
-            replica.idle = self._idle if idle is None or not idle.fetched else IdleFollowers(self._idle.since_ms, idle.fetched)
+            self.leaders.lead(replica, led)
         if replica.waiters:
             self._woken.append(replica)
 
@@ -369,37 +360,50 @@ class ReplicaManager:
 
     def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, None] | None:
         """Act on what a request changed: logs, fetchers, waiting requests. A coroutine where logs have to be made on disk first."""
+        logs = self.logs
         for effect in effects:
             match effect:
                 case BecameLeader(topic, _, states):
-                    self._unproven.append((self._idle.since_ms, topic, [state.partition_index for state in states]))
-                case Deleted(topic, partitions) if self.logs is not None:
+                    self.leaders.leads(topic, [state.partition_index for state in states])
+                case Deleted(topic, partitions) if logs is not None:
                     for partition in partitions:
-                        self.logs.delete(topic, partition)
+                        logs.delete(topic, partition)
                 case _:
                     pass
         for listener in self.listeners:
             listener(effects)
+        recovering, self._recovering = self._recovering, []
+        if self.recover is not None:
+            for replica in recovering:
+                self.recover(replica)
         woken, self._woken = self._woken, []
         for replica in woken:
             replica.changed()
-        if self.logs is None or not self.logs.on_disk:
+        if logs is None or not logs.on_disk:
             return None
-        return self._make_logs(effects)
+        made = [effect for effect in effects if isinstance(effect, BecameLeader | BecameFollower | LeaderUnavailable)]
+        return self._make_logs(made) if made else None
 
-    async def _make_logs(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, BecameLeader | BecameFollower | LeaderUnavailable):
-                for state in effect.states:
-                    replica = self.get(effect.topic, state.partition_index)
-                    if replica is not None and not replica.offline:
-                        await self.open_log(replica, state.is_new)
+    async def _make_logs(self, effects: Sequence[BecameLeader | BecameFollower | LeaderUnavailable]) -> None:
+        """Make the logs that are missing on disk. What cannot be made is offline."""
+        missing = [
+            (replica, state.is_new)
+            for effect in effects
+            for state in effect.states
+            if (replica := self.get(effect.topic, state.partition_index)) is not None and replica.log is None and not replica.offline
+        ]
+        results = await asyncio.gather(*(self.open_log(replica, is_new) for replica, is_new in missing), return_exceptions=True)
+        for (replica, _), result in zip(missing, results, strict=True):
+            if isinstance(result, ApiError):
+                log.warning("broker %d: no log of %s: %s", self.broker_id, replica, result)
+            elif isinstance(result, BaseException):
+                raise result
 
     def _drop(self, replica: HostedPartition) -> None:
         """This broker does not serve the replica any more."""
         replica.role = Role.NONE
-        replica.leadership = replica.idle = replica.log = None
-        self._checked.pop(replica, None)
+        self.leaders.drop(replica)
+        replica.log = None
         if replica.waiters:
             self._woken.append(replica)
 
@@ -442,53 +446,27 @@ class ReplicaManager:
             return replica.log
         if self.logs is None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
-        log = await self.logs.open(replica.topic, replica.index, replica.topic_id, is_new)
-        if replica.log is not None:
-            return replica.log
+        try:
+            made = await self.logs.open(replica.topic, replica.index, replica.topic_id, is_new)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ApiError(self._absence(replica.topic, replica.index)) from None  # deleted while it was being opened
         if self.get(replica.topic, replica.index) is not replica:
             raise ApiError(self._absence(replica.topic, replica.index))
-        replica.log = log
-        log.on_written = lambda: self.log_end_moved(replica)
-        if replica.role is Role.LEADER:
-            log.assign_epoch(replica.leader_epoch, log.next_offset)
-            self._lead(replica)
-        return log
+        if replica.offline:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if replica.log is None:
+            self._attach(replica, made)
+            if replica.role is Role.LEADER:
+                made.assign_epoch(replica.leader_epoch, made.next_offset)
+                self.leaders.open(replica)
+        return made
 
-    def append(
-        self, replica: HostedPartition, records: Buffer, version: int, required_acks: int, origin: Origin, now_ms: int
-    ) -> AppendResult:
-        """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 needs more replicas in sync than there are.
-        """
-        log = self._writable(replica, required_acks)
-        end_offset = log.log_end_offset
-        result = log.append_as_leader(records, replica.leader_epoch, version, origin, now_ms)
-        if log.log_end_offset != end_offset:
-            self.log_end_moved(replica)
-        return result
-
-    def append_assigned(
-        self, replica: HostedPartition, assigned: Assigned, required_acks: int, origin: Origin, now_ms: int
-    ) -> AppendResult:
-        """As `append`, for records that a thread has prepared. Raises ValueError too, where the log has gone on meanwhile."""
-        log = self._writable(replica, required_acks)
-        end_offset = log.log_end_offset
-        result = log.append_assigned(assigned, origin, now_ms)
-        if log.log_end_offset != end_offset:
-            self.log_end_moved(replica)
-        return result
-
-    def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
-        """The log, if records may be appended."""
-        if replica.role is not Role.LEADER or replica.log is None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
-            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        return replica.log
-
-    def min_isr(self, replica: HostedPartition) -> int:
-        """`min.insync.replicas` of the topic, but not more than there are replicas."""
-        return 1 if replica.log is None else min(replica.log.config.min_insync_replicas, len(replica.replicas))
+    def _attach(self, replica: HostedPartition, opened: Log) -> None:
+        replica.log = opened
+        opened.on_written = partial(self.leaders.log_end_moved, replica)
 
     def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
         """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""
@@ -500,178 +478,3 @@ class ReplicaManager:
         if replica.high_watermark <= last_offset:
             return None
         return ErrorCode.NONE if self.min_isr(replica) <= len(replica.maximal_isr) else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-    # followers fetch
-
-    def follower_requested(self, broker_id: int) -> None:
-        """A follower sent a Fetch request, whatever partitions it names: it has what it had of all that are in its session."""
-        self._last_requests_ms[broker_id] = self._now_ms()
-
-    def check_follower(self, replica: HostedPartition, broker_id: int, current_leader_epoch: int) -> None:
-        """Raises ApiError where this broker is no replica of the partition: UNKNOWN_LEADER_EPOCH if its request has a leader epoch,
-        NOT_LEADER_OR_FOLLOWER otherwise."""
-        if broker_id not in replica.replicas or broker_id == self.broker_id:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-    def follower_fetched(
-        self, replica: HostedPartition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
-    ) -> None:
-        """A follower fetches from this offset of a partition that this broker leads, and so has everything before it.
-
-        It may join the ISR, and the high watermark may move. The offset is in the log, and the follower's log does not diverge.
-        """
-        leadership = replica.leadership
-        if leadership is None:
-            idle = replica.idle
-            if idle is None:
-                return
-            if broker_id in replica.isr and fetch_offset == 0:
-                if broker_id not in idle.fetched:
-                    fetched = (*idle.fetched, broker_id)
-                    replica.idle = IdleFollowers(idle.since_ms, self._lists.setdefault(fetched, fetched))
-                return
-            leadership = self._lead(replica)
-        follower = leadership.followers.get(broker_id)
-        if follower is None:
-            return
-        log = replica.log
-        had, started = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(fetch_offset, log_start_offset, broker_epoch, replica.log_end_offset, self._now_ms())
-        if broker_id not in replica.isr and leadership.pending is None:
-            self._propose(leadership.expansion(broker_id, replica.high_watermark, self.metadata.brokers))
-        if (log is not None and had != fetch_offset and self._move_high_watermark(replica, leadership, log)) or started != log_start_offset:
-            replica.changed()
-
-    def low_watermark(self, replica: HostedPartition) -> int:
-        """The lowest log start offset of this leader and its live followers."""
-        leadership = replica.leadership
-        return replica.log_start_offset if leadership is None else leadership.low_watermark(self.metadata.brokers)
-
-    def _propose(self, proposal: IsrProposal | None) -> None:
-        """Request a change from the controller, if there is one."""
-        if proposal is None or self.isr_updates is None:
-            return
-        replica = self.get(proposal.partition.topic, proposal.partition.index)
-        if replica is not None and replica.leadership is not None:
-            replica.leadership.pending = proposal
-            self.isr_updates.submit(proposal)
-
-    # changes of the ISR
-
-    def is_wanted(self, proposal: IsrProposal) -> bool:
-        """Whether the result of a proposal still counts: no other leader epoch and no other change came meanwhile."""
-        replica = self.get(proposal.partition.topic, proposal.partition.index)
-        return replica is not None and replica.leadership is not None and replica.leadership.pending is proposal
-
-    def isr_altered(self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: Ints, recovery: int) -> None:
-        """The controller has confirmed a proposal: this is the state now, unless a newer one came meanwhile."""
-        replica = self.get(proposal.partition.topic, proposal.partition.index)
-        leadership = None if replica is None else replica.leadership
-        if replica is None or leadership is None or leadership.pending is not proposal:
-            return
-        if leader_epoch != replica.leader_epoch or partition_epoch < replica.partition_epoch:
-            return  # it goes on as pending: a LeaderAndIsr comes
-        leadership.pending = None
-        replica.isr = self._lists.setdefault(isr, isr)
-        replica.partition_epoch = partition_epoch
-        replica.recovery = recovery
-        log.info("broker %d: the ISR of %s is %s now, its partition epoch %d", self.broker_id, replica, list(isr), partition_epoch)
-        if replica.log is not None:
-            self._move_high_watermark(replica, leadership, replica.log)
-        replica.changed()
-
-    def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> bool:
-        """The controller has refused a proposal with this code; true when the same is to be sent again.
-
-        INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED say that nothing was changed: another proposal may follow. After errors that say that
-        this broker does not know the present state nothing is proposed before the next LeaderAndIsr.
-        """
-        if not self.is_wanted(proposal):
-            return False
-        replica = self.get(proposal.partition.topic, proposal.partition.index)
-        log.info("broker %d: no change of the ISR of %s to %s: %s", self.broker_id, replica, list(proposal.isr), code.name)
-        if code in NOTHING_CHANGED:
-            if replica is not None and replica.leadership is not None:
-                replica.leadership.pending = None
-            return False
-        return code not in STATE_UNKNOWN
-
-    def check_followers(self) -> None:
-        """Propose ISRs without the followers that fell behind. Called every half of `replica.lag.time.max.ms`.
-
-        Partitions whose followers have everything are not looked at again before their leader appends.
-        """
-        now_ms = self._now_ms()
-        while self._unproven and now_ms - self._unproven[0][0] > self.max_lag_ms:
-            _, topic, indexes = self._unproven.popleft()
-            for replica in map(self._topics.get(topic, {}).get, indexes):
-                if replica is not None and replica.idle is not None and not _all_fetched(replica, replica.idle):
-                    self._lead(replica)
-        for replica in list(self._checked):
-            leadership = replica.leadership
-            if leadership is None:
-                del self._checked[replica]
-                continue
-            end_offset = replica.log_end_offset
-            self._propose(leadership.shrinking(end_offset, now_ms, self.max_lag_ms))
-            if leadership.is_settled(end_offset):
-                del self._checked[replica]
-
-    # offsets move
-
-    def log_end_moved(self, replica: HostedPartition) -> None:
-        """The end of a replica's log moved: the high watermark may follow it, and who waits looks again."""
-        log, leadership = replica.log, replica.leadership
-        if log is None:
-            return
-        if replica.role is Role.LEADER and leadership is not None:
-            leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
-            if len(replica.replicas) > 1:
-                self._checked[replica] = None
-            self._move_high_watermark(replica, leadership, log)
-        replica.changed()
-
-    def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
-        offset = leadership.high_watermark(
-            log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self.metadata.brokers
-        )  # fmt: skip
-        return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
-
-    def _begin_epoch(self, replica: HostedPartition, led: bool) -> None:
-        """This broker leads the partition in a new epoch; `led`: it did before."""
-        log = replica.log
-        start_offset = 0 if log is None else log.next_offset
-        if log is not None:
-            log.assign_epoch(replica.leader_epoch, start_offset)
-        if replica.leadership is None:
-            replica.leadership = Leadership(replica, start_offset)
-        leadership = replica.leadership
-        leadership.pending = None
-        leadership.begin_epoch(start_offset, self._now_ms(), not led)
-        if len(replica.replicas) > 1:
-            self._checked[replica] = None
-        if log is not None:
-            self._move_high_watermark(replica, leadership, log)
-
-    def _lead(self, replica: HostedPartition) -> Leadership:
-        """The state of the followers of a partition that was empty until now."""
-        leadership = replica.leadership
-        if leadership is None:
-            idle = self._idle if replica.idle is None else replica.idle
-            leadership = replica.leadership = Leadership(replica, replica.log_end_offset)
-            leadership.begin_epoch(replica.log_end_offset, idle.since_ms, True)
-            for broker_id, follower in leadership.followers.items():
-                if broker_id in idle.fetched:
-                    follower.fetched(0, 0, -1, 0, self._last_requests_ms.get(broker_id, idle.since_ms))
-            replica.idle = None
-        if len(replica.replicas) > 1:
-            self._checked[replica] = None
-        return leadership
-
-    def _now_ms(self) -> int:
-        return int(self._clock.monotonic() * 1000)
-
-
-def _all_fetched(replica: HostedPartition, idle: IdleFollowers) -> bool:
-    """Whether every follower in the ISR of an empty partition has fetched."""
-    return len(idle.fetched) >= len(replica.isr) - 1 and all(b in idle.fetched for b in replica.isr if b != replica.leader)

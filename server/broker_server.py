@@ -19,13 +19,15 @@ from functools import partial
 
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.partition import HostedPartition
+from klamm.broker.recovery import Recovery, RecoveryProcess
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.values import ControllerMoved, StoreLost
-from klamm.protocol.nouns import Endpoint
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
@@ -287,20 +289,29 @@ class BrokerServer:
 
     def _replicate(self, metadata: MetadataCache) -> None:
         """Give the leaders of this broker a way to change their ISRs, and check their followers."""
-        config, replicas = self.config, self.replicas
+        config, leaders = self.config, self.replicas.leaders
         if config.inter_broker_protocol_version.has_alter_partition:
             find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
             self._alter_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
             timeout_s = config.get("controller.socket.timeout.ms") / 1000
-            replicas.isr_updates = IsrUpdates(self.identity, replicas, self._alter_requests, self._background, timeout_s)
+            leaders.isr_updates = IsrUpdates(self.identity, leaders, self._alter_requests, self._background, timeout_s)
         else:
-            replicas.isr_updates = StoredIsrUpdates(replicas, self.admin_zk, self._background, self.clock)
-        self._background.start(self._check_followers(replicas.max_lag_ms / 2000))
+            leaders.isr_updates = StoredIsrUpdates(leaders, self.admin_zk, self._background, self.clock)
+        if config.inter_broker_protocol_version.has_leader_recovery:
+            process = RecoveryProcess(config.get("kip704.recovery.mode"), self.clock, self.seams.recovery_gate, self.seams.recovery_work)
+            self.replicas.recover = lambda replica: self._background.start(self._recover(replica, process))
+        self._background.start(self._check_followers(leaders.max_lag_ms / 2000))
+
+    async def _recover(self, replica: HostedPartition, process: RecoveryProcess) -> None:
+        recovery = Recovery(self.id, TopicPartition(replica.topic, replica.index), replica.leader_epoch)
+        log.info("broker %d: %s recovers in leader epoch %d after an unclean election", *recovery)
+        await process(recovery)
+        self.replicas.leaders.recovered(replica, recovery.leader_epoch)
 
     async def _check_followers(self, interval_s: float) -> None:
         while True:
             await self.clock.sleep(interval_s)
-            self.replicas.check_followers()
+            self.replicas.leaders.check_followers()
 
     def _producer_ids(self) -> ProducerIds:
         if not self.config.inter_broker_protocol_version.has_producer_id_allocation:

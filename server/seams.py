@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.recovery import RecoveryGate, RecoveryWork, no_work
 from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
 from klamm.controller.steering import Steering
@@ -44,6 +45,10 @@ class Seams:
     """Holds, steps or fails controllers at their phases."""
     log_memory: MemoryBudget = field(default_factory=MemoryBudget)
     """Counts the memory of the logs of all brokers of the process; `klamm.log.memory.bytes` is its bound."""
+    recovery_gate: RecoveryGate = field(default_factory=RecoveryGate)
+    """Where leaders that were elected uncleanly wait with `kip704.recovery.mode=manual` until somebody releases them."""
+    recovery_work: RecoveryWork = no_work
+    """What such a leader does before it serves, such as aborting open transactions of the partition (KIP-704)."""
     tap: Tap | None = None
     """Sees every frame that a broker receives or sends."""
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from klamm.broker.metadata_cache import CachedPartition
+from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
@@ -184,6 +185,15 @@ class LocalCluster:
             finally:
                 others.release()
             return self.controller_id
+
+    @property
+    def recovering(self) -> list[Recovery]:
+        """The partitions whose leaders wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        return self._seams.recovery_gate.waiting
+
+    async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
+        """Let leaders go on that wait in recovery: all, those of a topic, or that of a partition. Which ones."""
+        return self._seams.recovery_gate.release(topic, partition)
 
     async def _start(self) -> None:
         if self._embedded is not None:

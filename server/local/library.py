@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from klamm.broker.recovery import Recovery
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.config_arguments import check_configs
@@ -70,6 +71,15 @@ class BlockingCluster:
     def move_controller(self, to: int | None = None) -> int:
         """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it."""
         return self._thread.call(self._cluster.move_controller(to))
+
+    @property
+    def recovering(self) -> list[Recovery]:
+        """The partitions whose leaders wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        return self._cluster.recovering
+
+    def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
+        """Let leaders go on that wait in recovery: all, those of a topic, or that of a partition. Which ones."""
+        return self._thread.call(self._cluster.release_recovery(topic, partition))
 
 
 class Cluster:

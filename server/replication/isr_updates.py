@@ -3,7 +3,7 @@
 One request is in flight; what comes meanwhile goes together into the next one. A proposal waits until the controller has judged it, or
 until it is not wanted any more, as its partition got another leader epoch or role. Whatever goes wrong with a whole request (no controller
 known, connection lost, STALE_BROKER_EPOCH, any other error at the top, NOT_CONTROLLER for a partition) is repeated every RETRY_S, for ever,
-and so is a proposal with an error that nothing else follows from. The leader says which ones these are (`ReplicaManager.isr_refused`).
+and so is a proposal with an error that nothing else follows from. The leader says which ones these are (`Leaders.isr_refused`).
 Source: controller 14.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from klamm.broker.leaders import Leaders
 from klamm.broker.leadership import IsrProposal
-from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -34,13 +34,13 @@ class IsrUpdates:
     def __init__(
         self,
         identity: BrokerIdentity,
-        replicas: ReplicaManager,
+        leaders: Leaders,
         requests: ControllerRequests,
         background: BackgroundTasks,
         timeout_s: float,
     ) -> None:
         self._identity = identity
-        self._replicas = replicas
+        self._leaders = leaders
         self._requests = requests
         self._background = background
         self._timeout_s = timeout_s
@@ -57,7 +57,7 @@ class IsrUpdates:
     async def _send_all(self) -> None:
         try:
             while self._unsent:
-                for key in [key for key, proposal in self._unsent.items() if not self._replicas.is_wanted(proposal)]:
+                for key in [key for key, proposal in self._unsent.items() if not self._leaders.is_wanted(proposal)]:
                     del self._unsent[key]
                 if self._unsent and not await self._send(list(self._unsent.values())):
                     await self._requests.clock.sleep(RETRY_S)
@@ -95,8 +95,8 @@ class IsrUpdates:
         if row is None:
             return False
         if row.error_code == ErrorCode.NONE:
-            self._replicas.isr_altered(proposal, row.leader_epoch, row.partition_epoch, tuple(row.isr), row.leader_recovery_state)
-        elif self._replicas.isr_refused(proposal, ErrorCode(row.error_code)):
+            self._leaders.isr_altered(proposal, row.leader_epoch, row.partition_epoch, tuple(row.isr), row.leader_recovery_state)
+        elif self._leaders.isr_refused(proposal, ErrorCode(row.error_code)):
             return False
         key = proposal.partition.topic, proposal.partition.index
         if self._unsent.get(key) is proposal:

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from klamm.broker.leaders import Leaders
 from klamm.broker.leadership import IsrProposal
-from klamm.broker.replica_manager import ReplicaManager
 from klamm.controller.values import LeaderAndIsr, StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -39,8 +39,8 @@ class StateStore(Protocol):
 class StoredIsrUpdates:
     """Writes what leaders propose."""
 
-    def __init__(self, replicas: ReplicaManager, store: StateStore, background: BackgroundTasks, clock: Clock) -> None:
-        self._replicas = replicas
+    def __init__(self, leaders: Leaders, store: StateStore, background: BackgroundTasks, clock: Clock) -> None:
+        self._leaders = leaders
         self._store = store
         self._background = background
         self._clock = clock
@@ -58,7 +58,7 @@ class StoredIsrUpdates:
         state = LeaderAndIsr(
             partition.leader, proposal.leader_epoch, proposal.isr, proposal.recovery, proposal.partition_epoch, proposal.controller_epoch
         )  # fmt: skip
-        while self._replicas.is_wanted(proposal):
+        while self._leaders.is_wanted(proposal):
             try:
                 version = await self._store.write_isr(*name, state)
             except (StoreLost, ZkError) as error:
@@ -66,11 +66,11 @@ class StoredIsrUpdates:
                 await self._clock.sleep(RETRY_S)
                 continue
             if version is None:
-                self._replicas.isr_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
+                self._leaders.isr_refused(proposal, ErrorCode.INVALID_UPDATE_VERSION)
                 return
             self._changed[name] = None
             self._last_change = self._clock.monotonic()
-            self._replicas.isr_altered(proposal, proposal.leader_epoch, version, proposal.isr, proposal.recovery)
+            self._leaders.isr_altered(proposal, proposal.leader_epoch, version, proposal.isr, proposal.recovery)
             if not self._is_notifying:
                 self._is_notifying = True
                 self._background.start(self._notify())

@@ -14,6 +14,7 @@ import pytest
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
+from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.handlers import HANDLERS as DISPATCHED
 from klamm.tests.broker.test_broker_story import HANDLERS, answer, new_broker, sorted_lists
 from klamm.tests.golden.recording.older_protocols import PROTOCOLS
@@ -141,7 +142,7 @@ def test_answers_are_the_real_brokers(protocol: str, broker_id: int) -> None:
             continue
         if "life" in line:
             services = new_broker({"broker_id": broker_id, **line})
-            services.replicas.logs_found = {(topic, partition) for topic, partition in line["logs"]}
+            services.replicas.logs_found = dict.fromkeys(map(tuple, line["logs"]), ZERO_UUID)
         if "failed" in line:
             services.replicas.fail_log_dir((topic, partition) for topic, partition in line["failed"])
         if line.get("api_key") in HANDLERS:

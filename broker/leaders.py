@@ -1,0 +1,315 @@
+"""The partitions that this broker leads: records go into their logs, followers report what they have, and the ISR follows from that.
+
+A led partition that was never written to has no `Leadership`, only what followers have fetched it (`IdleFollowers`). Its followers are
+checked once after `replica.lag.time.max.ms`. A partition with records is checked at every look as long as some follower lacks something,
+and not again before its leader appends. So idle partitions cost nothing, however many there are.
+Rules: `broker/leadership.py`. Source: controller 14; `Partition` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from klamm.broker.leadership import NEVER, IsrProposal, Leadership
+from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.partition import HostedPartition, IdleFollowers, Role
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH, Ints
+from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.validation import Assigned, Origin
+
+log = logging.getLogger("klamm.broker.leaders")
+
+MAX_SHARED_LISTS = 10_000
+
+NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+STATE_UNKNOWN = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
+})  # fmt: skip
+"""Results after which a leader proposes nothing before the next LeaderAndIsr."""
+
+
+class IsrUpdates(Protocol):
+    """What brings proposals to the controller (`server/replication/isr_updates.py`)."""
+
+    def submit(self, proposal: IsrProposal) -> None:
+        """Propose; the result comes to `Leaders.isr_altered` or `isr_refused`, never before this returns."""
+
+
+class Leaders:
+    """What this broker does as a leader. `hosted` returns the replica of a partition, or None."""
+
+    def __init__(
+        self, broker_id: int, metadata: MetadataCache, hosted: Callable[[str, int], HostedPartition | None], clock: Clock, max_lag_ms: int
+    ) -> None:
+        self.isr_updates: IsrUpdates | None = None
+        self.max_lag_ms = max_lag_ms
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._hosted = hosted
+        self._clock = clock
+        self._lists: dict[Ints, Ints] = {}
+        """Lists of broker ids, each once."""
+        self._idle = IdleFollowers(NEVER, ())
+        """Of partitions that the present request makes this broker lead."""
+        self._unproven: deque[tuple[int, str, list[int]]] = deque()
+        """What was led since when: its followers have not been checked yet."""
+        self._checked: dict[HostedPartition, None] = {}
+        """Led partitions whose followers may fall behind."""
+        self._last_requests_ms: dict[int, int] = {}
+
+    # becoming and being leader
+
+    def begin_request(self) -> None:
+        """Partitions that the broker leads from now on are led since this moment."""
+        self._idle = IdleFollowers(self._now_ms(), ())
+        if len(self._lists) > MAX_SHARED_LISTS:
+            self._lists = {}
+
+    def share(self, ids: Ints) -> Ints:
+        """The list of broker ids that all partitions with equal lists share."""
+        return self._lists.setdefault(ids, ids)
+
+    def lead(self, replica: HostedPartition, led: bool) -> None:
+        """This broker leads the partition in a new epoch; `led`: it did before."""
+        if replica.log is not None or replica.leadership is not None:
+            self.begin_epoch(replica, led)
+        else:
+            idle = replica.idle
+            replica.idle = self._idle if idle is None or not idle.fetched else IdleFollowers(self._idle.since_ms, idle.fetched)
+
+    def leads(self, topic: str, indexes: list[int]) -> None:
+        """The followers of these partitions are checked when they have had their time."""
+        self._unproven.append((self._idle.since_ms, topic, indexes))
+
+    def drop(self, replica: HostedPartition) -> None:
+        """This broker does not lead the partition any more."""
+        replica.leadership = replica.idle = None
+        self._checked.pop(replica, None)
+
+    def append(
+        self, replica: HostedPartition, records: Buffer, version: int, required_acks: int, origin: Origin, now_ms: int
+    ) -> AppendResult:
+        """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 needs more replicas in sync than there are.
+        """
+        log = self._writable(replica, required_acks)
+        end_offset = log.log_end_offset
+        result = log.append_as_leader(records, replica.leader_epoch, version, origin, now_ms)
+        if log.log_end_offset != end_offset:
+            self.log_end_moved(replica)
+        return result
+
+    def append_assigned(
+        self, replica: HostedPartition, assigned: Assigned, required_acks: int, origin: Origin, now_ms: int
+    ) -> AppendResult:
+        """As `append`, for records that a thread has prepared. Raises ValueError too, where the log has gone on meanwhile."""
+        log = self._writable(replica, required_acks)
+        end_offset = log.log_end_offset
+        result = log.append_assigned(assigned, origin, now_ms)
+        if log.log_end_offset != end_offset:
+            self.log_end_moved(replica)
+        return result
+
+    def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
+        """The log, if records may be appended."""
+        if replica.role is not Role.LEADER or replica.log is None or replica.is_recovering:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
+        return replica.log
+
+    def min_isr(self, replica: HostedPartition) -> int:
+        """`min.insync.replicas` of the topic, but not more than there are replicas."""
+        return 1 if replica.log is None else min(replica.log.config.min_insync_replicas, len(replica.replicas))
+
+
+    # followers fetch
+
+    def follower_requested(self, broker_id: int) -> None:
+        """A follower sent a Fetch request, whatever partitions it names: it has what it had of all that are in its session."""
+        self._last_requests_ms[broker_id] = self._now_ms()
+
+    def check_follower(self, replica: HostedPartition, broker_id: int, current_leader_epoch: int) -> None:
+        """Raises ApiError where this broker is no replica of the partition: UNKNOWN_LEADER_EPOCH if its request has a leader epoch,
+        NOT_LEADER_OR_FOLLOWER otherwise."""
+        if broker_id not in replica.replicas or broker_id == self._broker_id:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def follower_fetched(
+        self, replica: HostedPartition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
+    ) -> None:
+        """A follower fetches from this offset of a partition that this broker leads, and so has everything before it.
+
+        It may join the ISR, and the high watermark may move. The offset is in the log, and the follower's log does not diverge.
+        """
+        leadership = replica.leadership
+        if leadership is None:
+            idle = replica.idle
+            if idle is None:
+                return
+            if broker_id in replica.isr and fetch_offset == 0:
+                if broker_id not in idle.fetched:
+                    fetched = (*idle.fetched, broker_id)
+                    replica.idle = IdleFollowers(idle.since_ms, self.share(fetched))
+                return
+            leadership = self.open(replica)
+        follower = leadership.followers.get(broker_id)
+        if follower is None:
+            return
+        log = replica.log
+        had, started = follower.log_end_offset, follower.log_start_offset
+        follower.fetched(fetch_offset, log_start_offset, broker_epoch, replica.log_end_offset, self._now_ms())
+        if broker_id not in replica.isr and leadership.pending is None:
+            self._propose(leadership.expansion(broker_id, replica.high_watermark, self._metadata.brokers))
+        if (log is not None and had != fetch_offset and self._move_high_watermark(replica, leadership, log)) or started != log_start_offset:
+            replica.changed()
+
+    def low_watermark(self, replica: HostedPartition) -> int:
+        """The lowest log start offset of this leader and its live followers."""
+        leadership = replica.leadership
+        return replica.log_start_offset if leadership is None else leadership.low_watermark(self._metadata.brokers)
+
+    def _propose(self, proposal: IsrProposal | None) -> None:
+        """Request a change from the controller, if there is one."""
+        if proposal is None or self.isr_updates is None:
+            return
+        replica = self._hosted(proposal.partition.topic, proposal.partition.index)
+        if replica is not None and replica.leadership is not None:
+            replica.leadership.pending = proposal
+            self.isr_updates.submit(proposal)
+
+    # changes of the ISR
+
+    def recovered(self, replica: HostedPartition, leader_epoch: int) -> None:
+        """The partition is recovered, if it is still led in this epoch: it is served when the controller has confirmed it (R704-11)."""
+        leadership = replica.leadership
+        if leadership is not None and leadership.recovering and replica.leader_epoch == leader_epoch and leadership.pending is None:
+            self._propose(IsrProposal(replica, replica.isr, replica.isr))
+
+    def is_wanted(self, proposal: IsrProposal) -> bool:
+        """Whether the result of a proposal still counts: no other leader epoch and no other change came meanwhile."""
+        replica = self._hosted(proposal.partition.topic, proposal.partition.index)
+        return replica is not None and replica.leadership is not None and replica.leadership.pending is proposal
+
+    def isr_altered(self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: Ints, recovery: int) -> None:
+        """The controller has confirmed a proposal: this is the state now, unless a newer one came meanwhile."""
+        replica = self._hosted(proposal.partition.topic, proposal.partition.index)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None or leadership.pending is not proposal:
+            return
+        if leader_epoch != replica.leader_epoch or partition_epoch < replica.partition_epoch:
+            return  # it goes on as pending: a LeaderAndIsr comes
+        leadership.pending = None
+        leadership.recovering = leadership.recovering and recovery != 0
+        replica.isr = self.share(isr)
+        replica.partition_epoch = partition_epoch
+        replica.recovery = recovery
+        log.info("broker %d: the ISR of %s is %s now, its partition epoch %d", self._broker_id, replica, list(isr), partition_epoch)
+        if replica.log is not None:
+            self._move_high_watermark(replica, leadership, replica.log)
+        replica.changed()
+
+    def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> bool:
+        """The controller has refused a proposal with this code; true when the same is to be sent again.
+
+        INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED say that nothing was changed: another proposal may follow. After errors that say that
+        this broker does not know the present state nothing is proposed before the next LeaderAndIsr.
+        """
+        if not self.is_wanted(proposal):
+            return False
+        replica = self._hosted(proposal.partition.topic, proposal.partition.index)
+        log.info("broker %d: no change of the ISR of %s to %s: %s", self._broker_id, replica, list(proposal.isr), code.name)
+        if code in NOTHING_CHANGED and replica is not None and replica.leadership is not None:
+            if replica.leadership.recovering:
+                return True  # without the controller's word the partition is not served
+            replica.leadership.pending = None
+            return False
+        return code not in STATE_UNKNOWN
+
+    def check_followers(self) -> None:
+        """Propose ISRs without the followers that fell behind. Called every half of `replica.lag.time.max.ms`.
+
+        Partitions whose followers have everything are not looked at again before their leader appends.
+        """
+        now_ms = self._now_ms()
+        while self._unproven and now_ms - self._unproven[0][0] > self.max_lag_ms:
+            _, topic, indexes = self._unproven.popleft()
+            for replica in [self._hosted(topic, index) for index in indexes]:
+                if replica is not None and replica.idle is not None and not _all_fetched(replica, replica.idle):
+                    self.open(replica)
+        for replica in list(self._checked):
+            leadership = replica.leadership
+            if leadership is None:
+                del self._checked[replica]
+                continue
+            end_offset = replica.log_end_offset
+            self._propose(leadership.shrinking(end_offset, now_ms, self.max_lag_ms))
+            if leadership.is_settled(end_offset):
+                del self._checked[replica]
+
+    # offsets move
+
+    def log_end_moved(self, replica: HostedPartition) -> None:
+        """The end of a replica's log moved: the high watermark may follow it, and who waits looks again."""
+        log, leadership = replica.log, replica.leadership
+        if log is None:
+            return
+        if replica.role is Role.LEADER and leadership is not None:
+            leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
+            if len(replica.replicas) > 1:
+                self._checked[replica] = None
+            self._move_high_watermark(replica, leadership, log)
+        replica.changed()
+
+    def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
+        offset = leadership.high_watermark(
+            log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self._metadata.brokers
+        )  # fmt: skip
+        return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
+
+    def begin_epoch(self, replica: HostedPartition, led: bool, recovering: bool = False) -> None:
+        """As `lead`, for a partition that is not empty or has something to remember."""
+        log = replica.log
+        start_offset = 0 if log is None else log.next_offset
+        if log is not None:
+            log.assign_epoch(replica.leader_epoch, start_offset)
+        if replica.leadership is None:
+            replica.leadership = Leadership(replica, start_offset)
+        leadership = replica.leadership
+        leadership.pending = None
+        leadership.recovering = recovering
+        leadership.begin_epoch(start_offset, self._now_ms(), not led)
+        if len(replica.replicas) > 1:
+            self._checked[replica] = None
+        if log is not None:
+            self._move_high_watermark(replica, leadership, log)
+
+    def open(self, replica: HostedPartition) -> Leadership:
+        """The state of the followers of a partition that was empty until now."""
+        leadership = replica.leadership
+        if leadership is None:
+            idle = self._idle if replica.idle is None else replica.idle
+            leadership = replica.leadership = Leadership(replica, replica.log_end_offset)
+            leadership.begin_epoch(replica.log_end_offset, idle.since_ms, True)
+            for broker_id, follower in leadership.followers.items():
+                if broker_id in idle.fetched:
+                    follower.fetched(0, 0, -1, 0, self._last_requests_ms.get(broker_id, idle.since_ms))
+            replica.idle = None
+        if len(replica.replicas) > 1:
+            self._checked[replica] = None
+        return leadership
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+
+def _all_fetched(replica: HostedPartition, idle: IdleFollowers) -> bool:
+    """Whether every follower in the ISR of an empty partition has fetched."""
+    return len(idle.fetched) >= len(replica.isr) - 1 and all(b in idle.fetched for b in replica.isr if b != replica.leader)

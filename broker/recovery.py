@@ -1,0 +1,83 @@
+"""What a leader does that was elected uncleanly, before it serves (KIP-704).
+
+A leader whose state is marked as recovering recovers: in mode `instant` at once, in mode `delay:<ms>` after so long, in mode `manual` when
+somebody releases it at the gate. Then the recovery work is done, which is a hook: by default there is none. At the end the leader proposes
+the same single-member ISR without the mark, and the partition is served when the controller has confirmed that. Another leader epoch ends
+a recovery; if it is marked too, that one begins anew. Source: controller 24, R704-10 to R704-14, R704-20.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import TopicPartition
+
+MANUAL, DELAY = "manual", "delay:"
+
+
+class Recovery(NamedTuple):
+    """One partition that a broker recovers in one leader epoch."""
+
+    broker_id: int
+    partition: TopicPartition
+    leader_epoch: int
+
+
+RecoveryWork = Callable[[Recovery], Awaitable[None]]
+
+
+async def no_work(recovery: Recovery) -> None:
+    """Nothing has to be done before a partition is recovered."""
+
+
+class RecoveryGate:
+    """Where recoveries of mode `manual` wait. One for all brokers of a local cluster."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Recovery, asyncio.Event] = {}
+
+    @property
+    def waiting(self) -> list[Recovery]:
+        """The recoveries that wait to be released, oldest first."""
+        return list(self._waiting)
+
+    async def wait(self, recovery: Recovery) -> None:
+        """Return when this recovery is released."""
+        event = self._waiting[recovery] = asyncio.Event()
+        try:
+            await event.wait()
+        finally:
+            if self._waiting.get(recovery) is event:
+                del self._waiting[recovery]
+
+    def release(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
+        """Let recoveries go on that wait now: all, those of a topic, or that of a partition. Which ones."""
+        released = [
+            recovery
+            for recovery in self._waiting
+            if (topic is None or recovery.partition.topic == topic) and (partition is None or recovery.partition.partition == partition)
+        ]
+        for recovery in released:
+            self._waiting.pop(recovery).set()
+        return released
+
+
+class RecoveryProcess:
+    """How the leaders of one broker recover. `mode` is a value of `kip704.recovery.mode`."""
+
+    def __init__(self, mode: str, clock: Clock, gate: RecoveryGate, work: RecoveryWork) -> None:
+        self._mode = mode
+        self._clock = clock
+        self._gate = gate
+        self._work = work
+
+    async def __call__(self, recovery: Recovery) -> None:
+        """Return when the partition is recovered, as far as this broker is concerned."""
+        if self._mode == MANUAL:
+            await self._gate.wait(recovery)
+        elif self._mode.startswith(DELAY):
+            await self._clock.sleep(int(self._mode.removeprefix(DELAY)) / 1000)
+        await self._work(recovery)
