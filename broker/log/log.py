@@ -4,8 +4,7 @@ All of it runs on the loop and makes no system call. A log in memory has its byt
 to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of it.
 
 Segments are made when they are needed: an empty log in memory is this object and nothing else. Bytes in memory are counted by the budget
-that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`, the search by time in
-`broker/log/timestamps.py`.
+that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`.
 
 Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
 """
@@ -39,12 +38,14 @@ from klamm.broker.log.storage import (
     Truncate,
     WriteEpochs,
 )
+from klamm.broker.log.timestamps import TimestampOffset, first_record_since, first_record_with, next_offset_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, check_crcs, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
 LAST_OFFSET = 2**63 - 1
 _SHAPES_READ = 64 * 1024
+_SEARCH_BYTES = 1 << 20
 
 
 class UnexpectedOffset(Exception):
@@ -262,6 +263,7 @@ class Log:
                 whole = whole[: ends[-1][2]]
             if not crc_checked:
                 check_crcs(whole)
+            self.environment.budget.make_space(len(whole) + CHUNK_OVERHEAD * len(headers))
             self._append_pieces(whole, headers, ends)
         elif len(whole) > 0:
             raise CorruptRecords(f"{len(whole)} bytes hold no whole batch")
@@ -408,22 +410,14 @@ class Log:
         end = min(end_offset, self.log_end_offset)
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise self.out_of_range(offset)
-        storage = self.storage
         for segment in list(self.segments[self._segment_index(offset) :]):
-            if segment.base_offset >= end or storage is None:
+            if segment.base_offset >= end:
                 break
             data: bytes | None
             if segment.has_in_memory(offset):
                 data = segment.read(offset, max_bytes, end, min_one)
             else:
-                position = segment.position_of(offset)
-                command = ReadCommand(segment.base_offset, position, segment.size, offset, end, max_bytes, min_one)
-                try:
-                    data = await storage.read(command)
-                except OSError as error:
-                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-                except KeyError:
-                    raise self.out_of_range(offset) from None
+                data = await self._read_file(segment, offset, max_bytes, end, min_one)
             if data is not None and (data or not min_one):
                 return data
         return b""
@@ -449,6 +443,56 @@ class Log:
                 break
             total += segment.position_of(end_offset) - segment.position_of(offset)
         return total
+
+    async def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record with this timestamp or a later one, from the log start offset on. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+        It is looked for in the first segment that may have one, as Apache Kafka does.
+        """
+        for segment in self.segments:
+            if segment.largest_timestamp >= timestamp:
+                start = max(segment.offset_before_timestamp(timestamp), self.log_start_offset)
+                return await self._search(segment, start, lambda data, offset: first_record_since(data, timestamp, offset))
+        return None
+
+    async def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the largest timestamp of the log, None when no record has one. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        segment = max(self.segments, key=_max_timestamp_of_segment, default=None)
+        if segment is None or segment.max_timestamp < 0:
+            return None
+        timestamp = segment.max_timestamp
+        start = segment.offset_before_timestamp(timestamp)
+        return await self._search(segment, start, lambda data, _: first_record_with(data, timestamp))
+
+    async def _search(
+        self, segment: Segment, offset: int, find: Callable[[bytes, int], TimestampOffset | None]
+    ) -> TimestampOffset | None:
+        """What `find(batches, offset)` finds first in a segment, from an offset on."""
+        while offset < segment.next_offset:
+            data: bytes | None
+            if self.storage is None or segment.has_in_memory(offset):
+                data = segment.read(offset, _SEARCH_BYTES, LAST_OFFSET, True)
+            else:
+                data = await self._read_file(segment, offset, _SEARCH_BYTES, LAST_OFFSET, True)
+            found = find(data, offset) if data else None
+            following = next_offset_of(data) if data else None
+            if found is not None or following is None:
+                return found
+            offset = following
+        return None
+
+    async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
+        """Batches of a segment from its file. Raises ApiError."""
+        assert self.storage is not None
+        position = segment.position_of(offset)
+        try:
+            return await self.storage.read(
+                ReadCommand(segment.base_offset, position, segment.size, offset, end_offset, max_bytes, min_one)
+            )
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except KeyError:
+            raise self.out_of_range(offset) from None
 
     def _segment_index(self, offset: int) -> int:
         """Of the segment that holds the offset; of the first one for earlier offsets."""
@@ -697,6 +741,10 @@ class Log:
 
 def _base_offset_of(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _max_timestamp_of_segment(segment: Segment) -> int:
+    return segment.max_timestamp
 
 
 def _max_timestamp_of(header: BatchHeader) -> int:

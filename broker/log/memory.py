@@ -42,10 +42,15 @@ class MemoryBudget:
 
     def reserve(self, size: int) -> None:
         """Take so many bytes. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot be had."""
-        if self.used + size > self.limit and not self._make_space(size):
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the logs of this process may take {self.limit} bytes of memory")
+        if self.used + size > self.limit:
+            self.make_space(size)
         self.used += size
         self.tick += size
+
+    def make_space(self, size: int) -> None:
+        """Let old batches go until so many bytes can be reserved. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot."""
+        if self.used + size > self.limit and not self._free(size):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the logs of this process may take {self.limit} bytes of memory")
 
     def release(self, size: int) -> None:
         """Give back what was reserved."""
@@ -59,7 +64,7 @@ class MemoryBudget:
         """This log has none any more."""
         self._holders.discard(holder)
 
-    def _make_space(self, size: int) -> bool:
+    def _free(self, size: int) -> bool:
         """Let old batches go until `size` fits, and a 64th of the bound more, so that the logs are not gone through for every append."""
         if size > self.limit:
             return False

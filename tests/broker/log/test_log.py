@@ -1,0 +1,261 @@
+"""What a log does besides keeping batches: high watermark, search by time, segments that roll, retention, and the bound of memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.log import Log, LogEnvironment, UnexpectedOffset
+from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.retention import delete_old_segments
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import CorruptRecords, each_header
+from klamm.protocol.records.validation import Origin
+from klamm.tests.broker.log.batches import batch, record
+
+FAR = 2**63 - 1
+
+
+def make(budget: MemoryBudget | None = None, jitter: int = 0, **configs: object) -> Log:
+    return Log("t", 0, bytes(16), LogConfig(**configs), LogEnvironment(budget or MemoryBudget(), lambda: 5_000, lambda bound: jitter))  # type: ignore[arg-type]
+
+
+def append(log: Log, data: bytes | None = None, *, timestamp: int = 1_000, now_ms: int = 5_000, epoch: int = 0) -> None:
+    log.append_as_leader(batch(timestamp=timestamp) if data is None else data, epoch, 9, Origin.CLIENT, now_ms)
+
+
+def offsets(data: object) -> list[int]:
+    assert isinstance(data, bytes)
+    return [header.base_offset for _, header in each_header(data)]
+
+
+def bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+# --- high watermark and log start offset
+
+
+def test_the_high_watermark_stays_within_the_log() -> None:
+    log = make()
+    append(log, batch(4))
+    assert log.set_high_watermark(9)
+    assert (log.high_watermark, log.last_stable_offset) == (4, 4)
+    assert not log.set_high_watermark(4)
+    log.set_log_start_offset(3)
+    log.set_high_watermark(1)
+    assert log.high_watermark == 3
+
+
+def test_records_are_not_deleted_above_the_high_watermark() -> None:
+    log = make()
+    append(log, batch(4))
+    log.set_high_watermark(2)
+    with pytest.raises(ApiError) as refused:
+        log.set_log_start_offset(3)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.set_log_start_offset(2)
+    assert not log.set_log_start_offset(1)
+
+
+def test_the_epoch_that_holds_the_log_start_offset_begins_there() -> None:
+    log = make()
+    for epoch in (1, 1, 4, 4):
+        append(log, epoch=epoch)
+    log.set_high_watermark(4)
+    log.set_log_start_offset(3)
+    assert [tuple(entry) for entry in log.epochs.entries] == [(4, 3)]
+    assert log.end_offset_for(2) == (2, 3)
+    assert log.end_offset_for(4) == (4, 4)
+    assert log.end_offset_for(5) == log.end_offset_for(-1) == (-1, -1)
+
+
+# --- followers
+
+
+def test_a_follower_takes_only_what_follows_its_log() -> None:
+    log = make()
+    log.append_as_follower(batch(3, base_offset=5, leader_epoch=2), 100)
+    assert (log.log_end_offset, log.high_watermark, log.epochs.latest) == (8, 8, 2)
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batch(base_offset=7, leader_epoch=2), 100)
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batch(base_offset=9, leader_epoch=2) + batch(base_offset=8, leader_epoch=2), 100)
+    assert log.log_end_offset == 8
+
+
+def test_a_follower_takes_nothing_of_a_fetch_with_a_wrong_crc() -> None:
+    log = make()
+    bad = bytearray(batch(base_offset=1))
+    bad[-1] ^= 1
+    with pytest.raises(CorruptRecords):
+        log.append_as_follower(batch(base_offset=0) + bytes(bad), 0)
+    assert (log.log_end_offset, log.size_bytes) == (0, 0)
+
+
+# --- segments
+
+
+def test_a_segment_is_closed_before_it_would_be_larger_than_its_size() -> None:
+    size = len(batch())
+    log = make(segment_bytes=2 * size)
+    for _ in range(5):
+        append(log)
+    assert bases(log) == [0, 2, 4]
+
+
+def test_a_segment_is_closed_when_records_are_so_much_younger_than_its_first() -> None:
+    log = make(segment_ms=100, segment_jitter_ms=50, jitter=10)
+    for timestamp in (1_000, 1_090, 1_091, 1_181):
+        append(log, timestamp=timestamp)
+    assert bases(log) == [0, 2]
+
+
+def test_records_without_timestamps_close_a_segment_by_its_own_age() -> None:
+    log = make(segment_ms=100)
+    for now_ms in (1_000, 1_100, 1_101):
+        append(log, timestamp=-1, now_ms=now_ms)
+    assert bases(log) == [0, 2]
+
+
+def test_a_segment_is_closed_when_its_index_is_full() -> None:
+    log = make(segment_index_bytes=24, index_interval_bytes=0)
+    for timestamp in range(6):
+        append(log, timestamp=timestamp)
+    assert len(bases(log)) > 1
+
+
+def test_a_batch_that_is_larger_than_a_segment_is_refused() -> None:
+    log = make(segment_bytes=100)
+    with pytest.raises(ApiError) as refused:
+        append(log, batch(1, 100))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.next_offset == 0
+
+
+# --- retention
+
+
+def test_segments_go_by_age_when_all_of_their_records_are_too_old() -> None:
+    log = make(segment_bytes=len(batch()), retention_ms=100)
+    for timestamp in (1_000, 1_200, 1_100, 1_300):
+        append(log, timestamp=timestamp)
+    log.set_high_watermark(4)
+    assert delete_old_segments(log, 1_101) == 1
+    assert delete_old_segments(log, 1_201) == 0, "the second segment is younger, and the third is behind it"
+    assert log.log_start_offset == 1
+    assert delete_old_segments(log, 9_999) == 3
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (4, 4, 0)
+    append(log)
+    assert offsets(log.read(4, 1000, FAR, True)) == [4]
+
+
+def test_segments_go_by_size_as_long_as_the_rest_is_not_below_the_bound() -> None:
+    size = len(batch())
+    log = make(segment_bytes=size, retention_bytes=2 * size + 1)
+    for _ in range(6):
+        append(log)
+    log.set_high_watermark(6)
+    assert delete_old_segments(log, 0) == 3
+    assert (log.log_start_offset, log.size_bytes) == (3, 3 * size)
+
+
+def test_nothing_goes_at_or_above_the_high_watermark() -> None:
+    log = make(segment_bytes=len(batch()), retention_ms=1)
+    for _ in range(4):
+        append(log)
+    log.set_high_watermark(2)
+    assert delete_old_segments(log, 9_999) == 2
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+
+
+def test_a_log_that_is_only_compacted_keeps_old_segments_but_for_those_before_its_start() -> None:
+    log = make(segment_bytes=len(batch(timestamp=1, records=[record(0, b"v", b"k")])), retention_ms=1, delete=False, compact=True)
+    for _ in range(3):
+        append(log, batch(records=[record(0, b"v", b"k")]))
+    log.set_high_watermark(3)
+    assert delete_old_segments(log, 9_999) == 0
+    log.set_log_start_offset(1)
+    assert bases(log) == [1, 2]
+
+
+# --- by time
+
+
+async def test_a_timestamp_finds_the_first_record_that_is_not_older() -> None:
+    log = make()
+    append(log, batch(timestamp=100, max_timestamp=105, records=[record(0, b"a"), record(1, b"b", None, 5)]))
+    append(log, batch(timestamp=103), epoch=2)
+    append(log, batch(timestamp=110), epoch=2)
+    assert await log.offset_for_timestamp(0) == (100, 0, 0)
+    assert await log.offset_for_timestamp(101) == (105, 1, 0)
+    assert await log.offset_for_timestamp(106) == (110, 3, 2)
+    assert await log.offset_for_timestamp(111) is None
+    assert await log.offset_of_max_timestamp() == (110, 3, 2)
+    log.set_high_watermark(4)
+    log.set_log_start_offset(2)
+    assert await log.offset_for_timestamp(0) == (103, 2, 2)
+
+
+async def test_the_largest_timestamp_is_that_of_the_first_record_which_has_it() -> None:
+    log = make()
+    append(log, batch(timestamp=100, max_timestamp=107, records=[record(0, b"a", None, 7), record(1, b"b", None, 7)]))
+    append(log, batch(timestamp=50))
+    assert await log.offset_of_max_timestamp() == (107, 0, 0)
+    assert log.truncate_to(0) is None
+    assert await log.offset_of_max_timestamp() is None
+
+
+async def test_a_timestamp_is_found_in_a_long_log() -> None:
+    log = make(index_interval_bytes=300, segment_bytes=20_000)
+    for timestamp in range(1_000, 2_000):
+        append(log, timestamp=timestamp)
+    for timestamp in (1_000, 1_001, 1_500, 1_999):
+        assert await log.offset_for_timestamp(timestamp) == (timestamp, timestamp - 1_000, 0)
+
+
+# --- memory
+
+
+def test_at_the_bound_of_memory_the_oldest_records_of_the_process_go_first() -> None:
+    budget = MemoryBudget(8 << 20)
+    old, young = make(budget), make(budget)
+    for _ in range(4):
+        append(old, batch(1, 900_000))
+    old.set_high_watermark(4)
+    for _ in range(8):
+        append(young, batch(1, 900_000))
+        young.set_high_watermark(young.log_end_offset)
+    assert budget.used <= budget.limit
+    assert old.log_start_offset == 4
+    assert 0 < young.log_start_offset + 4 < 8
+    assert offsets(young.read(young.log_start_offset, 1, FAR, True)) == [young.log_start_offset]
+    with pytest.raises(ApiError):
+        old.read(0, 1, FAR, True)
+
+
+def test_what_is_not_replicated_does_not_go_and_then_appends_are_refused() -> None:
+    budget = MemoryBudget(3 << 20)
+    log = make(budget)
+    for _ in range(3):
+        append(log, batch(1, 900_000))
+    before = log.next_offset, log.log_start_offset, log.size_bytes, budget.used
+    for _ in range(2):
+        with pytest.raises(ApiError) as refused:
+            append(log, batch(1, 900_000))
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.next_offset, log.log_start_offset, log.size_bytes, budget.used) == before
+    log.set_high_watermark(2)
+    append(log, batch(1, 900_000))
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    log.close()
+    assert budget.used == 0
+
+
+def test_a_follower_that_gets_no_memory_is_refused_before_it_has_changed_anything() -> None:
+    budget = MemoryBudget(1 << 20)
+    log = make(budget)
+    with pytest.raises(ApiError) as refused:
+        log.append_as_follower(batch(1, 700_000) + batch(1, 700_000, base_offset=1), 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.next_offset, log.epochs.latest, budget.used) == (0, -1, 0)
