@@ -1,0 +1,95 @@
+"""Trouble for a cluster of processes, one fault after the other, drawn from a seed: kill -9, SIGTERM, SIGSTOP, a new controller.
+
+At most one broker is away at a time, so that every partition of three replicas keeps two. A broker that comes back is waited for only as
+long as it takes to register; that its replicas have caught up is not waited for, and the next fault may hit the broker they fetch from.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from klamm.tests.harness.waits import wait_for
+from klamm.tests.mixed.members import Members
+
+SETTINGS: dict[str, object] = {
+    "zookeeper_session_timeout_ms": 1500,
+    "replica_lag_time_max_ms": 3000,
+    "replica_fetch_wait_max_ms": 200,
+    "replica_fetch_backoff_ms": 200,
+    "replica_socket_timeout_ms": 3000,
+    "controller_socket_timeout_ms": 3000,
+    "controlled_shutdown_max_retries": 3,
+    "controlled_shutdown_retry_backoff_ms": 200,
+    "log_retention_ms": -1,
+}
+"""Deaths and lags are noticed soon. `log_segment_bytes` may be set besides."""
+AWAY_S = (0.3, 4.0)
+"""How long a broker is away: less than a session, and longer."""
+PAUSE_S = (0.2, 2.0)
+"""Between two faults."""
+
+
+class Chaos:
+    """Faults in `members`, for as long as `run` is told; `done` counts them."""
+
+    def __init__(self, members: Members, seed: int) -> None:
+        self.members, self.seed = members, seed
+        self.done: Counter[str] = Counter()
+        self._chance = random.Random(seed)
+        self._faults: dict[str, Callable[[int], None]] = {
+            "kill -9": self._kill,
+            "stop": self._stop,
+            "pause": self._pause,
+            "new controller": self._new_controller,
+        }
+
+    def run(self, seconds: float) -> None:
+        """Faults until the time is over; every broker runs at the end."""
+        end = time.monotonic() + seconds
+        names = list(self._faults)
+        order: list[str] = []
+        while time.monotonic() < end:
+            if not order:  # each kind once before the first comes again: a short run has all of them
+                order = self._chance.sample(names, len(names))
+            name = order.pop()
+            broker_id = self._chance.choice(sorted(self.members.brokers))
+            self._faults[name](broker_id)
+            self.done[name] += 1
+            self._wait(*PAUSE_S)
+        self.members.settled()
+
+    def _wait(self, low: float, high: float) -> None:
+        time.sleep(self._chance.uniform(low, high))  # the length of a fault is what the fault is
+
+    def _kill(self, broker_id: int) -> None:
+        self.members.brokers[broker_id].kill()
+        self._wait(*AWAY_S)
+        self._start(broker_id)
+
+    def _stop(self, broker_id: int) -> None:
+        self.members.brokers[broker_id].stop()
+        self._wait(*AWAY_S)
+        self._start(broker_id)
+
+    def _start(self, broker_id: int) -> None:
+        tree, broker = self.members.tree, self.members.brokers[broker_id]
+        wait_for(lambda: tree.exists(f"/brokers/ids/{broker_id}") is None, f"the old session of {broker_id} is over")
+        broker.start()
+
+    def _pause(self, broker_id: int) -> None:
+        broker = self.members.brokers[broker_id]
+        broker.freeze()
+        try:
+            self._wait(*AWAY_S)
+        finally:
+            broker.thaw()
+        wait_for(lambda: self.members.tree.broker_epoch(broker_id) != -1 and broker.knows_itself(), f"{broker_id} is back")
+
+    def _new_controller(self, broker_id: int) -> None:
+        tree = self.members.tree
+        epoch = tree.controller_epoch()
+        tree.delete("/controller")
+        wait_for(lambda: tree.controller() != -1 and tree.controller_epoch() > epoch, "another controller")

@@ -1,0 +1,145 @@
+"""What producers were told and what was found in the logs afterwards, compared.
+
+A producer numbers its records from 0 and sends number n to partition n modulo the number of partitions; a record's value names the
+producer and the number. It keeps what came of each: an offset, an error, or nothing. `judge` compares that with all records of the
+partitions, read from the start to the end, and counts what must not be:
+
+* lost: acknowledged, and not found;
+* moved: acknowledged with an offset at which another record is found;
+* out of order: of one producer and partition, a record whose first place is behind that of a later one;
+* duplicates: found twice, although the producer was idempotent; those of others are counted apart;
+* strange: found, and never sent; or at an offset that another record has, or behind a gap;
+* changed: a reader that read along was given another record at that offset than stands there now, or one twice.
+
+A record without acknowledgement may be found or not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Sent:
+    """What one producer sent, and what it was told."""
+
+    name: str
+    partitions: int
+    idempotent: bool
+    count: int = 0
+    """How many records it handed over: numbers below this."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Number → offset of those that were acknowledged."""
+    errors: dict[int, str] = field(default_factory=dict)
+    """Number → error of those that failed for good."""
+
+    def value(self, number: int) -> str:
+        return f"{self.name}:{number}"
+
+    def partition(self, number: int) -> int:
+        return number % self.partitions
+
+
+Log = Sequence[tuple[int, str]]
+"""Offsets and values of a partition's records, in order."""
+
+
+@dataclass
+class Verdict:
+    """What was counted; lists hold what must not be, as text."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    found: int = 0
+    unacknowledged_found: int = 0
+    allowed_duplicates: int = 0
+    lost: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    out_of_order: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    @property
+    def faults(self) -> dict[str, list[str]]:
+        """What must not be, where there is any; the first ten of each kind."""
+        kinds = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
+        return {kind: getattr(self, kind)[:10] for kind in kinds if getattr(self, kind)}
+
+    def text(self) -> str:
+        """One line of numbers."""
+        return (
+            f"sent {self.sent}, acknowledged {self.acknowledged}, failed {self.failed}, found {self.found}, "
+            f"found without acknowledgement {self.unacknowledged_found}, duplicates of producers that are not idempotent "
+            f"{self.allowed_duplicates}; lost {len(self.lost)}, moved {len(self.moved)}, out of order {len(self.out_of_order)}, "
+            f"duplicates {len(self.duplicates)}, strange {len(self.strange)}, changed {len(self.changed)}"
+        )
+
+
+def judge(producers: Iterable[Sent], logs: Mapping[int, Log], read_along: Mapping[int, Log] | None = None) -> Verdict:
+    """Compare; `logs` by partition, `read_along` what a consumer got while everything went on."""
+    verdict = Verdict(found=sum(len(log) for log in logs.values()))
+    _strange_offsets(logs, verdict)
+    places: dict[str, list[tuple[int, int]]] = {}
+    for partition, log in logs.items():
+        for offset, value in log:
+            places.setdefault(value, []).append((partition, offset))
+    for sent in producers:
+        _judge_producer(sent, places, {p: dict(log) for p, log in logs.items()}, verdict)
+    verdict.strange += sorted(f"{value} was never sent" for value in places)
+    for partition, log in (read_along or {}).items():
+        _judge_reader(partition, log, dict(logs[partition]), verdict)
+    return verdict
+
+
+def _strange_offsets(logs: Mapping[int, Log], verdict: Verdict) -> None:
+    for partition, log in logs.items():
+        for (before, _), (offset, value) in itertools.pairwise(log):
+            if offset != before + 1:
+                verdict.strange.append(f"partition {partition}: {value} at {offset} behind {before}")
+
+
+def _judge_producer(
+    sent: Sent, places: dict[str, list[tuple[int, int]]], records: Mapping[int, Mapping[int, str]], verdict: Verdict
+) -> None:
+    """One producer; takes its values out of `places`."""
+    verdict.sent += sent.count
+    verdict.acknowledged += len(sent.offsets)
+    verdict.failed += len(sent.errors)
+    latest: dict[int, int] = {}
+    for number in range(sent.count):
+        value, partition = sent.value(number), sent.partition(number)
+        found = places.pop(value, [])
+        strange = [place for place in found if place[0] != partition]
+        verdict.strange += [f"{value} in partition {other}, sent to {partition}" for other, _ in strange]
+        offset = sent.offsets.get(number)
+        if not found:
+            if offset is not None:
+                verdict.lost.append(f"{value}, acknowledged at {partition}/{offset}")
+            continue
+        verdict.unacknowledged_found += offset is None
+        if offset is not None and offset >= 0 and records[partition].get(offset) != value:
+            verdict.moved.append(f"{value} at {found}, acknowledged at {partition}/{offset}")
+        if len(found) > 1:
+            if sent.idempotent:
+                verdict.duplicates.append(f"{value} at {found}")
+            else:
+                verdict.allowed_duplicates += len(found) - 1
+        first = min(place[1] for place in found)
+        if first < latest.get(partition, -1):
+            verdict.out_of_order.append(f"{value} at {partition}/{first}, an earlier one at {latest[partition]}")
+        latest[partition] = max(first, latest.get(partition, -1))
+
+
+def _judge_reader(partition: int, log: Log, records: Mapping[int, str], verdict: Verdict) -> None:
+    counted = Counter(offset for offset, _ in log)
+    verdict.changed += [f"partition {partition}: offset {offset} was read {times} times" for offset, times in counted.items() if times > 1]
+    verdict.changed += [
+        f"partition {partition}: {value} was read at {offset}, where {records.get(offset)} stands"
+        for offset, value in log
+        if records.get(offset) != value
+    ]

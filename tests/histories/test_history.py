@@ -1,0 +1,116 @@
+"""The judge of histories finds each fault, and finds none where there is none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from klamm.tests.histories.history import Sent, Verdict, judge
+
+FAULTS = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
+
+
+def sent(*, idempotent: bool = True, acknowledged: int = 6) -> Sent:
+    """Six records to two partitions, alternating; their offsets are 0, 1, 2 in each."""
+    return Sent("p", 2, idempotent, 6, {number: number // 2 for number in range(acknowledged)})
+
+
+LOGS = {0: [(0, "p:0"), (1, "p:2"), (2, "p:4")], 1: [(0, "p:1"), (1, "p:3"), (2, "p:5")]}
+
+
+def faults(verdict: Verdict) -> dict[str, int]:
+    return {name: len(getattr(verdict, name)) for name in FAULTS if getattr(verdict, name)}
+
+
+def test_all_found_in_order_is_no_fault() -> None:
+    verdict = judge([sent()], LOGS, LOGS)
+    assert faults(verdict) == {} and verdict.faults == {}
+    assert (verdict.sent, verdict.acknowledged, verdict.found, verdict.unacknowledged_found) == (6, 6, 6, 0)
+
+
+def test_an_acknowledged_record_that_is_not_found_is_lost() -> None:
+    assert faults(judge([sent()], {0: LOGS[0], 1: LOGS[1][:2]})) == {"lost": 1}
+
+
+def test_a_record_without_acknowledgement_may_be_found_or_not() -> None:
+    found = judge([sent(acknowledged=5)], LOGS)
+    missing = judge([sent(acknowledged=5)], {0: LOGS[0], 1: LOGS[1][:2]})
+    assert faults(found) == faults(missing) == {}
+    assert (found.unacknowledged_found, missing.unacknowledged_found) == (1, 0)
+
+
+def test_a_record_elsewhere_than_acknowledged_has_moved() -> None:
+    first = sent()
+    first.offsets[4] = 7
+    assert faults(judge([first], LOGS)) == {"moved": 1}
+
+
+def test_an_acknowledgement_without_an_offset_is_enough() -> None:
+    """Older clients, and duplicates that a broker has forgotten the offset of."""
+    first = sent()
+    first.offsets[4] = -1
+    assert faults(judge([first], LOGS)) == {}
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_duplicates_are_a_fault_of_idempotent_producers_only(*, idempotent: bool) -> None:
+    logs = {0: [*LOGS[0], (3, "p:4")], 1: LOGS[1]}
+    verdict = judge([sent(idempotent=idempotent)], logs)
+    assert faults(verdict) == ({"duplicates": 1} if idempotent else {})
+    assert verdict.allowed_duplicates == (0 if idempotent else 1)
+
+
+def test_a_later_record_before_an_earlier_one_is_out_of_order() -> None:
+    logs = {0: [(0, "p:0"), (1, "p:4"), (2, "p:2")], 1: LOGS[1]}
+    turned = sent()
+    turned.offsets.update({2: 2, 4: 1})
+    assert faults(judge([turned], logs)) == {"out_of_order": 1}
+
+
+def test_a_late_duplicate_is_not_out_of_order() -> None:
+    logs = {0: [*LOGS[0], (3, "p:0")], 1: LOGS[1]}
+    assert faults(judge([sent(idempotent=False)], logs)) == {}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [*LOGS[0], (3, "q:0")],
+        [*LOGS[0], (3, "p:99")],
+        [(0, "p:0"), (1, "p:2"), (3, "p:4")],
+        [*LOGS[0], (2, "p:4")],
+    ],
+    ids=["of nobody", "never sent", "behind a gap", "offset twice"],
+)
+def test_what_cannot_be_there_is_strange(log: list[tuple[int, str]]) -> None:
+    found = faults(judge([sent(idempotent=False)], {0: log, 1: LOGS[1]}))
+    assert found.get("strange") == 1
+
+
+def test_a_record_in_the_wrong_partition_is_strange() -> None:
+    assert "strange" in faults(judge([sent()], {0: LOGS[0], 1: [*LOGS[1], (3, "p:0")]}))
+
+
+def test_what_a_reader_was_given_must_still_stand_there() -> None:
+    assert faults(judge([sent()], LOGS, {0: [(0, "p:0"), (1, "p:4")], 1: []})) == {"changed": 1}
+    assert faults(judge([sent()], LOGS, {0: [(0, "p:0"), (0, "p:0")], 1: []})) == {"changed": 1}
+    assert faults(judge([sent()], LOGS, {0: [(9, "p:0")], 1: []})) == {"changed": 1}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_random_loss_among_many_is_found(seed: int) -> None:
+    chance = random.Random(seed)
+    producers = [Sent(f"p{n}", 3, True) for n in range(3)]
+    logs: dict[int, list[tuple[int, str]]] = {p: [] for p in range(3)}
+    for _ in range(300):
+        producer = chance.choice(producers)
+        number, producer.count = producer.count, producer.count + 1
+        log = logs[producer.partition(number)]
+        producer.offsets[number] = len(log)
+        log.append((len(log), producer.value(number)))
+    assert judge(producers, logs, logs).faults == {}
+    partition = chance.randrange(3)
+    position = chance.randrange(len(logs[partition]) - 1)
+    del logs[partition][position]
+    assert set(judge(producers, logs).faults) == {"lost", "strange"}
