@@ -159,6 +159,16 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: bytes
     return _FRAME_AND_CORRELATION.pack(5 + len(body), correlation_id) + b"\0" + body
 
 
+def join_response(api_key: int, version: int, correlation_id: int, body: list[bytes]) -> bytes:
+    """A whole response frame of a body in pieces, which are copied this once."""
+    size = sum(map(len, body))
+    if APIS[api_key].response_header_version(version) == 0:
+        head = _FRAME_AND_CORRELATION.pack(4 + size, correlation_id)
+    else:
+        head = _FRAME_AND_CORRELATION.pack(5 + size, correlation_id) + b"\0"
+    return b"".join((head, *body))
+
+
 def decode_response_header(api_key: int, version: int, payload: bytes | bytearray | memoryview) -> tuple[int, int]:
     """The correlation id of a response and where its body starts."""
     try:

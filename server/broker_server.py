@@ -34,6 +34,7 @@ from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.config_application import ConfigApplication, controller_options
 from klamm.server.controlled_shutdown import request_controlled_shutdown
+from klamm.server.delayed_fetch import Fetches
 from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
@@ -274,6 +275,7 @@ class BrokerServer:
             controller=self.controller,
             admin_store=self.admin_zk,
             purgatory=self.purgatory,
+            fetches=Fetches(self.config, self.seams.random.randrange),
             features=self._feature_cache,
             offered=offered(HANDLERS),
             not_offered=NotOfferedLog(),

@@ -52,7 +52,8 @@ def no_refusal(request: Any, version: int, code: ErrorCode, message: str | None 
 
 
 class Handler(NamedTuple):
-    """One API. `handle(ctx, request)` returns a response, its encoded body, or None for no response; or a coroutine of one of these.
+    """One API. `handle(ctx, request)` returns a response, its encoded body (bytes, or a list of pieces), or None for no response; or a
+    coroutine of one of these.
 
     `cached`: the response depends only on what a `ResponseCache` is cleared for.
     `pipelined`: requests that follow one another on a connection may be begun before the first has its response; what they do happens
@@ -188,6 +189,8 @@ class Dispatcher:
 def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
     if response is None:
         return None
+    if type(response) is list:
+        return messages.join_response(ctx.api_key, ctx.api_version, correlation_id, response)
     body = response if isinstance(response, bytes) else messages.encode(response, ctx.api_version)
     return messages.encode_response(ctx.api_key, ctx.api_version, correlation_id, body)
 

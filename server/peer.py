@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from klamm.server.authorizer import ANONYMOUS, Principal
 from klamm.server.response_cache import ResponseCache
 
@@ -10,10 +12,11 @@ class Peer:
     """One per connection, which has the id `connection` among those of its broker. `responses` are the cached responses for it.
 
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
+    `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "exclusive", "host", "listener", "principal", "responses")
+    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "responses")
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
@@ -25,3 +28,4 @@ class Peer:
         self.host = host
         self.responses = responses
         self.principal = principal
+        self.on_lost: Callable[[], None] | None = None

@@ -21,6 +21,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import Authorizer
+from klamm.server.delayed_fetch import Fetches
 from klamm.server.features import FeatureCache
 from klamm.server.identity import BrokerIdentity
 from klamm.server.not_offered import NotOfferedLog
@@ -107,6 +108,7 @@ class Services:
     controller: ControllerService
     admin_store: AdminStore
     purgatory: Purgatory
+    fetches: Fetches
     features: FeatureCache
     offered: tuple[Api, ...]
     """The APIs that ApiVersions lists."""

@@ -22,6 +22,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
 from klamm.server.context import Context
+from klamm.server.delayed_fetch import Fetches
 from klamm.server.features import FeatureCache
 from klamm.server.handlers import HANDLERS, offered
 from klamm.server.identity import BrokerIdentity
@@ -164,6 +165,7 @@ def make_services(
         controller=InactiveController() if controller is None else controller,
         admin_store=LostStore() if admin_store is None else admin_store,
         purgatory=Purgatory(),
+        fetches=Fetches(configs, random.randrange),
         features=FeatureCache(),
         offered=offers,
         not_offered=NotOfferedLog(),
@@ -197,4 +199,6 @@ async def respond_encoded(services: Services, request: Any, version: int, listen
     response = HANDLERS[key].handle(make_context(services, key, version, listener), received)
     if inspect.iscoroutine(response):
         response = await response
+    if isinstance(response, list):
+        return b"".join(response)
     return response if isinstance(response, bytes) else messages.encode(response, version)

@@ -120,7 +120,10 @@ class ClientConnection(asyncio.Protocol):
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the response
+        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the response;
+        # one that only reads may end
+        if self.peer.on_lost is not None:
+            self.peer.on_lost()
         self._transport = None
         self._flow.stop(CLOSED)
         self._listener.lost(self)

@@ -1,0 +1,191 @@
+"""What one partition gives to a Fetch request: records up to what the client may see, or why it gets none.
+
+A consumer reads up to the high watermark, or with read_committed up to the last stable offset; a follower reads to the end of the log, and
+its fetch offset says what it has. Consumers of version 11 and later may read from any replica, all others only from the leader. With a
+last fetched epoch the client learns where its log and this one went apart (diverging epoch, KIP-595) instead of getting records.
+Offsets before the start or after the end of the log are OFFSET_OUT_OF_RANGE; between what may be seen and the end there are no records and
+no error. The high watermark in the result is that from before the read.
+
+The order of the checks is that of `ReplicaManager.readFromLog` and `Partition.fetchRecords` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from klamm.broker.fetch_sessions import FetchPartition
+from klamm.broker.log.log import FileRead
+from klamm.broker.partition import HostedPartition, Role
+from klamm.broker.preferred_replica import NO_REPLICA, preferred_replica
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
+
+UNKNOWN = -1
+NO_RECORDS = b""
+
+
+class Isolation(IntEnum):
+    """Up to where a fetch reads."""
+
+    HIGH_WATERMARK = 0
+    LAST_STABLE_OFFSET = 1
+    LOG_END = 2
+
+
+class FetchParams(NamedTuple):
+    """What of a Fetch request holds for all its partitions. `replica_id` is -1 for consumers."""
+
+    version: int
+    replica_id: int
+    broker_epoch: int
+    isolation: Isolation
+    is_follower: bool
+    leader_only: bool
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    rack: str
+    """The consumer's rack where a closer replica may be named, else empty."""
+    listener: str
+
+
+class PartitionRead(NamedTuple):
+    """The result for one partition. `size` is that of `records`; `aborted` are (producer id, first offset), None where not wanted.
+
+    `diverging` is (leader epoch, end offset).
+    """
+
+    error_code: int
+    high_watermark: int = UNKNOWN
+    last_stable_offset: int = UNKNOWN
+    log_start_offset: int = UNKNOWN
+    aborted: Sequence[tuple[int, int]] | None = None
+    preferred_replica: int = NO_REPLICA
+    records: bytes | FileRead = NO_RECORDS
+    size: int = 0
+    diverging: tuple[int, int] | None = None
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether a client learns something new from it apart from offsets and errors."""
+        return self.size > 0 or self.diverging is not None or self.preferred_replica != NO_REPLICA
+
+
+_FAILED = {int(code): PartitionRead(int(code)) for code in ErrorCode}
+_OUT_OF_RANGE = _FAILED[ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def failed(code: int) -> PartitionRead:
+    """No records, for this reason."""
+    return _FAILED[code]
+
+
+def end_of(replica: HostedPartition, isolation: Isolation) -> int:
+    """The offset up to which a fetch may read now."""
+    if isolation is Isolation.HIGH_WATERMARK:
+        return replica.high_watermark
+    return replica.log_end_offset if isolation is Isolation.LOG_END else replica.last_stable_offset
+
+
+def find(replicas: ReplicaManager, params: FetchParams, partition: FetchPartition) -> HostedPartition:
+    """The replica that a fetch of this partition reads. Raises ApiError."""
+    name, epoch = partition.topic.name, partition.current_leader_epoch
+    if name is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if epoch < NO_EPOCH:
+        epoch = NO_EPOCH
+    if params.leader_only:
+        return replicas.leader(name, partition.index, epoch)
+    return replicas.replica(name, partition.index, epoch)
+
+
+def end_offset_of_epoch(replica: HostedPartition, leader_epoch: int) -> tuple[int, int]:
+    """(largest epoch not above this one, its end offset), (-1, -1) where it is not known: what OffsetForLeaderEpoch says."""
+    log = replica.log
+    if log is not None:
+        epoch, end_offset = log.epochs.end_offset_for(leader_epoch, log.log_end_offset)
+        return epoch, end_offset
+    # the log was never opened: only the present epoch is known, it began at 0, and nothing was written since
+    if leader_epoch == NO_EPOCH or replica.role is not Role.LEADER or leader_epoch > replica.leader_epoch:
+        return NO_EPOCH, UNKNOWN
+    return leader_epoch, 0
+
+
+def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int, int] | None:
+    """(epoch, end offset) from which on the client's log differs from this one, None where it does not.
+
+    Raises ApiError: OFFSET_OUT_OF_RANGE where that cannot be said.
+    """
+    fetched = partition.last_fetched_epoch
+    epoch, end_offset = end_offset_of_epoch(replica, fetched)
+    if end_offset == UNKNOWN or epoch == NO_EPOCH or partition.fetch_offset < replica.log_start_offset:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return (epoch, end_offset) if epoch < fetched or end_offset < partition.fetch_offset else None
+
+
+def read_partition(
+    replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, *, follow: bool
+) -> PartitionRead:
+    """Read one partition. `limit_bytes` is what the request leaves for it; `min_one`: one batch in any case. `follow` says that a
+    follower's fetch offset is to be noted: once in a request."""
+    topic = partition.topic
+    replica = replicas.get(topic.name, partition.index)  # type: ignore[arg-type]
+    try:
+        if replica is not None and not replica.offline:
+            if topic.topic_id != replica.topic_id and ZERO_UUID not in (topic.topic_id, replica.topic_id):
+                return _FAILED[ErrorCode.INCONSISTENT_TOPIC_ID]
+            if params.rack and replica.role is Role.LEADER:
+                closer = preferred_replica(replica, replicas.metadata, params.rack, params.listener, partition.fetch_offset)
+                if closer != NO_REPLICA:
+                    find(replicas, params._replace(leader_only=False), partition)
+                    return PartitionRead(
+                        0, replica.high_watermark, replica.last_stable_offset, replica.log_start_offset, preferred_replica=closer
+                    )
+        replica = find(replicas, params, partition)
+        if params.is_follower:
+            replicas.check_follower(replica, params.replica_id, max(partition.current_leader_epoch, NO_EPOCH))
+        return _read(replicas, replica, params, partition, min(partition.max_bytes, limit_bytes), min_one, follow)
+    except ApiError as error:
+        return _FAILED[error.code]
+
+
+def _read(
+    replicas: ReplicaManager,
+    replica: HostedPartition,
+    params: FetchParams,
+    partition: FetchPartition,
+    max_bytes: int,
+    min_one: bool,
+    follow: bool,
+) -> PartitionRead:
+    offset, isolation = partition.fetch_offset, params.isolation
+    log = replica.log
+    if log is None:
+        high_watermark = stable_offset = start_offset = log_end_offset = 0
+    else:
+        high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
+        start_offset, log_end_offset = log.log_start_offset, log.log_end_offset
+    if partition.last_fetched_epoch >= 0:
+        diverging = divergence(replica, partition)
+        if diverging is not None:
+            return PartitionRead(0, high_watermark, stable_offset, start_offset, diverging=diverging)
+    if offset < start_offset or offset > log_end_offset:
+        return _OUT_OF_RANGE
+    is_committed = isolation is Isolation.LAST_STABLE_OFFSET
+    end_offset = log_end_offset if isolation is Isolation.LOG_END else stable_offset if is_committed else high_watermark
+    aborted: Sequence[tuple[int, int]] | None = () if is_committed else None
+    records: Any = NO_RECORDS
+    size = 0
+    if log is not None and offset < end_offset:
+        if max_bytes < 0:
+            return _FAILED[ErrorCode.UNKNOWN_SERVER_ERROR]
+        records = log.read(offset, max_bytes, end_offset, min_one)
+        size = len(records) if type(records) is bytes else records.size
+        if is_committed and size:
+            aborted = [entry[:2] for entry in log.aborted_transactions(offset, end_offset)]
+    if follow and params.is_follower:
+        replicas.follower_fetched(replica, params.replica_id, params.broker_epoch, offset, partition.log_start_offset)
+    return PartitionRead(0, high_watermark, stable_offset, start_offset, aborted, NO_REPLICA, records, size)

@@ -1,0 +1,364 @@
+"""Fetch (1), versions 0-17: records for consumers and followers.
+
+What is fetched is a session's, or the request's own (`broker/fetch_sessions.py`). Each partition is read by `broker/fetch_reads.py`, in
+the order of the session, until the response is full: the first partition with records gives at least one batch, whatever the limits say
+(version 3 and later). The response is sent at once when it has `min_bytes`, when a partition has an error, a diverging epoch or a closer
+replica, or when the request does not wait; else the fetch waits (`server/delayed_fetch.py`). Partitions that the metadata cache does not
+know, or that the client may not read, come last and do not end the wait.
+
+Records from disk are read together in threads, bounded in bytes for all clients. To versions 0-3 records are converted to the formats that
+those clients read, in a thread where there are many. Source: wire 5.1, `KafkaApis.handleFetchRequest` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, Isolation, PartitionRead, end_of, failed, read_partition
+from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition, FetchSession
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.log import FileRead
+from klamm.broker.metadata_responses import brokers_at
+from klamm.controller.pace import SLICE, Pace
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import Codec
+from klamm.server.authorizer import AllowAll, Operation, ResourceType
+from klamm.server.context import Context
+from klamm.server.delayed_fetch import DelayedFetch
+from klamm.server.fetch_response import ENDPOINTS_SINCE, ResponsePartition, encode
+
+MIN_ONE_SINCE, STORAGE_ERROR_SINCE, FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 3, 6, 11, 13, 15
+MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
+CONVERTED_IN_THREAD_BYTES = 64 << 10
+FUTURE_LOCAL_REPLICA = -3
+_NAMES_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
+_UNREADABLE = {int(code): PartitionRead(int(code), aborted=()) for code in ErrorCode}
+"""What a partition gets that is not even tried: here aborted transactions are an empty list, not null."""
+
+Row = tuple[FetchPartition, PartitionRead]
+Body = list[bytes]
+
+
+def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.FetchResponse | Coroutine[Any, Any, Any]:
+    opened = ctx.services.fetches.sessions.open(request, ctx.api_version, _now_ms(ctx), ctx.services.metadata.topic_name)
+    if isinstance(opened, ErrorCode):
+        return encode(ctx.api_version, NO_SESSION, (), error_code=opened)
+    if request.isolation_level not in (0, 1) and opened.partitions.count:
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    fetch = _Fetch(ctx, request, opened)
+    if len(opened.partitions.changed) > SLICE:
+        return fetch.respond_in_slices()
+    for _ in fetch.read(follow=True):
+        pass
+    return fetch.respond() if fetch.is_ready else fetch.respond_later()
+
+
+def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.FetchResponse:
+    kind = messages.FetchResponse
+    topics = []
+    if version < CODE_AT_TOP_SINCE:
+        for topic in request.topics:
+            rows = [kind.PartitionData(part.partition, code, -1, records=None) for part in topic.partitions]
+            topics.append(kind.FetchableTopicResponse(topic=topic.topic, partitions=rows))
+    return kind(error_code=code, session_id=request.session_id, responses=topics)
+
+
+def _now_ms(ctx: Context) -> int:
+    return int(ctx.services.clock.monotonic() * 1000)
+
+
+def _params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
+    version, fetches = ctx.api_version, ctx.services.fetches
+    if version >= REPLICA_STATE_SINCE:
+        replica_id, broker_epoch = request.replica_state
+    else:
+        replica_id, broker_epoch = request.replica_id, -1
+    is_follower = replica_id >= 0
+    max_bytes = min(request.max_bytes, fetches.max_bytes)
+    if is_follower or replica_id == FUTURE_LOCAL_REPLICA:
+        isolation = Isolation.LOG_END
+    else:
+        isolation = Isolation.LAST_STABLE_OFFSET if request.isolation_level else Isolation.HIGH_WATERMARK
+    selects = fetches.names_closer_replicas and version >= FOLLOWERS_SINCE and not is_follower
+    leader_only = is_follower or (version < FOLLOWERS_SINCE and replica_id != FUTURE_LOCAL_REPLICA)
+    return FetchParams(
+        version, replica_id, broker_epoch, isolation, is_follower, leader_only, max_bytes, min(request.min_bytes, max_bytes),
+        request.max_wait_ms, request.rack_id if selects else "", ctx.peer.listener,
+    )  # fmt: skip
+
+
+class _Fetch:
+    """One request on its way to a response. `rows` are the results of the last read."""
+
+    __slots__ = ("_allowed", "_context", "_ctx", "_is_notable", "_params", "_partitions", "_size", "_unread", "rows")
+
+    def __init__(self, ctx: Context, request: messages.FetchRequest, context: FetchContext) -> None:
+        self._ctx = ctx
+        self._context = context
+        self._partitions = partitions = context.partitions
+        self._params = params = _params(ctx, request)
+        self._allowed: dict[str, bool] = {}
+        self.rows: list[Row] = []
+        self._unread: list[Row] = []
+        shape = (params.replica_id, params.broker_epoch, params.isolation, params.rack)
+        if partitions.shape != shape or params.rack or type(ctx.services.authorizer) is not AllowAll:
+            if partitions.shape is not None:
+                partitions.look_at_all()
+            partitions.shape = shape
+        if params.is_follower:
+            ctx.services.replicas.follower_requested(params.replica_id)
+
+    # reading
+
+    def read(self, follow: bool) -> Iterator[None]:
+        """Read what is to be looked at; yields after each slice."""
+        rows: list[Row] = []
+        unread: list[Row] = []
+        params, replicas = self._params, self._ctx.services.replicas
+        limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
+        watches = not self._context.is_full
+        self._size, self._is_notable = 0, False
+        for number, partition in enumerate(list(self._partitions.changed), 1):
+            code = self._refusal(partition)
+            if code:
+                unread.append((partition, _UNREADABLE[code]))
+            else:
+                if watches:
+                    partition.watch(replicas.get(partition.topic.name, partition.index))  # type: ignore[arg-type]
+                result = read_partition(replicas, params, partition, limit, min_one, follow=follow)
+                rows.append((partition, result))
+                size = result.size
+                if size:
+                    min_one = False
+                    limit = max(limit - size, 0)
+                    self._size += size
+                elif result.error_code or result.is_notable:
+                    self._is_notable = True
+            if number % SLICE == 0:
+                yield
+        self.rows, self._unread = rows, unread
+
+    def _refusal(self, partition: FetchPartition) -> int:
+        """Why a partition is not even tried, or 0."""
+        services, topic = self._ctx.services, partition.topic
+        if topic.name is None:
+            topic.name = services.metadata.topic_name(topic.topic_id)
+        name = topic.name
+        if name is None:
+            is_denied = self._params.is_follower and not self._may_read("")
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_ID
+        if not self._may_read(name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        cached = services.metadata.topics.get(name)
+        return 0 if cached is not None and partition.index in cached.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _may_read(self, topic: str) -> bool:
+        if type(self._ctx.services.authorizer) is AllowAll:
+            return True
+        allowed = self._allowed.get("" if self._params.is_follower else topic)
+        if allowed is None:
+            if self._params.is_follower:
+                allowed = self._allowed[""] = self._ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+            else:
+                allowed = self._allowed[topic] = self._ctx.authorize(Operation.READ, ResourceType.TOPIC, topic)
+        return allowed
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the response need not wait."""
+        params = self._params
+        if params.max_wait_ms <= 0 or self._size >= params.min_bytes or self._is_notable:
+            return True
+        return not self.rows and (self._context.is_full or len(self._unread) == self._partitions.count)
+
+    # waiting
+
+    async def respond_in_slices(self) -> Body:
+        """As `respond` or `respond_later`, for many partitions."""
+        pace = Pace()
+        for _ in self.read(follow=True):
+            await pace()
+        if self.is_ready:
+            body = self.respond()
+            return body if isinstance(body, list) else await body
+        return await self.respond_later()
+
+    async def respond_later(self) -> Body:
+        """Wait, read again, respond."""
+        partitions, services, peer = self._partitions, self._ctx.services, self._ctx.peer
+        delayed = DelayedFetch(services.replicas, self._params)
+        if self._context.is_full:
+            for partition, _ in self.rows:
+                partition.watch(services.replicas.get(partition.topic.name, partition.index))  # type: ignore[arg-type]
+        partitions.waiting = delayed
+        try:
+            delayed.begin([partition for partition, _ in self.rows])
+            if not delayed.is_over:
+                timer = services.clock.call_later(self._params.max_wait_ms / 1000, delayed.end)
+                peer.on_lost = delayed.end
+                try:
+                    await delayed.wait()
+                finally:
+                    timer.cancel()
+                    peer.on_lost = None
+            for _ in self.read(follow=False):
+                await asyncio.sleep(0)
+            body = self.respond()
+        finally:
+            if partitions.waiting is delayed:
+                partitions.waiting = None
+            session = self._context.session
+            if session is None or not session.is_open:
+                partitions.unwatch()
+        return body if isinstance(body, list) else await body
+
+    # the response
+
+    def respond(self) -> Body | Coroutine[Any, Any, Body]:
+        """The response to what was read; the client knows then what it says. A coroutine where records have to be loaded or converted."""
+        context, version = self._context, self._params.version
+        session = context.session
+        if context.is_overtaken and session is not None:
+            return encode(version, session.id, (), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        rows = self.rows + self._unread if self._unread else self.rows
+        if session is not None:
+            rows = [
+                (partition, read)
+                for partition, read in rows
+                if partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, read.is_notable)
+            ]
+            self._settle()
+        elif context.makes_session:
+            session = context.session = self._make_session(rows)
+        session_id = NO_SESSION if session is None else session.id
+        if version < MAGIC_2_SINCE or any(type(read.records) is not bytes for _, read in rows):
+            return self._load(session_id, rows)
+        return self._encode(session_id, rows, [read.records for _, read in rows])  # type: ignore[misc]
+
+    def _make_session(self, rows: list[Row]) -> FetchSession | None:
+        services = self._ctx.services
+        session = services.fetches.sessions.create(self._partitions, self._params.is_follower, _now_ms(self._ctx))
+        if session is not None:
+            for partition, read in rows:
+                partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, is_notable=True)
+                if partition.topic.name is not None:
+                    partition.watch(services.replicas.get(partition.topic.name, partition.index))
+            self._settle()
+        return session
+
+    def _settle(self) -> None:
+        """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time."""
+        partitions = self._partitions
+        changed = partitions.changed
+        for partition, read in self.rows:
+            if partition in changed:
+                if read.size:
+                    partitions.gave_records(partition)
+                elif self._is_settled(partition, read):
+                    del changed[partition]
+
+    def _is_settled(self, partition: FetchPartition, read: PartitionRead) -> bool:
+        replica, params = partition.replica, self._params
+        return (
+            replica is not None
+            and not read.error_code
+            and read.diverging is None
+            and partition.fetch_offset == end_of(replica, params.isolation)
+            and partition.high_watermark == replica.high_watermark
+            and partition.start_offset == replica.log_start_offset
+            and (not params.is_follower or params.replica_id in replica.isr)
+        )
+
+    async def _load(self, session_id: int, rows: list[Row]) -> Body:
+        """The response when records are in files, or have to be converted."""
+        budget = self._ctx.services.fetches.budget
+        taken = await budget.take(sum(read.size for _, read in rows))
+        try:
+            loaded = await asyncio.gather(*[load(read.records) for _, read in rows])
+            results: list[Row] = []
+            records: list[bytes] = []
+            for (partition, read), data in zip(rows, loaded, strict=True):
+                if isinstance(data, bytes) and self._params.version < MAGIC_2_SINCE:
+                    data = await self._converted(partition, data)
+                results.append((partition, read if isinstance(data, bytes) else _failed_of(read, data)))
+                records.append(data if isinstance(data, bytes) else NO_RECORDS)
+            return self._encode(session_id, results, records)
+        finally:
+            budget.give(taken)
+
+    async def _converted(self, partition: FetchPartition, records: bytes) -> bytes | ErrorCode:
+        """Records as this version reads them, or why it cannot."""
+        config = self._config(partition)
+        if config is None:
+            return records
+        if not self._params.is_follower and not config.message_downconversion:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if not records:
+            return records
+        magic = 1 if self._params.version >= MAGIC_1_SINCE else 0
+        return records if magic else ErrorCode.UNSUPPORTED_VERSION
+
+    def _config(self, partition: FetchPartition) -> LogConfig | None:
+        """The configs of the partition's log, None where it has none yet."""
+        name = partition.topic.name
+        replica = None if name is None else self._ctx.services.replicas.get(name, partition.index)
+        return None if replica is None or replica.log is None else replica.log.config
+
+    def _encode(self, session_id: int, rows: list[Row], records: list[bytes]) -> Body:
+        version = self._params.version
+        out = []
+        leaders: set[int] = set()
+        for (partition, read), data in zip(rows, records, strict=True):
+            leader = None
+            if version < ZSTD_SINCE and self._is_zstd(partition):
+                read, data = _UNREADABLE[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], NO_RECORDS
+            code = read.error_code
+            if code:
+                if version < STORAGE_ERROR_SINCE and code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                elif version >= ENDPOINTS_SINCE and code in _NAMES_LEADER:
+                    leader = self._leader(partition)
+                    leaders.add(leader[0])
+            offsets = read.high_watermark, read.last_stable_offset, read.log_start_offset
+            out.append(ResponsePartition(partition, code, *offsets, read.aborted, read.preferred_replica, data, read.diverging, leader))
+        return encode(version, session_id, out, self._endpoints(leaders) if leaders else ())
+
+    def _is_zstd(self, partition: FetchPartition) -> bool:
+        """Whether this broker compresses all records of the partition with zstd, which older clients do not know."""
+        config = self._config(partition)
+        return config is not None and config.rules.compression is Codec.ZSTD
+
+    def _leader(self, partition: FetchPartition) -> tuple[int, int]:
+        """(leader, leader epoch) as this broker knows them, else as the metadata cache does."""
+        name, services = partition.topic.name or "", self._ctx.services
+        replica = services.replicas.get(name, partition.index)
+        if replica is not None and not replica.offline:
+            return replica.leader, replica.leader_epoch
+        cached = services.metadata.partition(name, partition.index)
+        return (-1, -1) if cached is None else (cached.leader, cached.leader_epoch)
+
+    def _endpoints(self, leaders: set[int]) -> list[messages.FetchResponse.NodeEndpoint]:
+        """Where the leaders that were named can be reached on the listener of the request."""
+        row = messages.FetchResponse.NodeEndpoint
+        return [
+            row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)
+            for broker_id, endpoint, rack in brokers_at(self._ctx.services.metadata, self._ctx.peer.listener)
+            if broker_id in leaders
+        ]
+
+
+async def load(records: bytes | FileRead) -> bytes | ErrorCode:
+    """Records in memory, or why they could not be read."""
+    if isinstance(records, bytes):
+        return records
+    try:
+        return await records.load()
+    except ApiError as error:
+        return error.code
+
+
+def _failed_of(read: PartitionRead, code: ErrorCode) -> PartitionRead:
+    return failed(code) if read.aborted is None else failed(code)._replace(aborted=())
