@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import CODEC_MASK, HEADER_SIZE, MAGIC, Codec, CorruptRecords, computed_crc, read_header
@@ -10,10 +10,11 @@ from klamm.protocol.records.legacy import read_message
 from klamm.protocol.records.rules import AppendRules, Origin, Refused, failed, invalid
 
 
-def check_batches(
-    data: bytes, batches: Sequence[tuple[int, int, int]], rules: AppendRules, origin: Origin = Origin.CLIENT
-) -> None:
-    """The checks of `UnifiedLog.append` on each batch: base offset, size, CRC, codec."""
+def checked_batches(
+    data: bytes, batches: Iterable[tuple[int, int, int]], rules: AppendRules, origin: Origin = Origin.CLIENT
+) -> list[tuple[int, int, int]]:
+    """The batches, given as (start, end, magic), after all checks. Raises Refused or CorruptRecords for the first bad one."""
+    checked = []
     for start, end, magic in batches:
         if magic < MAGIC:
             message = read_message(data, start, end)
@@ -30,6 +31,8 @@ def check_batches(
         if not right:
             raise CorruptRecords(f"Record is corrupt (stored crc = {stored})")
         check_codec(codec)
+        checked.append((start, end, magic))
+    return checked
 
 
 def check_size(size: int, rules: AppendRules) -> None:

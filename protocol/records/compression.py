@@ -167,10 +167,12 @@ def _snappy_blocks(data: bytes) -> list[tuple[int, int, int]]:
         if data.startswith(_SNAPPY_MAGIC, position):
             position += len(_SNAPPY_HEADER)  # streams one after the other
             continue
-        (length,) = unpack_from(">i", data, position) if len(data) - position >= 4 else (-1,)
+        if len(data) - position < 4:
+            break
+        (length,) = unpack_from(">i", data, position)
         position += 4
-        if length < 0 or position + length > len(data):
-            raise BadCompression("snappy: a block is longer than the data")
+        if length <= 0 or position + length > len(data):
+            raise BadCompression("snappy: a block has no bytes, or more than there are")
         blocks.append((position, position + length, cramjam.snappy.decompress_raw_len(data[position : position + length])))
         position += length
     return blocks

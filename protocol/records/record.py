@@ -58,8 +58,10 @@ class ControlType(IntEnum):
     UNKNOWN = -1
 
 
-def read_records(data: Buffer, header: BatchHeader, position: int = 0, limit_bytes: int = LIMIT) -> list[Record]:
-    """The records of the batch at `position`. They may be decompressed to at most `limit_bytes`.
+def read_records(
+    data: Buffer, header: BatchHeader, position: int = 0, limit_bytes: int = LIMIT, *, sized: bool = True
+) -> list[Record]:
+    """The records of the batch at `position`. They may be decompressed to at most `limit_bytes`. `sized` as in `scan`.
 
     Raises BadRecord for a wrong layout, `compression.BadCompression` and `compression.TooLarge`.
     """
@@ -74,7 +76,7 @@ def read_records(data: Buffer, header: BatchHeader, position: int = 0, limit_byt
     records = []
     try:
         for _ in range(count):
-            record, at = _read_record(body, at, header)
+            record, at = _read_record(body, at, header, sized)
             records.append(record)
     except IndexError:
         raise BadRecord("Incorrect declared batch size, premature EOF reached") from None
@@ -83,10 +85,10 @@ def read_records(data: Buffer, header: BatchHeader, position: int = 0, limit_byt
     return records
 
 
-def _read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
+def _read_record(body: bytes, position: int, header: BatchHeader, sized: bool) -> tuple[Record, int]:
     size, position = read_varint(body, position)
     stop = position + size
-    if size < 0 or stop > len(body):
+    if sized and (size < 0 or stop > len(body)):
         raise BadRecord(f"Invalid record size: {size}")
     delta, position = read_varint(body, position + 1, 10)
     offset, position = read_varint(body, position)
@@ -102,7 +104,7 @@ def _read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Recor
             raise BadRecord("Invalid negative header key size")
         content, position = _read_bytes(body, position)
         headers.append((name, content))
-    if position != stop:
+    if sized and position != stop:
         raise BadRecord(f"Invalid record size: expected to read {size} bytes, but instead read {position - stop + size}")
     timestamp = header.max_timestamp if header.is_log_append_time else wrapped(header.base_timestamp + delta)
     return Record(header.base_offset + offset, timestamp, key, value, tuple(headers)), position

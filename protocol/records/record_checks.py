@@ -41,7 +41,7 @@ def record_errors(
     errors = []
     for index, record in enumerate(records):
         if rules.is_compacted and record.key is None:
-            message = f"Compacted topic cannot accept message without key in topic partition {topic_partition}."
+            message = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
             errors.append(RecordError(ErrorCode.INVALID_RECORD, index, message))
         elif not rules.log_append_time and record.timestamp != NO_TIMESTAMP:
             if is_out_of_range(record.timestamp, rules, now_ms):

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.records.batch import NO_TIMESTAMP, Codec, CorruptRecords, read_header
-from klamm.protocol.records.batch_checks import check_batches, check_size
+from klamm.protocol.records.batch import MAGIC, NO_TIMESTAMP, Codec, CorruptRecords, read_header
+from klamm.protocol.records.batch_checks import check_size
 from klamm.protocol.records.legacy import Message, inner_messages, read_message
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.records.record_checks import RecordError, record_errors, refuse_records
 from klamm.protocol.records.rules import AppendRules, Assigned, failed, invalid
-
-_LEGACY = (0, 1)
 
 
 def upgrade(
@@ -29,23 +27,24 @@ def upgrade(
     now_ms: int,
     topic_partition: object,
 ) -> Assigned:
-    """The batch to store. `batches` are start, end and magic of each message in `data`; at least one is of magic 0 or 1.
+    """The batch to store. `batches` are start, end and magic of each message in `data`, which were checked; the first is of magic 0 or 1.
 
     Raises Refused, and the exceptions of `legacy.inner_messages`.
     """
-    check_batches(data, batches, rules)
     magic = batches[0][2]
-    messages = [read_message(data, start, end) for start, end, each in batches if each == magic and magic in _LEGACY]
+    messages = [read_message(data, start, end) for start, end, each in batches if each < MAGIC]
     numbers = [message.codec_number for message in messages if message.codec_number]
     codec = Codec(numbers[-1]) if numbers else Codec.NONE
-    if len(batches) > 1 and (magic not in _LEGACY or codec is not Codec.NONE):
+    if len(batches) > 1 and codec is not Codec.NONE:
         raise invalid("Compressed outer record has more than one batch")
     accepted: list[Message] = []
     for message in messages:
+        if message.magic != magic:
+            break
         inner = inner_messages(message) if message.codec_number else [message]
         refuse_records(_errors(message, inner, rules, now_ms, topic_partition))
         accepted += inner
-    if len(messages) < len(batches):
+    if any(each != magic for _, _, each in batches):
         raise invalid(f"a batch is of another magic than the first one's {magic}")
     if any(message.timestamp < NO_TIMESTAMP for message in accepted):
         raise failed("Invalid negative timestamp")
@@ -71,7 +70,7 @@ def _errors(
         if not all(message.crc_is_right for message in inner if message.magic == outer.magic):
             raise CorruptRecords(f"Record is corrupt in topic partition {topic_partition}")
         if strange:
-            text = f"A record's magic does not match outer magic {outer.magic} in topic partition {topic_partition}."
+            text = f"A record's magic does not match outer magic {outer.magic} in topic partition {topic_partition}"
             errors = [error for error in errors if error.batch_index not in strange]
             errors += [RecordError(ErrorCode.INVALID_RECORD, index, text) for index in strange]
     return errors

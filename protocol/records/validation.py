@@ -20,6 +20,8 @@ from klamm.protocol.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     Buffer,
@@ -30,7 +32,7 @@ from klamm.protocol.records.batch import (
     read_header,
     with_leader_fields,
 )
-from klamm.protocol.records.batch_checks import check_batches, check_codec, check_size
+from klamm.protocol.records.batch_checks import check_codec, check_size, checked_batches
 from klamm.protocol.records.compression import BadCompression, TooLarge, bound, compress, decompress
 from klamm.protocol.records.legacy import BadMessage, each_batch
 from klamm.protocol.records.record import encode_record, read_records, seal
@@ -64,17 +66,18 @@ def assign(
     data = records if records.__class__ is bytes else bytes(records)
     try:
         if version < 3 and origin is Origin.CLIENT:
-            batches = list(each_batch(data))
+            batches = checked_batches(data, each_batch(data), rules)
             if not batches:
                 return NOTHING
-            if any(magic < MAGIC for _, _, magic in batches):
+            if batches[0][2] < MAGIC:
                 return upgrade(data, batches, base_offset, leader_epoch, rules, now_ms, topic_partition)
-            check_batches(data, batches, rules)
+            if len(batches) > 1:
+                raise invalid("Compressed outer record has more than one batch")
             header = read_header(data)
         else:
             header = _only_batch(data, version)
             if header.size > rules.max_message_bytes or header.base_offset or computed_crc(data, 0, header.size) != header.crc:
-                check_batches(data, [(0, header.size, MAGIC)], rules, origin)
+                checked_batches(data, [(0, header.size, MAGIC)], rules, origin)
         return _assign(data, header, base_offset, leader_epoch, rules, now_ms, origin, topic_partition)
     except CorruptRecords as error:
         raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
@@ -100,6 +103,8 @@ def _only_batch(data: bytes, version: int) -> BatchHeader:
         )
     if size < HEADER_SIZE:
         raise CorruptRecords(f"Record batch is corrupt (the size {size} is smaller than the minimum allowed overhead {HEADER_SIZE})")
+    if version < 7 and data[22] & CODEC_MASK > Codec.ZSTD:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {data[22] & CODEC_MASK}")
     if version < 7 and data[22] & CODEC_MASK == Codec.ZSTD:
         raise Refused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -141,9 +146,9 @@ def _assign(
     else:
         body = decompress(codec, data[HEADER_SIZE:end])
         scanned = scan(body, 0, len(body), count, sized=target is not codec)
-        if not scanned.is_consecutive and target is codec:
-            raise failed("key is skipped in PartialDefaultRecord")
-    max_timestamp = _check_records(data, header, scanned, rules, now_ms, topic_partition, target is codec)
+    lowest, max_timestamp = _check_records(data, header, scanned, rules, now_ms, topic_partition, target is codec)
+    if body is not None and target is codec and not scanned.is_consecutive:
+        raise failed("key is skipped in PartialDefaultRecord")
 
     append_time = LOG_APPEND_TIME if rules.log_append_time else 0
     if append_time:
@@ -153,6 +158,9 @@ def _assign(
     if target is not codec:
         if body is None:
             body = data[HEADER_SIZE:end]
+        _check_producer(header)
+        if lowest < NO_TIMESTAMP:
+            raise failed(f"Invalid negative timestamp {lowest}")
         made = _recompressed(header, body, scanned, target, base_offset, leader_epoch, rules, max_timestamp)
         stored = read_header(made)
         return Assigned(made, [stored], max_timestamp, stored.last_offset, log_append_time_ms)
@@ -187,8 +195,8 @@ def _check_header(header: BatchHeader) -> None:
 
 def _check_records(
     data: bytes, header: BatchHeader, scanned: Scan, rules: AppendRules, now_ms: int, topic_partition: object, in_place: bool
-) -> int:
-    """The highest timestamp of the records. Raises Refused when some lack a key, or have a time that the topic does not take."""
+) -> tuple[int, int]:
+    """The lowest timestamp, and the highest one or -1. Raises Refused for records without key, or with a time that the topic refuses."""
     if header.attributes & LOG_APPEND_TIME:
         lowest = highest = header.max_timestamp
         suspect = rules.log_append_time or highest == -1
@@ -201,11 +209,24 @@ def _check_records(
         earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
         suspect = suspect or lowest < earliest or highest > latest
     if not suspect:
-        return max(highest, -1)
-    records = read_records(data, header)
-    kind = "PartialDefaultRecord" if in_place and header.attributes & CODEC_MASK else "DefaultRecord"
+        return lowest, max(highest, NO_TIMESTAMP)
+    is_partial = in_place and bool(header.attributes & CODEC_MASK)
+    records = read_records(data, header, sized=not is_partial)
+    kind = "PartialDefaultRecord" if is_partial else "DefaultRecord"
     refuse_records(record_errors(records, header.is_log_append_time, rules, now_ms, topic_partition, kind))
-    return max(-1, *(record.timestamp for record in records))
+    timestamps = [record.timestamp for record in records]
+    return min(timestamps), max(NO_TIMESTAMP, *timestamps)
+
+
+def _check_producer(header: BatchHeader) -> None:
+    """What Apache Kafka wants of the producer when it writes a batch anew."""
+    if header.producer_id == NO_PRODUCER_ID:
+        if header.is_transactional:
+            raise failed("Cannot write transactional messages without a valid producer ID")
+    elif header.producer_epoch == -1:
+        raise failed("Invalid negative producer epoch")
+    elif header.base_sequence < 0:
+        raise failed("Invalid negative sequence number used")
 
 
 def _recompressed(
@@ -219,8 +240,6 @@ def _recompressed(
     max_timestamp: int,
 ) -> bytes:
     """The same records under a new header, compressed as the topic has it."""
-    if header.base_timestamp + scanned.min_delta < -1 and not header.is_log_append_time:
-        raise failed("Invalid negative timestamp")
     new = header._replace(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
