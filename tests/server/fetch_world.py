@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
@@ -26,7 +25,7 @@ from klamm.server.response_cache import ResponseCache
 from klamm.server.services import Services
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.update_metadata import broker, update
-from klamm.tests.services import broker_config, make_services
+from klamm.tests.services import broker_config, make_services, no_topic_configs
 
 FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = 1, 2, 23
 REQUEST = messages.FetchRequest
@@ -37,38 +36,20 @@ def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b".")[:16]
 
 
-class MemoryLogs:
-    """The logs of a broker that keeps all in memory."""
-
-    on_disk = False
-
-    def __init__(self, config: LogConfig, now_ms: Callable[[], int]) -> None:
-        self.config = config
-        self._environment = LogEnvironment(MemoryBudget(), now_ms, random.randrange)
-        self._logs: dict[tuple[str, int], Log] = {}
-
-    def get(self, topic: str, partition: int) -> Log | None:
-        return self._logs.get((topic, partition))
-
-    async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
-        return self._logs.setdefault((topic, partition), Log(topic, partition, topic_id, self.config, self._environment))
-
-    def delete(self, topic: str, partition: int) -> None:
-        self._logs.pop((topic, partition), None)
-
-
 class World:
     """Broker 1; brokers 2 and 3 are others of its cluster. `services` is what its handlers get."""
 
     def __init__(
-        self, *, config: LogConfig | None = None, authorizer: Authorizer | None = None, racks: Sequence[str] = ("a", "b", "b"),
-        **properties: object,
+        self, *, authorizer: Authorizer | None = None, racks: Sequence[str] = ("a", "b", "b"), **properties: object
     ) -> None:  # fmt: skip
+        """`properties` are the broker's, with underscores for dots."""
         self.clock = DrivenClock()
         self.metadata = MetadataCache(1)
-        self.logs = MemoryLogs(LogConfig() if config is None else config, self.clock.now_ms)
+        config = broker_config(1, **properties)
+        self.logs = LogManager(config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
         self.replicas = ReplicaManager(1, self.metadata, self.logs, self.clock)
-        made = make_services(metadata=self.metadata, config=broker_config(1, **properties), authorizer=authorizer)
+        self.replicas.recover = lambda replica: None
+        made = make_services(metadata=self.metadata, config=config, authorizer=authorizer)
         self.services: Services = dataclasses.replace(made, replicas=self.replicas, clock=self.clock)
         self.racks = racks
         self.states: dict[str, dict[int, Any]] = {}

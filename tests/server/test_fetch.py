@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.log.config import LogConfig
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.records.batch import Codec, each_header
-from klamm.protocol.records.validation import AppendRules
+from klamm.protocol.records.batch import each_header
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.server.fetch_world import World, codes, fetch, part, rows, topic_id
 
@@ -309,7 +307,7 @@ async def test_a_topic_made_again_has_another_id() -> None:
 
 
 async def test_records_of_a_topic_that_compresses_with_zstd_need_version_10() -> None:
-    world = World(config=LogConfig(rules=AppendRules(compression=Codec.ZSTD)))
+    world = World(compression_type="zstd")
     world.host("t")
     await world.replicas.open_log(world.replica("t"))
     assert codes(await world.respond(fetch({"t": [part()]}, version=9), 9)) == {("t", 0): ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
