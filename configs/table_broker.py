@@ -59,6 +59,15 @@ MEANINGFUL = frozenset(
         "socket.listen.backlog.size",
         "request.timeout.ms",
         "replica.lag.time.max.ms",
+        # logs
+        "log.initial.task.delay.ms",
+        "log.retention.check.interval.ms",
+        "log.cleaner.enable",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "producer.id.expiration.ms",
+        "producer.id.expiration.check.interval.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
         # policies
         "create.topic.policy.class.name",
         "alter.config.policy.class.name",

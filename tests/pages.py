@@ -1,5 +1,5 @@
 """Pages of docs/ that are computed, so that they cannot be wrong: which requirements have a test, which APIs there are, how states move,
-what was compared with a real Kafka.
+which configs act on logs, what was compared with a real Kafka.
 
 `python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read
 from the sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
@@ -178,6 +178,29 @@ def phases_page() -> str:
     return "\n".join(lines)
 
 
+def log_configs_page() -> str:
+    """Which configs of topics and brokers act on logs."""
+    from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
+    from klamm.configs.table_broker import TOPICS
+
+    lines = [
+        NOTE,
+        "# Configs that act on logs\n",
+        "From `configs/log_effects.py`. All configs can be set and described; this page says which change what a log does. A topic config",
+        "acts in the same way when it comes from the broker config that is its default.\n",
+        "## Topics\n",
+        "| config | default from | acts | what it does |",
+        "|---|---|---|---|",
+    ]
+    for name, effect in sorted(TOPIC_EFFECTS.items()):
+        server = TOPICS[name].server
+        lines.append(f"| `{name}` | {f'`{server}`' if server else ''} | {'yes' if effect.acts else 'no'} | {effect.text} |")
+    lines += ["\n## Brokers\n", "| config | acts | what it does |", "|---|---|---|"]
+    for name, effect in sorted(BROKER_EFFECTS.items()):
+        lines.append(f"| `{name}` | {'yes' if effect.acts else 'no'} | {effect.text} |")
+    return "\n".join(lines) + "\n"
+
+
 def compatibility_page() -> str:
     """What was compared with a real Kafka, and the known differences."""
     from klamm.tests.compatibility import page
@@ -191,6 +214,7 @@ PAGES = {
     "states.md": states_page,
     "phases.md": phases_page,
     "walks.md": walks_page,
+    "log_configs.md": log_configs_page,
     "compatibility.md": compatibility_page,
 }
 
