@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
@@ -36,6 +36,10 @@ LARGE_REQUEST_BYTES = 256 << 10
 """Requests up to this size are decoded at once: ten thousand partition states or so, some tens of milliseconds at most."""
 
 _KEY_AND_VERSION = Struct(">hh")
+
+
+Response = bytes | Coroutine[Any, Any, bytes | None] | asyncio.Future[bytes | None] | None
+Repeated = Callable[[Peer, bytes], bytes | asyncio.Future[bytes | None] | None]
 
 
 class Refuse(Protocol):
@@ -58,6 +62,8 @@ class Handler(NamedTuple):
     `cached`: the response depends only on what a `ResponseCache` is cleared for.
     `pipelined`: requests that follow one another on a connection may be begun before the first has its response; what they do happens
     in their order all the same (they go through the controller's queue), and the responses leave in their order.
+    `repeated` makes a function that handles some requests from their bytes: (peer, payload) → a frame, a future for it, or None, and the
+    handler does it.
     `unsupported_version`: the encoded version 0 of the response to a version out of range; None closes the connection.
     """
 
@@ -65,6 +71,7 @@ class Handler(NamedTuple):
     refuse: Refuse = no_refusal
     cached: bool = False
     pipelined: bool = False
+    repeated: Callable[[Services], Repeated] | None = None
     unsupported_version: bytes | None = None
 
 
@@ -76,6 +83,7 @@ class Dispatcher:
         """Cached responses are valid for one generation of it."""
         self._services = services
         self._handlers = handlers
+        self._repeated = {key.to_bytes(2, "big"): handler.repeated(services) for key, handler in handlers.items() if handler.repeated}
         self._pipelined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.pipelined)
 
     def is_pipelined(self, api_key: bytes) -> bool:
@@ -86,13 +94,16 @@ class Dispatcher:
         """Whether a request may be begun while one of the API with this key, which came before it, still waits for its response."""
         return payload[:2] == api_key and api_key in self._pipelined
 
-    def begin(self, peer: Peer, payload: bytes, logged: bool = False) -> bytes | Coroutine[Any, Any, bytes | None] | None:
-        """One request's response as a frame, None when it gets none, or a coroutine that returns either.
+    def begin(self, peer: Peer, payload: bytes, logged: bool = False) -> Response:
+        """One request's response as a frame, None when it gets none, or a coroutine or future for either.
 
         `logged` is for `_logged`: this request is in the log already, and the same must come here again.
         """
         if not logged and request_log.log.isEnabledFor(logging.DEBUG):
             return self._logged(peer, payload)
+        repeated = self._repeated.get(payload[:2])
+        if repeated is not None and not logged and (frame := repeated(peer, payload)) is not None:
+            return frame
         if len(payload) < 4:
             raise RemoteProtocolError(f"frame of {len(payload)} bytes")
         api_key, version = _KEY_AND_VERSION.unpack_from(payload)
@@ -136,7 +147,7 @@ class Dispatcher:
         self._services.not_offered.write(api_key, header.client_id, peer.host)
         return NotOffered(f"{api.name} is not offered")
 
-    def _logged(self, peer: Peer, payload: bytes) -> bytes | Coroutine[Any, Any, bytes | None] | None:
+    def _logged(self, peer: Peer, payload: bytes) -> Response:
         """`begin`, with a line in the log when the response is there."""
         line = request_log.RequestLine(peer.host, peer.listener, payload, self._services.clock.monotonic)
         try:
@@ -149,7 +160,7 @@ class Dispatcher:
             return response
         return self._logged_later(line, response)
 
-    async def _logged_later(self, line: request_log.RequestLine, pending: Coroutine[Any, Any, bytes | None]) -> bytes | None:
+    async def _logged_later(self, line: request_log.RequestLine, pending: Awaitable[bytes | None]) -> bytes | None:
         try:
             response = await pending
         except CloseConnection as reason:

@@ -20,7 +20,6 @@ MAX_CLIENTS = 1000
 RECORDS, GROUPS, TRANSACTIONS = "records", "consumer groups", "transactions"
 ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"
 NOT_OFFERED: Mapping[str, str] = {
-    "Produce": RECORDS,
     "Fetch": RECORDS,
     "ListOffsets": RECORDS,
     "DeleteRecords": RECORDS,
@@ -65,7 +64,7 @@ NOT_OFFERED: Mapping[str, str] = {
     "UpdateFeatures": "changes of features",
     "Envelope": "forwarded requests",
 }
-"""What each API is for. Produce has a handler, which refuses records."""
+"""What each API is for."""
 
 
 class NotOffered(RemoteProtocolError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from klamm.server.authorizer import ANONYMOUS, Principal
 from klamm.server.response_cache import ResponseCache
@@ -13,10 +14,11 @@ class Peer:
 
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
+    `repeated`: what the last Produce request for one partition had in front of its records.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "responses")
+    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "responses")
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
@@ -24,6 +26,7 @@ class Peer:
         """`listener` is the listener's name, `host` the client's address without port."""
         self.connection = connection
         self.exclusive = False
+        self.repeated: Any = None  # of `server/repeated_produce.py`
         self.listener = listener
         self.host = host
         self.responses = responses

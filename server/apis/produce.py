@@ -1,108 +1,295 @@
-"""Produce (0), versions 0-11: records are refused, partition by partition; this broker stores none.
+"""Produce (0), versions 0-11: records are appended to the logs of the partitions that this broker leads.
 
-The API is in ApiVersions all the same: Java clients before 2.8 cannot talk to a broker whose ApiVersions response leaves it out, and the
-tool that came with KIP-183 is one of them. Errors are those of Apache Kafka: no WRITE permission is TOPIC_AUTHORIZATION_FAILED, a partition
-that the metadata cache does not know UNKNOWN_TOPIC_OR_PARTITION, acks other than -1, 0, 1 INVALID_REQUIRED_ACKS, a leader elsewhere
-NOT_LEADER_OR_FOLLOWER (from version 10 on with that leader and its address), an offline replica KAFKA_STORAGE_ERROR. Only where this broker
-leads does it refuse with UNSUPPORTED_VERSION, which no client tries again. With acks=0 there is no response; as every partition has an
-error, the connection is closed.
+Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, acks, internal topics,
+leader, enough replicas in sync, records; the last two are the log's. Two refuse a request as a whole, by its first batches: a batch whose
+length or magic is impossible, and transactional records without a transactional id. With acks=0 there is no response, and an error closes
+the connection. With acks=-1 the response waits for the ISR, with acks=1 for the file of a log on disk, at most for the request's time-out.
+
+As long as logs are open and records are cheap to check, everything is appended before `handle` returns, so that the requests of a
+connection can follow one another without waiting. Otherwise (first use of a log, recompression, long batches, many partitions) the request
+is the only one of its connection that is handled. A partition that is named twice has one result, that of the last entry.
+
+Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Iterable
 
-from klamm.broker.metadata_cache import CachedPartition
-from klamm.broker.metadata_responses import brokers_at
-from klamm.broker.partition import Role
+from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
+from klamm.broker.partition import HostedPartition
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
+from klamm.protocol.records.rebase import rebased
+from klamm.protocol.records.validation import Origin, Refused, assign, costs_much
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import CloseConnection, Context
+from klamm.server.delayed_produce import Appended, wait_for_acks
 
-NO_RECORDS = "this broker stores no records"
-TEXT_SINCE, LEADER_SINCE = 8, 10
-UNKNOWN = -1
+LEADER_SINCE = 10
+ADMIN_CLIENT = "__admin_client"
+"""The client id that may write internal topics."""
+NO_OFFSET = -1
+VERIFICATION_FAILED = "Failed to verify the transaction: there is no transaction coordinator yet"
+
+_WITHOUT_LOG_START = frozenset((
+    ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.KAFKA_STORAGE_ERROR,
+))
+"""Codes of the broker beside which the response does not name the log start offset."""
+
+Response = messages.ProduceResponse
+Row = messages.ProduceResponse.PartitionProduceResponse
 
 
-def handle(ctx: Context, request: messages.ProduceRequest) -> messages.ProduceResponse | Awaitable[messages.ProduceResponse] | None:
-    if request.topic_data:
-        ctx.services.not_offered.write(ctx.api_key, ctx.client_id, ctx.peer.host)
-    if request.acks == 0:
-        if request.topic_data:
-            raise CloseConnection("records with acks=0 cannot be stored")
-        return None
+def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitable[Response | None] | None:
     if len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data) > SLICE:
-        return _refuse_many(ctx, request)
-    topics = []
-    for topic in request.topic_data:
-        allowed = ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        rows = [_refused(ctx, topic.name, part.index, request.acks, allowed) for part in topic.partition_data]
-        topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
-    return _response(ctx, topics)
+        ctx.peer.exclusive = True
+        return _handle_many(ctx, request)
+    refusal = _refusal(ctx, request, request.topic_data)
+    if refusal is not None:
+        return _refused(request, ctx.api_version, refusal)
+    parts = _parts(request.topic_data)
+    later = [part for part in parts.values() if not part.append_now(ctx, request)]
+    if later:
+        ctx.peer.exclusive = True
+        return _append_later(ctx, request, parts.values(), later)
+    return _acknowledge(ctx, request, parts.values())
 
 
-def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.ProduceResponse | None:
-    partition_type = messages.ProduceResponse.PartitionProduceResponse
+def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
     topics = [
-        messages.ProduceResponse.TopicProduceResponse(
+        Response.TopicProduceResponse(
             name=topic.name,
-            partition_responses=[partition_type(index=part.index, error_code=code, base_offset=-1) for part in topic.partition_data],
+            partition_responses=[
+                Row(index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=message) for part in topic.partition_data
+            ],
         )
         for topic in request.topic_data
     ]
-    return None if request.acks == 0 else messages.ProduceResponse(responses=topics)
+    return None if request.acks == 0 else Response(responses=topics)
 
 
-async def _refuse_many(ctx: Context, request: messages.ProduceRequest) -> messages.ProduceResponse:
-    """As `handle` does for few."""
-    pace = Pace()
-    topics = []
-    for topic in request.topic_data:
-        await pace()
-        allowed = ctx.authorize(Operation.WRITE, ResourceType.TOPIC, topic.name)
-        rows = []
+class Part:
+    """One partition of a request. `row` is its result; `appended` are the records in the log, which perhaps wait for the replicas."""
+
+    __slots__ = ("appended", "index", "records", "row", "topic")
+
+    def __init__(self, topic: str, index: int, records: Buffer | None) -> None:
+        self.topic = topic
+        self.index = index
+        self.records = records
+        self.row: Row | None = None
+        self.appended: Appended | None = None
+
+    def append_now(self, ctx: Context, request: messages.ProduceRequest) -> bool:
+        """Append the records, or find out why not. False when that may take long: then nothing has happened."""
+        try:
+            replica, records = self._check(ctx, request)
+        except ApiError as error:
+            self.fail(None, error)
+            return True
+        log = replica.log
+        if log is None or costs_much(records, log.config.rules):
+            return False
+        self._append(ctx, request.acks, replica, records)
+        return True
+
+    async def append_later(self, ctx: Context, request: messages.ProduceRequest) -> None:
+        """`append_now`, however long it takes."""
+        try:
+            replica, records = self._check(ctx, request)
+            log = await ctx.services.replicas.open_log(replica)
+        except ApiError as error:
+            self.fail(None, error)
+            return
+        if costs_much(records, log.config.rules):
+            await self._append_costly(ctx, request.acks, replica, log, records)
+        else:
+            self._append(ctx, request.acks, replica, records)
+
+    def _check(self, ctx: Context, request: messages.ProduceRequest) -> tuple[HostedPartition, Buffer]:
+        """The partition, which this broker leads, and the records. Raises ApiError for every reason that is not in the records."""
+        if not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, self.topic):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if ctx.services.metadata.partition(self.topic, self.index) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self.records is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        if request.acks not in (-1, 0, 1):
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if self.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if request.transactional_id is not None and _is_transactional(self.records):
+            # here the transaction coordinator is asked once there is one
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, VERIFICATION_FAILED)
+        return ctx.services.replicas.leader(self.topic, self.index), self.records
+
+    def _append(self, ctx: Context, acks: int, replica: HostedPartition, records: Buffer) -> None:
+        services = ctx.services
+        try:
+            self.succeed(
+                replica, services.replicas.append(replica, records, ctx.api_version, acks, Origin.CLIENT, services.clock.now_ms())
+            )
+        except Refused as refusal:
+            self._refuse(replica, refusal)
+        except ApiError as error:
+            self.fail(replica, error)
+
+    async def _append_costly(self, ctx: Context, acks: int, replica: HostedPartition, log: Log, records: Buffer) -> None:
+        """As `_append`; the records are checked, and perhaps compressed again, in a thread, while others may append."""
+        now_ms = ctx.services.clock.now_ms()
+        at = log.next_offset, replica.leader_epoch, log.config.rules
+        try:
+            assigned = await asyncio.to_thread(assign, records, ctx.api_version, *at, now_ms, Origin.CLIENT)
+            assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
+            self.succeed(replica, ctx.services.replicas.append_assigned(replica, assigned, acks, Origin.CLIENT, now_ms))
+        except Refused as refusal:
+            self._refuse(replica, refusal)
+        except ApiError as error:
+            self.fail(replica, error)
+
+    def succeed(self, replica: HostedPartition, result: AppendResult) -> None:
+        self.row = Row(
+            index=self.index, base_offset=result.base_offset, log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )  # fmt: skip
+        self.appended = Appended(replica, result.last_offset)
+
+    def _refuse(self, replica: HostedPartition, refusal: Refused) -> None:
+        """The records are not appended for a reason that is in them."""
+        error = Response.BatchIndexAndErrorMessage
+        self.row = Row(
+            index=self.index, error_code=refusal.code, base_offset=NO_OFFSET, error_message=refusal.message,
+            log_start_offset=replica.log_start_offset if refusal.names_log_start else NO_OFFSET,
+            record_errors=[error(batch_index=index, batch_index_error_message=text) for index, text in refusal.record_errors],
+        )  # fmt: skip
+
+    def fail(self, replica: HostedPartition | None, error: ApiError) -> None:
+        """The records are not appended. `replica` is given where the response may name its log start offset."""
+        start = NO_OFFSET if replica is None or error.code in _WITHOUT_LOG_START else replica.log_start_offset
+        text = error.message if error.message == VERIFICATION_FAILED else None
+        self.row = Row(index=self.index, error_code=error.code, base_offset=NO_OFFSET, log_start_offset=start, error_message=text)
+
+
+def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> dict[tuple[str, int], Part]:
+    parts: dict[tuple[str, int], Part] = {}
+    for topic in topics:
         for part in topic.partition_data:
-            await pace()
-            rows.append(_refused(ctx, topic.name, part.index, request.acks, allowed))
-        topics.append(messages.ProduceResponse.TopicProduceResponse(name=topic.name, partition_responses=rows))
-    return _response(ctx, topics)
+            parts[topic.name, part.index] = Part(topic.name, part.index, part.records)
+    return parts
 
 
-def _response(ctx: Context, topics: list[messages.ProduceResponse.TopicProduceResponse]) -> messages.ProduceResponse:
-    leaders = {row.current_leader.leader_id for topic in topics for row in topic.partition_responses}
-    return messages.ProduceResponse(responses=topics, node_endpoints=_endpoints(ctx, leaders))
+def _is_transactional(records: Buffer) -> bool:
+    """Whether the first batch is part of a transaction. Raises CorruptRecords for a length or magic that no batch has."""
+    size = batch_size(records, 0)
+    return size is not None and size <= len(records) and records[16] == 2 and bool(records[22] & TRANSACTIONAL)
 
 
-def _refused(
-    ctx: Context, topic: str, partition: int, acks: int, allowed: bool
-) -> messages.ProduceResponse.PartitionProduceResponse:
-    known = ctx.services.metadata.partition(topic, partition)
-    code = _code(ctx, topic, partition, known, acks, allowed)
-    leader = messages.ProduceResponse.LeaderIdAndEpoch()
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE and known is not None:
-        leader = leader._replace(leader_id=known.leader, leader_epoch=known.leader_epoch)
-    text = NO_RECORDS if code is ErrorCode.UNSUPPORTED_VERSION and ctx.api_version >= TEXT_SINCE else None
-    return messages.ProduceResponse.PartitionProduceResponse(
-        index=partition, error_code=code, base_offset=UNKNOWN, error_message=text, current_leader=leader
-    )
+def _refusal(
+    ctx: Context, request: messages.ProduceRequest, topics: Iterable[messages.ProduceRequest.TopicProduceData]
+) -> ApiError | None:
+    """Why the request is refused as a whole, by the first batch of each partition of these topics."""
+    transactional_id = request.transactional_id
+    for topic in topics:
+        for part in topic.partition_data:
+            try:
+                if part.records is None or not _is_transactional(part.records):
+                    continue
+            except CorruptRecords as error:
+                return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
+            if transactional_id is None or not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+                return ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return None
 
 
-def _code(ctx: Context, topic: str, partition: int, known: CachedPartition | None, acks: int, allowed: bool) -> ErrorCode:
-    """Why records are refused; `known` is the partition in the metadata cache, or None."""
-    if not allowed:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if known is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if acks not in (-1, 1):
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    replica = ctx.services.replicas.get(topic, partition)
-    if replica is not None and replica.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if replica is None or replica.role is not Role.LEADER:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.UNSUPPORTED_VERSION
+def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) -> Response:
+    response = refuse(request, version, refusal.code, refusal.message)
+    if response is None:
+        raise CloseConnection(f"a Produce request with acks=0 failed: {refusal}")
+    return response
+
+
+async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Response | None:
+    """As `handle` for few partitions, in slices."""
+    pace = Pace()
+    parts: dict[tuple[str, int], Part] = {}
+    for topic in request.topic_data:
+        entries = topic.partition_data
+        for first in range(0, max(len(entries), 1), SLICE):
+            slice_of_topic = topic._replace(partition_data=entries[first : first + SLICE])
+            await pace(len(slice_of_topic.partition_data) + 1)
+            refusal = _refusal(ctx, request, [slice_of_topic])
+            if refusal is not None:
+                return _refused(request, ctx.api_version, refusal)
+            parts |= _parts([slice_of_topic])
+    return await _append_later(ctx, request, parts.values(), parts.values())
+
+
+async def _append_later(
+    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part], later: Iterable[Part]
+) -> Response | None:
+    pace = Pace()
+    for part in later:
+        await pace()
+        await part.append_later(ctx, request)
+    response = _acknowledge(ctx, request, parts)
+    return response if response is None or isinstance(response, Response) else await response
+
+
+def _acknowledge(
+    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part]
+) -> Response | Awaitable[Response | None] | None:
+    """The response to a request whose records are appended or refused; a coroutine where it has to wait for the replicas."""
+    if request.acks == 0:
+        failed = next((part.row for part in parts if part.row is not None and part.row.error_code), None)
+        if failed is not None:
+            raise CloseConnection(f"records with acks=0 got {ErrorCode(failed.error_code).name}")
+        return None
+    appended = [part.appended for part in parts if part.appended is not None]
+    waiting = [one for one in appended if not one.settle(ctx.services.replicas, request.acks)]
+    if waiting:
+        return _acknowledge_later(ctx, request, parts, waiting)
+    return response_of(ctx, parts)
+
+
+async def _acknowledge_later(
+    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part], waiting: list[Appended]
+) -> Response:
+    await wait_for_acks(ctx.services.replicas, ctx.services.clock, request.acks, waiting, request.timeout_ms)
+    return response_of(ctx, parts)
+
+
+def response_of(ctx: Context, parts: Iterable[Part]) -> Response:
+    topics: dict[str, list[Row]] = {}
+    leaders: set[int] = set()
+    for part in parts:
+        row = part.row
+        if row is None:
+            raise AssertionError("a partition without a result")
+        if part.appended is not None and part.appended.code is not ErrorCode.NONE:
+            code = part.appended.code
+            row = row._replace(error_code=ErrorCode.REQUEST_TIMED_OUT if code is None else code)
+        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= LEADER_SINCE:
+            row = row._replace(current_leader=_current_leader(ctx, part.topic, part.index))
+            leaders.add(row.current_leader.leader_id)
+        topics.setdefault(part.topic, []).append(row)
+    rows = [Response.TopicProduceResponse(name=topic, partition_responses=found) for topic, found in topics.items()]
+    return Response(responses=rows, node_endpoints=_endpoints(ctx, leaders) if leaders else [])
+
+
+def _current_leader(ctx: Context, topic: str, index: int) -> messages.ProduceResponse.LeaderIdAndEpoch:
+    """The leader that this broker's replica follows, else the one in the metadata cache."""
+    leader = messages.ProduceResponse.LeaderIdAndEpoch
+    replica = ctx.services.replicas.get(topic, index)
+    if replica is not None and not replica.offline:
+        return leader(leader_id=replica.leader, leader_epoch=replica.leader_epoch)
+    known = ctx.services.metadata.partition(topic, index)
+    return leader() if known is None else leader(leader_id=known.leader, leader_epoch=known.leader_epoch)
 
 
 def _endpoints(ctx: Context, leaders: set[int]) -> list[messages.ProduceResponse.NodeEndpoint]:

@@ -1,91 +1,318 @@
-"""Produce: records are refused, each partition with its reason; clients that only want to see it offered are served."""
+"""Produce: records are appended, and each partition has its own result, in every version; with the checks in Kafka's order."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
+from klamm.benchmarks.data_clusters import record_batch
+from klamm.broker.log.log import Log
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.partition import Role
+from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.records.batch import computed_crc
 from klamm.server.apis import produce
-from klamm.server.authorizer import Authorizer
-from klamm.server.context import CloseConnection
+from klamm.server.authorizer import Authorizer, Operation
+from klamm.server.context import CloseConnection, Context
 from klamm.server.services import Services
-from klamm.tests.services import DenyAll, make_context, make_services
+from klamm.tests.broker import update_metadata
+from klamm.tests.services import DenyAll, Denying, broker_config, make_context, make_services
 
 VERSIONS = range(messages.APIS[0].min_version, messages.APIS[0].max_version + 1)
+GOOD = record_batch(b"value")
+TRANSACTIONAL = GOOD[:22] + b"\x10" + GOOD[23:]
 
 
-def broker(authorizer: Authorizer | None = None) -> Services:
-    """Broker 1, which leads t-0; broker 2 leads t-1; t-2 is offline here."""
-    metadata = MetadataCache(1)
-    told = messages.UpdateMetadataRequest
-    states = [
-        told.UpdateMetadataPartitionState(partition_index=p, leader=leader, leader_epoch=p + 5, isr=(1, 2), replicas=(1, 2))
-        for p, leader in enumerate((1, 2, 1))
-    ]
-    ends = {i: told.UpdateMetadataEndpoint(port=9000 + i, host=f"h{i}", listener="PLAINTEXT") for i in (1, 2)}
-    brokers = [told.UpdateMetadataBroker(id=i, rack=f"r{i}", endpoints=[end]) for i, end in ends.items()]
-    topic = told.UpdateMetadataTopicState(topic_name="t", topic_id=bytes(16), partition_states=states)
-    metadata.update(told(controller_id=1, topic_states=[topic], live_brokers=brokers))
-    services = make_services(metadata=metadata, authorizer=authorizer)
-    services.replicas.fail_log_dir([("t", 2), ("t", 0)])
-    leading = services.replicas.get("t", 0)
-    assert leading is not None
-    leading.offline, leading.role = False, Role.LEADER
-    return services
+class Logged:
+    """Broker 1 with real logs in memory: it leads t-0 (alone), t-1 (with broker 2) and t-4; broker 2 leads t-2; t-3 is offline."""
+
+    def __init__(self, authorizer: Authorizer | None = None, **properties: object) -> None:
+        metadata = MetadataCache(1)
+        leaders = {0: (1, (1,)), 1: (1, (1, 2)), 2: (2, (2, 1)), 3: (1, (1, 2)), 4: (1, (1,))}
+        states = [
+            update_metadata.partition(p, leader, replicas, replicas, leader_epoch=p + 5) for p, (leader, replicas) in leaders.items()
+        ]
+        internal = update_metadata.topic("__consumer_offsets", 2, update_metadata.partition(0, 1, (1,), (1,), leader_epoch=5))
+        metadata.update(update_metadata.update(update_metadata.topic("t", 1, *states), internal))
+        config = broker_config(1, **properties)
+        self.services: Services = make_services(metadata=metadata, authorizer=authorizer, config=config)
+        lead = messages.LeaderAndIsrRequest
+        for topic, topic_id, partitions in (("t", 1, leaders), ("__consumer_offsets", 2, {0: (1, (1,))})):
+            rows = [
+                lead.LeaderAndIsrPartitionState(
+                    partition_index=p, leader=leader, leader_epoch=p + 5, isr=replicas, replicas=replicas, controller_epoch=1, is_new=True
+                )
+                for p, (leader, replicas) in partitions.items()
+            ]
+            state = lead.LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id.to_bytes(16, "big"), partition_states=rows)
+            request = lead(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[state])
+            handled = self.services.replicas.handle_leader_and_isr(request, 7, 1)
+            self.services.replicas.apply(handled.effects)
+        self.services.replicas.fail_log_dir([("t", 3)])
+
+    def partition(self, index: int, topic: str = "t") -> HostedPartition:
+        found = self.services.replicas.get(topic, index)
+        assert found is not None
+        return found
+
+    async def log(self, index: int) -> Log:
+        return await self.services.replicas.open_log(self.partition(index))
+
+    def begin(self, asked: Any, version: int = 11, client_id: str = "test") -> tuple[Context, Any]:
+        """Handle a request as it came over the wire; what the handler returned."""
+        ctx = make_context(self.services, 0, version)
+        ctx.client_id = client_id
+        received = messages.decode("ProduceRequest", version, messages.encode(asked, version))[0]
+        return ctx, produce.handle(ctx, received)
+
+    async def rows(self, asked: Any, version: int = 11, client_id: str = "test") -> list[Any]:
+        """The rows of the response as a client of this version reads them."""
+        return [row for topic in (await self.response(asked, version, client_id)).responses for row in topic.partition_responses]
+
+    async def response(self, asked: Any, version: int = 11, client_id: str = "test") -> Any:
+        _, response = self.begin(asked, version, client_id)
+        if inspect.isawaitable(response):
+            response = await response
+        return messages.decode("ProduceResponse", version, messages.encode(response, version))[0]
 
 
-def request(*partitions: tuple[str, int], acks: int = -1) -> Any:
+def asked_for(
+    *partitions: tuple[str, int, bytes | None], acks: int = 1, timeout_ms: int = 30_000, transactional_id: str | None = None
+) -> Any:
     asked = messages.ProduceRequest
-    data = [(name, asked.PartitionProduceData(index=index, records=b"")) for name, index in partitions]
-    topics = [asked.TopicProduceData(name=name, partition_data=[part]) for name, part in data]
-    return asked(acks=acks, timeout_ms=1000, topic_data=topics)
-
-
-def answered(version: int, asked: Any, at: Services) -> list[Any]:
-    body = messages.encode(produce.handle(make_context(at, 0, version), asked), version)
-    decoded, end = messages.decode("ProduceResponse", version, body)
-    assert end == len(body)
-    return [row for topic in decoded.responses for row in topic.partition_responses]
+    topics = [
+        asked.TopicProduceData(name=name, partition_data=[asked.PartitionProduceData(index=index, records=records)])
+        for name, index, records in partitions
+    ]
+    return asked(acks=acks, timeout_ms=timeout_ms, topic_data=topics, transactional_id=transactional_id)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_partition_is_refused_with_its_reason(version: int) -> None:
-    rows = answered(version, request(("t", 0), ("t", 1), ("t", 2), ("t", 9), ("unknown", 0)), broker())
-    assert [row.error_code for row in rows] == [
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+async def test_every_partition_has_its_own_result(version: int) -> None:
+    logged = Logged()
+    names = [("t", 0, GOOD), ("t", 2, GOOD), ("t", 3, GOOD), ("t", 9, GOOD), ("unknown", 0, GOOD), ("t", 4, GOOD[:-1] + b"\1")]
+    rows = await logged.rows(asked_for(*names), version)
+    assert [(row.index, row.error_code, row.base_offset) for row in rows] == [
+        (0, ErrorCode.NONE, 0),
+        (2, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+        (3, ErrorCode.KAFKA_STORAGE_ERROR, -1),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (4, ErrorCode.CORRUPT_MESSAGE, -1),
+        (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
-    assert {row.base_offset for row in rows} == {-1}
-    assert [row.error_message for row in rows if row.error_message] == ([produce.NO_RECORDS] if version >= 8 else [])
+    assert [row.log_start_offset for row in rows] == [0 if version >= 5 else -1, -1, -1, -1, -1, -1]
+    assert (await logged.log(0)).log_end_offset == 1
+    assert (await logged.log(4)).log_end_offset == 0
 
 
-def test_the_leader_is_named_to_those_who_can_read_it() -> None:
-    response = produce.handle(make_context(broker(), 0, 10), request(("t", 1), ("t", 0)))
-    assert isinstance(response, messages.ProduceResponse)
-    moved, refused = (topic.partition_responses[0].current_leader for topic in response.responses)
-    assert (moved.leader_id, moved.leader_epoch) == (2, 6)
-    assert (refused.leader_id, refused.leader_epoch) == (-1, -1)
-    assert [tuple(row) for row in response.node_endpoints] == [(2, "h2", 9002, "r2")]
+async def test_offsets_go_on_from_request_to_request() -> None:
+    logged = Logged()
+    found = [(await logged.rows(asked_for(("t", 0, record_batch(b"v", count)))))[0].base_offset for count in (1, 3, 2, 1)]
+    assert found == [0, 1, 4, 6]
 
 
-def test_acks_that_cannot_be() -> None:
-    assert [row.error_code for row in answered(9, request(("t", 0), acks=2), broker())] == [ErrorCode.INVALID_REQUIRED_ACKS]
+async def test_the_last_entry_of_a_partition_counts() -> None:
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, record_batch(b"v", 5)), ("t", 4, GOOD), ("t", 0, record_batch(b"v", 2))))
+    assert [(row.index, row.error_code) for row in rows] == [(0, 0), (4, 0)]
+    assert (await logged.log(0)).log_end_offset == 2
 
 
-def test_who_may_not_write_learns_nothing_else() -> None:
-    rows = answered(9, request(("t", 0), ("unknown", 0)), broker(DenyAll()))
+async def test_the_leader_is_named_to_those_who_can_read_it() -> None:
+    for version, named, nodes in ((9, (-1, -1), []), (10, (2, 7), [(2, "h2", 9002, None)])):
+        response = await Logged().response(asked_for(("t", 2, GOOD), ("t", 0, GOOD)), version)
+        moved, kept = (row.current_leader for topic in response.responses for row in topic.partition_responses)
+        assert (moved.leader_id, moved.leader_epoch) == named
+        assert (kept.leader_id, kept.leader_epoch) == (-1, -1)
+        assert [tuple(row) for row in response.node_endpoints] == nodes
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+async def test_acks_that_cannot_be_refuse_the_partitions_that_exist(acks: int) -> None:
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 9, GOOD), acks=acks))
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (await logged.log(0)).log_end_offset == 0
+
+
+async def test_who_may_not_write_learns_nothing_else() -> None:
+    rows = await Logged(DenyAll()).rows(asked_for(("t", 0, GOOD), ("unknown", 0, GOOD), acks=7))
     assert [row.error_code for row in rows] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 2
 
 
-def test_without_acks_the_connection_is_closed() -> None:
-    with pytest.raises(CloseConnection):
-        produce.handle(make_context(broker(), 0, 9), request(("t", 0), acks=0))
-    assert produce.handle(make_context(broker(), 0, 9), request(acks=0)) is None
+async def test_internal_topics_are_for_the_admin_client() -> None:
+    logged = Logged()
+    asked = asked_for(("__consumer_offsets", 0, GOOD))
+    assert [row.error_code for row in await logged.rows(asked)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert [row.error_code for row in await logged.rows(asked, client_id="__admin_client")] == [ErrorCode.NONE]
+
+
+async def test_null_records_are_an_invalid_request() -> None:
+    rows = await Logged().rows(asked_for(("t", 0, None), ("t", 4, GOOD)))
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+
+async def test_transactional_records_without_a_transactional_id_refuse_the_request() -> None:
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, TRANSACTIONAL)))
+    assert [row.error_code for row in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert (await logged.log(0)).log_end_offset == 0
+
+
+async def test_transactional_records_need_write_of_their_transactional_id() -> None:
+    logged = Logged(Denying((Operation.WRITE, "tx")))
+    rows = await logged.rows(asked_for(("t", 0, TRANSACTIONAL), transactional_id="tx"))
+    assert [row.error_code for row in rows] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+
+
+async def test_transactional_records_are_not_verified_without_a_coordinator() -> None:
+    rows = await Logged().rows(asked_for(("t", 0, TRANSACTIONAL), ("t", 4, GOOD), transactional_id="tx"))
+    assert [(row.error_code, row.error_message) for row in rows] == [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, produce.VERIFICATION_FAILED),
+        (ErrorCode.NONE, None),
+    ]
+
+
+@pytest.mark.parametrize(("at", "byte", "text"), [(16, 3, "Invalid magic"), (11, 1, "Record size 1 ")])
+async def test_a_batch_of_an_impossible_format_refuses_the_request(at: int, byte: int, text: str) -> None:
+    bad = bytearray(GOOD)
+    bad[at] = byte
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 4, bytes(bad))))
+    assert [row.error_code for row in rows] == [ErrorCode.CORRUPT_MESSAGE] * 2
+    assert all(row.error_message.startswith(text) for row in rows)
+    assert (await logged.log(0)).log_end_offset == 0
+
+
+async def test_the_log_start_offset_is_named_beside_errors_of_the_log() -> None:
+    logged = Logged()
+    log = await logged.log(0)
+    await logged.rows(asked_for(("t", 0, record_batch(b"v", 9))))
+    log.set_log_start_offset(4)
+    wrong_count = GOOD[:57] + b"\0\0\0\2" + GOOD[61:]
+    wrong_count = wrong_count[:17] + computed_crc(wrong_count, 0, len(wrong_count)).to_bytes(4, "big") + wrong_count[21:]
+    assert [(row.error_code, row.log_start_offset) for row in await logged.rows(asked_for(("t", 0, wrong_count)))] == [
+        (ErrorCode.INVALID_RECORD, 4)
+    ]
+    assert [(row.error_code, row.log_start_offset) for row in await logged.rows(asked_for(("t", 0, GOOD[:-1] + b"\1")))] == [
+        (ErrorCode.CORRUPT_MESSAGE, -1)
+    ]
+
+
+async def test_too_few_replicas_in_sync_refuse_acks_of_all_only() -> None:
+    logged = Logged(min_insync_replicas=2)
+    logged.partition(1).isr = (1,)
+    rows = await logged.rows(asked_for(("t", 1, GOOD), acks=-1))
+    assert [(row.error_code, row.log_start_offset) for row in rows] == [(ErrorCode.NOT_ENOUGH_REPLICAS, 0)]
+    assert [row.error_code for row in await logged.rows(asked_for(("t", 1, GOOD), acks=1))] == [ErrorCode.NONE]
+
+
+async def test_without_acks_there_is_no_response_and_an_error_closes_the_connection() -> None:
+    logged = Logged()
+    await logged.log(0)
+    assert logged.begin(asked_for(("t", 0, GOOD), acks=0))[1] is None
+    assert logged.begin(asked_for(acks=0))[1] is None
+    for bad in (asked_for(("t", 0, GOOD), ("t", 9, GOOD), acks=0), asked_for(("t", 0, TRANSACTIONAL), acks=0)):
+        with pytest.raises(CloseConnection):
+            logged.begin(bad)
+    assert (await logged.log(0)).log_end_offset == 2
+
+
+async def fetched_by_2(logged: Logged, index: int, offset: int) -> None:
+    logged.services.replicas.follower_requested(2)
+    logged.services.replicas.follower_fetched(logged.partition(index), 2, -1, offset, 0)
+
+
+async def test_acks_of_all_wait_until_the_replicas_in_sync_have_the_records() -> None:
+    logged = Logged()
+    for index in (0, 1):
+        await logged.log(index)
+    _, pending = logged.begin(asked_for(("t", 0, GOOD), ("t", 1, GOOD), acks=-1))
+    task = asyncio.ensure_future(pending)
+    await fetched_by_2(logged, 1, 0)
+    await asyncio.sleep(0)
+    assert not task.done()
+    await fetched_by_2(logged, 1, 1)
+    response = await task
+    assert [row.error_code for topic in response.responses for row in topic.partition_responses] == [0, 0]
+    assert logged.partition(1).waiters == ()
+
+
+async def test_a_time_out_is_told_for_the_partitions_that_are_not_there_yet() -> None:
+    logged = Logged()
+    rows = await logged.rows(asked_for(("t", 0, GOOD), ("t", 1, GOOD), ("t", 9, GOOD), acks=-1, timeout_ms=0))
+    assert [(row.error_code, row.base_offset) for row in rows] == [
+        (ErrorCode.NONE, 0),
+        (ErrorCode.REQUEST_TIMED_OUT, 0),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+    assert logged.partition(1).waiters == ()
+
+
+async def test_who_loses_the_leadership_tells_those_who_wait() -> None:
+    logged = Logged()
+    await logged.log(1)
+    _, pending = logged.begin(asked_for(("t", 1, GOOD), acks=-1))
+    task = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=1, leader=2, leader_epoch=20, isr=(1, 2), replicas=(1, 2), controller_epoch=1
+    )
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=(1).to_bytes(16, "big"), partition_states=[state])
+    replicas = logged.services.replicas
+    request = messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
+    replicas.apply(replicas.handle_leader_and_isr(request, 7, 1).effects)
+    (row,) = [row for topic in (await task).responses for row in topic.partition_responses]
+    assert (row.error_code, row.current_leader.leader_id, row.current_leader.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 20)
+
+
+async def test_only_a_request_that_takes_long_keeps_others_of_its_connection_waiting() -> None:
+    logged = Logged()
+    ctx, pending = logged.begin(asked_for(("t", 0, GOOD)))
+    assert ctx.peer.exclusive, "the log is opened"
+    await pending
+    ctx, response = logged.begin(asked_for(("t", 0, GOOD)))
+    assert not ctx.peer.exclusive
+    assert isinstance(response, messages.ProduceResponse)
+    ctx, pending = logged.begin(asked_for(("t", 0, record_batch(bytes(300_000)))))
+    assert ctx.peer.exclusive, "a long batch is checked in a thread"
+    await pending
+
+
+async def test_records_that_are_checked_in_a_thread_go_behind_those_that_came_meanwhile() -> None:
+    logged = Logged()
+    await logged.log(0)
+    _, pending = logged.begin(asked_for(("t", 0, record_batch(bytes(100_000), 3))))
+    task = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    assert (await logged.rows(asked_for(("t", 0, GOOD))))[0].base_offset == 0
+    (row,) = [row for topic in (await task).responses for row in topic.partition_responses]
+    assert (row.error_code, row.base_offset) == (0, 1)
+    stored = (await logged.log(0)).read(1, 1 << 20, 4, True)
+    assert isinstance(stored, bytes | memoryview) and stored[:8] == (1).to_bytes(8, "big")
+
+
+async def test_many_partitions_leave_the_loop_to_others() -> None:
+    logged = Logged()
+    part = messages.ProduceRequest.PartitionProduceData
+    topic = messages.ProduceRequest.TopicProduceData(name="t", partition_data=[part(index=i, records=GOOD) for i in range(10_000)])
+    _, pending = logged.begin(messages.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]))
+    task, turns = asyncio.ensure_future(pending), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
+    codes = [row.error_code for row in task.result().responses[0].partition_responses]
+    assert codes[:6] == [0, 0, 6, 56, 0, 3] and set(codes[5:]) == {3} and len(codes) == 10_000
+
+
+def test_a_refused_request_names_its_partitions() -> None:
+    response = produce.refuse(asked_for(("t", 0, GOOD), ("u", 1, GOOD)), 9, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert response is not None
+    rows = [(topic.name, row.index, row.error_code) for topic in response.responses for row in topic.partition_responses]
+    assert rows == [("t", 0, -1), ("u", 1, -1)]
+    assert produce.refuse(asked_for(acks=0), 9, ErrorCode.UNKNOWN_SERVER_ERROR) is None
