@@ -1,0 +1,66 @@
+"""Batches of a log as messages of magic 0 or 1, for the Fetch requests 0 to 3 of clients before 0.11.
+
+Control batches, headers and producer ids have no place in these formats and are left out. Compressed batches stay compressed, in one
+wrapper each; zstd does not exist for such clients. Apache Kafka converts while it sends, and never sends more than the batches had, or
+than the first of them has when it is converted; neither does `down_convert`, but it ends with a whole message.
+
+Source: `RecordsUtil.downConvert` and `LazyDownConversionRecords` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records.batch import BatchHeader, Codec, each_header
+from klamm.protocol.records.legacy import each_batch, encode_messages
+from klamm.protocol.records.record import read_records
+
+
+def magic_of_fetch(version: int) -> int:
+    """The newest magic that a client understands which sends Fetch in this version."""
+    if version <= 1:
+        return 0
+    return 1 if version <= 3 else 2
+
+
+def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
+    """The batches in `data` as messages of magic 0 or 1. Of batches that are not compressed, records before `first_offset` are left out.
+
+    It takes as long as decompressing and writing all of it: run it off the loop when `data` are many bytes. Raises
+    ApiError(UNSUPPORTED_COMPRESSION_TYPE) when the first batch is compressed by zstd, and the exceptions of `read_records`.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for position, header in each_header(data):
+        if header.is_control:
+            continue
+        if header.codec is Codec.ZSTD:
+            if parts:
+                break
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Down-conversion of zstandard-compressed batches is not supported")
+        made = _converted(data, position, header, magic, first_offset)
+        if parts and size + len(made) > max(len(data), len(parts[0])):
+            parts.append(_whole_messages(made, max(len(data), len(parts[0])) - size))
+            break
+        if made:
+            parts.append(made)
+            size += len(made)
+    return b"".join(parts)
+
+
+def _whole_messages(data: bytes, most: int) -> bytes:
+    """The first messages, as far as they are at most so many bytes together."""
+    end = 0
+    for _, end_of_message, _ in each_batch(data):
+        if end_of_message > most:
+            break
+        end = end_of_message
+    return data[:end]
+
+
+def _converted(data: bytes, position: int, header: BatchHeader, magic: int, first_offset: int) -> bytes:
+    records = read_records(data, header, position)
+    if header.codec is Codec.NONE:
+        records = [record for record in records if record.offset >= first_offset]
+    if not records:
+        return b""
+    return encode_messages(magic, records, header.codec, header.max_timestamp if header.is_log_append_time else None)

@@ -1,0 +1,108 @@
+"""Batches for old consumers: beside the classes of Apache Kafka, and read by kafka-python."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from kafka.record.legacy_records import LegacyRecordBatch
+
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.records import legacy
+from klamm.protocol.records.batch import Codec
+from klamm.protocol.records.conversion import down_convert, magic_of_fetch
+from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch
+from klamm.tests.records.judge import judging
+from klamm.tests.records.random_batches import NOW, draw_records
+
+OLD_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
+
+
+def log(random: Random, codecs: tuple[Codec, ...]) -> bytes:
+    """A few batches one after the other, as a log has them."""
+    parts, offset = [], 40
+    for _ in range(random.randrange(1, 4)):
+        records = [record._replace(offset=offset + record.offset) for record in draw_records(random)]
+        records = records[random.randrange(len(records)) :]
+        append_time = random.choice((None, NOW))
+        parts.append(encode_batch(records, codec=random.choice(codecs), append_time_ms=append_time))
+        offset = records[-1].offset + random.choice((1, 5))
+        if random.random() < 0.3:
+            parts.append(control_batch(ControlType.COMMIT, offset, 0, 7, 0, 0, NOW))
+            offset += 1
+    return b"".join(parts)
+
+
+def described(data: bytes) -> list[list[Any]]:
+    """Per message or wrapper its records, as (offset, timestamp, key, value)."""
+    rows = []
+    for start, end, _ in legacy.each_batch(data):
+        message = legacy.read_message(data, start, end)
+        assert message.crc_is_right
+        inner = legacy.inner_messages(message) if message.codec_number else [message]
+        rows.append([[each.offset, each.timestamp, *(None if x is None else x.hex() for x in (each.key, each.value))] for each in inner])
+    return rows
+
+
+@pytest.mark.reference
+def test_old_consumers_get_the_same_messages_as_from_kafka() -> None:
+    seed = Random().randrange(10**9)
+    with judging() as judge:
+        for number in range(seed, seed + 500):
+            random = Random(number)
+            codecs = random.choice((OLD_CODECS, (Codec.NONE,)))
+            data, magic, first = log(random, codecs), random.choice((0, 1)), random.choice((0, 42))
+            expected = judge.convert(data, magic, first)
+            made = down_convert(data, magic, first)
+            if "negative timestamp" in expected.get("text", ""):
+                continue
+            assert "error" not in expected, (number, expected)
+            rows = [batch["records"] for batch in expected["batches"]]
+            assert described(made) == rows[: len(described(made))], number
+            if codecs == (Codec.NONE,):
+                whole = bytes.fromhex(expected["hex"])
+                assert whole.startswith(made), number
+                following = [end for _, end, _ in legacy.each_batch(whole) if end > len(made)]
+                assert not following or following[0] > len(data), number
+            assert "error" not in judge.read(made), number
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_kafka_python_reads_converted_messages(magic: int, codec: Codec) -> None:
+    records = [Record(10 + index, NOW + index, b"k%d" % index if index % 3 else None, b"v" * index) for index in range(20)]
+    data = down_convert(encode_batch(records, codec=codec), magic)
+    read: list[tuple[Any, ...]] = []
+    for start, end, _ in legacy.each_batch(data):
+        batch = LegacyRecordBatch(data[start:end], magic)
+        assert batch.validate_crc()
+        read += [(record.offset, record.timestamp, record.key, record.value) for record in batch]
+    assert read == [(record.offset, record.timestamp if magic else None, record.key, record.value) for record in records]
+
+
+def test_a_batch_of_zstd_cannot_be_converted_and_ends_what_is_sent() -> None:
+    plain = encode_batch([Record(0, NOW, b"k", b"v" * 500)])
+    packed = encode_batch([Record(1, NOW, b"k", b"v")], codec=Codec.ZSTD)
+    with pytest.raises(ApiError) as caught:
+        down_convert(packed + plain, 1)
+    assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert down_convert(plain + packed, 1) == down_convert(plain, 1)
+
+
+def test_markers_are_left_out() -> None:
+    assert down_convert(control_batch(ControlType.ABORT, 5, 0, 7, 0, 0, NOW), 1) == b""
+
+
+def test_no_more_bytes_are_sent_than_the_batches_had() -> None:
+    batch = encode_batch([Record(offset, NOW, None, b"") for offset in range(1000)])
+    many = b"".join(
+        encode_batch([Record(first + offset, NOW, None, b"") for offset in range(10)]) for first in range(0, 100, 10)
+    )
+    assert len(down_convert(many, 1)) <= len(many)
+    assert len(described(down_convert(batch, 1))) == 1000, "the first batch is sent whole, however large it becomes"
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (17, 2)])
+def test_the_version_of_fetch_says_what_a_client_understands(version: int, magic: int) -> None:
+    assert magic_of_fetch(version) == magic
