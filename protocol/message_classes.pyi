@@ -2374,3 +2374,35 @@ class AlterInterbrokerThrottledReplicasResponse(Message):
     topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult]
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
+
+class PartitionRecord(Message):
+    partition_id: int
+    topic_id: bytes
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    removing_replicas: Sequence[int]
+    adding_replicas: Sequence[int]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: Sequence[bytes]
+    eligible_leader_replicas: Sequence[int] | None
+    last_known_elr: Sequence[int] | None
+    def __new__(cls, partition_id: int = ..., topic_id: bytes = ..., replicas: Sequence[int] = ..., isr: Sequence[int] = ..., removing_replicas: Sequence[int] = ..., adding_replicas: Sequence[int] = ..., leader: int = ..., leader_recovery_state: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: Sequence[bytes] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ...) -> Self: ...
+    def _replace(self, *, partition_id: int = ..., topic_id: bytes = ..., replicas: Sequence[int] = ..., isr: Sequence[int] = ..., removing_replicas: Sequence[int] = ..., adding_replicas: Sequence[int] = ..., leader: int = ..., leader_recovery_state: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: Sequence[bytes] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ...) -> Self: ...
+
+class PartitionChangeRecord(Message):
+    partition_id: int
+    topic_id: bytes
+    isr: Sequence[int] | None
+    leader: int
+    replicas: Sequence[int] | None
+    removing_replicas: Sequence[int] | None
+    adding_replicas: Sequence[int] | None
+    leader_recovery_state: int
+    eligible_leader_replicas: Sequence[int] | None
+    last_known_elr: Sequence[int] | None
+    directories: Sequence[bytes] | None
+    def __new__(cls, partition_id: int = ..., topic_id: bytes = ..., isr: Sequence[int] | None = ..., leader: int = ..., replicas: Sequence[int] | None = ..., removing_replicas: Sequence[int] | None = ..., adding_replicas: Sequence[int] | None = ..., leader_recovery_state: int = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., directories: Sequence[bytes] | None = ...) -> Self: ...
+    def _replace(self, *, partition_id: int = ..., topic_id: bytes = ..., isr: Sequence[int] | None = ..., leader: int = ..., replicas: Sequence[int] | None = ..., removing_replicas: Sequence[int] | None = ..., adding_replicas: Sequence[int] | None = ..., leader_recovery_state: int = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., directories: Sequence[bytes] | None = ...) -> Self: ...

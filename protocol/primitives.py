@@ -82,14 +82,20 @@ def skip_tag(buf: bytes, pos: int) -> int:
 
 
 def read_fixed(code: str, width: int) -> Callable[[bytes, int, int], tuple[Any, ...]]:
-    """A reader of n numbers in a row; the caller advances its position by n times the width."""
+    """A reader of n numbers, or uuids, in a row; the caller advances its position by n times the width."""
 
     def read(buf: bytes, pos: int, n: int) -> tuple[Any, ...]:
         if n * width > len(buf) - pos:
             raise RemoteProtocolError(f"an array of {n} elements is longer than its frame")
         return Struct(f">{n}{code}").unpack_from(buf, pos)
 
-    return read
+    def read_strings(buf: bytes, pos: int, n: int) -> tuple[Any, ...]:
+        end = pos + n * width
+        if end > len(buf):
+            raise RemoteProtocolError(f"an array of {n} elements is longer than its frame")
+        return tuple([buf[at : at + width] for at in range(pos, end, width)])
+
+    return read_strings if code.endswith("s") else read
 
 
 def write_fixed(code: str, values: Sequence[Any]) -> bytes:

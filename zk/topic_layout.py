@@ -135,20 +135,20 @@ _written_states: dict[tuple[int, int, Ints, int, int], bytes] = {}
 _read_states: dict[tuple[bytes, int], LeaderAndIsr] = {}
 # Nine digits are always an int32. Whatever has more is read as JSON.
 _STATE = re.compile(
-    rb'\{"controller_epoch":(-?\d{1,9}),"leader":(-?\d{1,9}),"version":1,(?:"leader_recovery_state":([01]),)?"leader_epoch":(-?\d{1,9}),'
-    rb'"isr":\[((?:-?\d{1,9}(?:,-?\d{1,9})*)?)\]\}'
+    rb'\{"controller_epoch":(-?\d{1,9}),"leader":(-?\d{1,9}),"version":1,'
+    rb'(?:"leader_recovery_state":([01]),(?:"is_unclean":(?:true|false),)?)?"leader_epoch":(-?\d{1,9}),"isr":\[((?:-?\d{1,9}(?:,-?\d{1,9})*)?)\]\}'
 )
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
-    """Bytes of a state; its partition epoch is not in them."""
+    """Bytes of a state; its partition epoch is not in them. One that recovers has the mark in both forms (layout 4.4)."""
     leader, leader_epoch, isr, recovery, _, controller_epoch = state
     key = (leader, leader_epoch, isr, recovery, controller_epoch)
     data = _written_states.get(key)
     if data is None:
         if len(_written_states) >= _REMEMBERED:
             _written_states.clear()
-        recovering = b'"leader_recovery_state":%d,' % recovery if recovery != RECOVERED else b""
+        recovering = b'"leader_recovery_state":%d,"is_unclean":true,' % recovery if recovery != RECOVERED else b""
         data = _written_states[key] = b'{"controller_epoch":%d,"leader":%d,"version":1,%b"leader_epoch":%d,"isr":%b}' % (
             controller_epoch,
             leader,

@@ -33,9 +33,9 @@ def text() -> str:
 
 
 def names() -> list[str]:
-    """The messages of all APIs, by key."""
+    """The messages of all APIs, by key, and the metadata records."""
     both = (api.name + kind for _, api in sorted(messages.APIS.items()) for kind in ("Request", "Response"))
-    return [name for name in both if find(name) is not None]
+    return [name for name in (*both, "PartitionRecord", "PartitionChangeRecord") if find(name) is not None]
 
 
 def _message(schema: Schema) -> str:

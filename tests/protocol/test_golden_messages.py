@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.tests.protocol import golden
@@ -62,6 +64,27 @@ def test_every_instance_is_right() -> None:
     print(f"instances tried {tried.total()}, right {tried.total() - len(wrong)}, wrong {len(wrong)}; by case {dict(tried)}")
     assert wrong == []
     assert tried.total() == INSTANCES
+
+
+@pytest.mark.requirement("R704-17")
+def test_every_metadata_record_of_a_partition_is_right() -> None:
+    rows = list(golden.lines("metadata_records.jsonl.gz"))
+    assert {(row["name"], row["version"]) for row in rows} == {
+        (name, version) for name in ("PartitionRecord", "PartitionChangeRecord") for version in (0, 1, 2)
+    }
+    assert [(row["name"], row["version"], row["case"], found) for row in rows if (found := fault(row)) is not None] == []
+
+
+@pytest.mark.requirement("R704-17")
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_recovery_mark_of_a_metadata_record_is_a_tag_that_is_left_out_by_default(version: int) -> None:
+    record = messages.PartitionRecord(directories=[])
+    recovered, recovering = messages.encode(record, version), messages.encode(record._replace(leader_recovery_state=1), version)
+    assert recovering[:-4] == recovered[:-1] and recovering[-4:] == bytes((1, 0, 1, 1)), "one tag: 0, of one byte, as a BOOLEAN true is"
+    change = messages.PartitionChangeRecord()
+    assert messages.encode(change, version)[-1:] == b"\0"
+    for mark in (0, 1):
+        assert messages.encode(change._replace(leader_recovery_state=mark), version)[-4:] == bytes((1, 5, 1, mark))
 
 
 def test_each_api_and_version_was_tried() -> None:

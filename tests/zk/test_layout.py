@@ -68,7 +68,7 @@ WRITTEN: list[tuple[bytes, str]] = [
     ),
     (
         topic_layout.encode_state(LeaderAndIsr(2, 3, (2,), recovery=1, controller_epoch=1)),
-        '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":3,"isr":[2]}',
+        '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":1,"is_unclean":true,"leader_epoch":3,"isr":[2]}',
     ),
     (
         layout.encode_reassignments({TopicPartition("t", 1): (13,)}),
@@ -134,6 +134,14 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
     (
         '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":1,"leader_epoch":3,"isr":[2]}',
         LeaderAndIsr(2, 3, (2,), 1, 7, 1),
+    ),
+    (
+        '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":1,"is_unclean":true,"leader_epoch":3,"isr":[2]}',
+        LeaderAndIsr(2, 3, (2,), 1, 7, 1),
+    ),
+    (
+        '{"controller_epoch":1,"leader":2,"version":1,"leader_recovery_state":0,"is_unclean":true,"leader_epoch":3,"isr":[2]}',
+        LeaderAndIsr(2, 3, (2,), 0, 7, 1),
     ),
     ('{"controller_epoch":4,"leader":-1,"version":1,"leader_epoch":2,"isr":[]}', LeaderAndIsr(-1, 2, (), 0, 7, 4)),
     # Another order, blanks, unknown keys.

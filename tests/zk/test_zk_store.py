@@ -380,7 +380,7 @@ async def test_the_tree_of_a_small_cluster(real: RealLab) -> None:
         "/brokers/topics/t/partitions/0": (None, 0),
         "/brokers/topics/t/partitions/0/state": ('{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}', 0),
         "/brokers/topics/t/partitions/1/state": (
-            '{"controller_epoch":1,"leader":0,"version":1,"leader_recovery_state":1,"leader_epoch":1,"isr":[0]}',
+            '{"controller_epoch":1,"leader":0,"version":1,"leader_recovery_state":1,"is_unclean":true,"leader_epoch":1,"isr":[0]}',
             1,
         ),
         "/config/topics/t": ('{"version":1,"config":{"retention.ms":"1"}}', 0),
