@@ -1,0 +1,172 @@
+"""All log directories of one broker: which one has a log, which one gets a new log, what is left when one fails.
+
+A new log goes to the directory with the fewest logs, as in Apache Kafka. When the last directory fails, the broker cannot go on: its owner
+learns that by `on_failed` and `is_any_online`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple
+
+from klamm.broker.log.files.directory import LogDirectory, TopicPartition
+from klamm.broker.log.storage import LoadedLog, Storage
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError, ErrorCode
+
+log = logging.getLogger("klamm.broker.log.files.directory")
+
+
+class DirectorySpace(NamedTuple):
+    """A directory as DescribeLogDirs shows it. Bytes are -1 where they cannot be had."""
+
+    path: str
+    is_offline: bool
+    total_bytes: int
+    usable_bytes: int
+
+
+class LogDirectories:
+    """Implements `Directories`. `on_failed(path, partitions)` is called once for a directory that fails, with the logs that were in it."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        executor_of: Callable[[str], Executor],
+        clock: Clock,
+        unique: Callable[[], str],
+        delete_delay_ms: int = 60_000,
+    ) -> None:
+        """`executor_of` makes the threads of a directory; `unique` gives 32 hex digits for names of folders to delete."""
+        self.on_failed: Callable[[str, list[TopicPartition]], None] = lambda path, partitions: None
+        self.found: dict[TopicPartition, bytes] = {}
+        """The logs that were there at the start, in directories that are well, with their topic ids; zero where it is not known."""
+        self._unique = unique
+        self._directories = [
+            LogDirectory(path, executor_of(path), clock, self._directory_failed, delete_delay_ms) for path in dict.fromkeys(paths)
+        ]
+        self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._deleting: dict[TopicPartition, asyncio.Future[None]] = {}
+
+    # --- start and end
+
+    async def start(self) -> None:
+        """Load all logs. A directory that cannot be used is offline then; see `is_any_online`."""
+        results = await asyncio.gather(*(directory.start() for directory in self._directories), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, OSError):
+                raise result
+        for directory in self._online():
+            self.found |= directory.topic_ids
+
+    def with_records(self) -> Mapping[TopicPartition, bytes]:
+        """The logs that have had records and are not opened yet, with their topic ids. Opening one of them needs no disk."""
+        return {key: directory.topic_ids[key] for directory in self._online() for key in directory.loaded}
+
+    async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
+        """Stop in order: what is queued is executed, checkpoints are written (see `checkpoint`), and directories are marked as complete."""
+        rows = list(offsets)
+        await asyncio.gather(*(directory.close(rows) for directory in self._directories))
+
+    async def abandon(self) -> None:
+        """End as a killed process does. Returns when no thread works in any directory."""
+        await asyncio.gather(*(directory.abandon() for directory in self._directories))
+
+    # --- state
+
+    @property
+    def is_any_online(self) -> bool:
+        return bool(self._online())
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether one of them is offline."""
+        return len(self._online()) < len(self._directories)
+
+    @property
+    def paths(self) -> list[str]:
+        """Absolute paths of all directories, also of those that are offline."""
+        return [directory.path for directory in self._directories]
+
+    def path_of(self, topic: str, partition: int) -> str | None:
+        """The directory that has a log, None when there is none."""
+        directory = self._home(topic, partition)
+        return None if directory is None else directory.path
+
+    async def space(self) -> list[DirectorySpace]:
+        """All directories with the room on their volumes."""
+        return [await _space(directory) for directory in self._directories]
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self._directories if not directory.is_offline]
+
+    def _home(self, topic: str, partition: int) -> LogDirectory | None:
+        return next((directory for directory in self._online() if (topic, partition) in directory.topic_ids), None)
+
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        partitions = list(directory.topic_ids)
+        for key in partitions:
+            self.found.pop(key, None)
+        self.on_failed(directory.path, partitions)
+
+    # --- logs
+
+    async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> tuple[Storage, LoadedLog]:
+        """See `Directories.open`."""
+        deleting = self._deleting.get((topic, partition))
+        if deleting is not None:
+            await asyncio.wait({deleting})
+        directory = self._home(topic, partition)
+        if directory is None:
+            if not is_new and self.has_failed:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may be in a log directory that is offline")
+            directory = min(self._online(), key=lambda candidate: len(candidate.topic_ids), default=None)
+        if directory is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        directory.topic_ids.setdefault((topic, partition), topic_id)
+        try:
+            return await directory.open(topic, partition, topic_id)
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def delete(self, topic: str, partition: int) -> None:
+        """See `Directories.delete`."""
+        key = topic, partition
+        self.found.pop(key, None)
+        directory = self._home(topic, partition)
+        if directory is None:
+            return
+        deleting = self._deleting[key] = asyncio.ensure_future(directory.delete(topic, partition, self._unique()))
+        deleting.add_done_callback(lambda _: self._deleting.pop(key, None))
+
+    async def deletions(self) -> None:
+        """Wait until the folders of all deleted logs have their new names."""
+        if self._deleting:
+            await asyncio.wait(set(self._deleting.values()))
+
+    def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> Awaitable[None]:
+        """See `Directories.checkpoint`. The result can be ignored."""
+        rows = list(offsets)
+        return asyncio.ensure_future(self._checkpoint(rows))
+
+    async def _checkpoint(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
+        await asyncio.gather(*(directory.checkpoint(rows) for directory in self._directories))
+
+    def topic_ids(self) -> Mapping[TopicPartition, bytes]:
+        """The topic ids of all logs in directories that are well."""
+        return {key: topic_id for directory in self._online() for key, topic_id in directory.topic_ids.items()}
+
+
+async def _space(directory: LogDirectory) -> DirectorySpace:
+    if not directory.is_offline:
+        try:
+            usage = await directory.submit(shutil.disk_usage, directory.path)
+        except OSError as error:
+            log.warning("log directory %s: its room cannot be read: %s", directory.path, error)
+        else:
+            return DirectorySpace(directory.path, False, usage.total, usage.free)
+    return DirectorySpace(directory.path, True, -1, -1)

@@ -1,0 +1,417 @@
+"""One log directory: what is found in it at the start, the threads that work in it, its checkpoints, its failure and its end.
+
+At the start the directory is locked as Apache Kafka locks it, `.kafka_cleanshutdown` is read and removed, and every log is loaded by the
+directory's threads. A log without records is not kept in memory: it is opened when it is used. Logs that get commands in one pass of the
+loop are executed in one turn to a thread, as long as the commands are quick.
+
+An OSError of any work takes the directory offline, once: all its logs are failed, and the owner of the directories learns it. After that no
+work is given to a thread. Nothing here reads the time or waits on the loop for a disk.
+
+Source: `LogManager` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from klamm.broker.log.files import checkpoints as files_of
+from klamm.broker.log.files import markers, names
+from klamm.broker.log.files.atomic import replace_file
+from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
+from klamm.broker.log.files.loading import Checkpoints, load_log
+from klamm.broker.log.files.log_files import LogFiles, Outcome, read_file, remove, write_file
+from klamm.broker.log.storage import Command, LoadedLog, ReadCommand
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import ZERO_UUID
+from klamm.protocol.records.batch import CorruptRecords
+
+log = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+LOGS_OF_A_TURN = 32
+LOADED_IN_A_TURN = 16
+T = TypeVar("T")
+
+
+class DirectoryFailed(OSError):
+    """The directory went offline before."""
+
+
+class LogDirectory:
+    """One of `log.dirs`. Methods are called on the loop; those that end in `_in_thread` run in a thread."""
+
+    def __init__(
+        self, path: str, executor: Executor, clock: Clock, on_failed: Callable[[LogDirectory, OSError], None], delete_delay_ms: int
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.is_offline = False
+        self.is_closed = False
+        self.was_clean = False
+        """Whether the broker before stopped in order."""
+        self.topic_ids: dict[TopicPartition, bytes] = {}
+        """The logs that are here, with the topic id of `partition.metadata`, zero without."""
+        self.loaded: dict[TopicPartition, LoadedLog] = {}
+        """Logs with records that were loaded at the start and are not opened yet."""
+        self.storages: dict[TopicPartition, DirectoryStorage] = {}
+        self._executor = executor
+        self._clock = clock
+        self._on_failed = on_failed
+        self._delete_delay_ms = delete_delay_ms
+        self._checkpoints: dict[TopicPartition, Checkpoints] = {}
+        self._pending: list[DirectoryStorage] = []
+        self._busy = 0
+        self._idle: list[asyncio.Future[None]] = []
+        self._lock = -1
+
+    # --- work in threads
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Run `work` in a thread of this directory. An OSError fails the directory, and is raised."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        if self.is_offline or self.is_closed:
+            result.set_exception(DirectoryFailed(f"log directory {self.path} is offline"))
+            return result
+        self._busy += 1
+
+        def run() -> None:
+            try:
+                value, error = work(*arguments), None
+            except BaseException as failure:  # noqa: BLE001 - it is raised where the result is awaited
+                value, error = None, failure
+            try:
+                loop.call_soon_threadsafe(self._done, result, value, error)
+            except RuntimeError:
+                pass  # the loop is closed: a killed broker
+
+        self._executor.submit(run)
+        return result
+
+    def _done(self, result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        if isinstance(error, OSError):
+            self.fail(error)
+        if not result.done():
+            if error is None:
+                result.set_result(value)
+            else:
+                result.set_exception(error)
+        if not self._busy:
+            idle, self._idle = self._idle, []
+            for waiting in idle:
+                if not waiting.done():
+                    waiting.set_result(None)
+
+    async def until_idle(self) -> None:
+        """Wait until no thread works here."""
+        while self._busy:
+            waiting = asyncio.get_running_loop().create_future()
+            self._idle.append(waiting)
+            await waiting
+
+    def schedule(self, storage: DirectoryStorage) -> None:
+        """Execute what is queued for a log, together with what other logs get in this pass of the loop."""
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self._start_runs)
+        self._pending.append(storage)
+
+    def _start_runs(self) -> None:
+        pending, self._pending = self._pending, []
+        if self.is_offline or self.is_closed:
+            return
+        quick = [storage for storage in pending if storage.is_quick]
+        slow = [storage for storage in pending if not storage.is_quick]
+        for start in range(0, len(quick), LOGS_OF_A_TURN):
+            self._start_run(quick[start : start + LOGS_OF_A_TURN])
+        for storage in slow:
+            self._start_run([storage])
+
+    def _start_run(self, storages: Sequence[DirectoryStorage]) -> None:
+        runs = [(storage, storage.take()) for storage in storages]
+        result = self.submit(execute_all, [(storage.files, run) for storage, run in runs])
+        result.add_done_callback(lambda done: self._runs_finished(runs, done))
+
+    def _runs_finished(
+        self, runs: Sequence[tuple[DirectoryStorage, list[Command]]], done: asyncio.Future[list[Outcome | OSError]]
+    ) -> None:
+        if done.cancelled() or done.exception() is not None:
+            error = None if done.cancelled() else done.exception()
+            if error is not None and not isinstance(error, OSError):
+                log.error("log directory %s: a command failed", self.path, exc_info=error)
+                self.fail(OSError(str(error)))
+            return
+        for (storage, run), outcome in zip(runs, done.result(), strict=False):
+            if isinstance(outcome, OSError):
+                self.fail(outcome)
+                return
+            if not self.is_offline:
+                storage.finished(run, outcome)
+
+    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
+        """See `Storage.read`."""
+        return self.submit(read_in_thread, storage.files, command)
+
+    def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
+        """Force what is before `offset` to disk, beside the log's other commands."""
+        result = self.submit(_flush_in_thread, storage.files, offset)
+
+        def flushed(done: asyncio.Future[bool]) -> None:
+            if not done.cancelled() and done.exception() is None and done.result():
+                storage.flushed(offset)
+
+        result.add_done_callback(flushed)
+
+    def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
+        """Remove the renamed files of segments after a while."""
+        self._clock.call_later(delay_ms / 1000, self._quietly, files.remove_retired, segments)
+
+    def _quietly(self, work: Callable[..., object], *arguments: Any) -> None:
+        if not self.is_offline and not self.is_closed:
+            self.submit(work, *arguments).add_done_callback(_take_exception)
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline. A second call does nothing."""
+        if self.is_offline or self.is_closed:
+            return
+        self.is_offline = True
+        log.error("log directory %s failed and is offline: %s", self.path, error)
+        for storage in self.storages.values():
+            storage.failed(error)
+        self._unlock()
+        self._on_failed(self, error)
+
+    # --- start and end
+
+    async def start(self) -> None:
+        """Lock the directory and load its logs. Raises OSError with the directory offline."""
+        await self.submit(self._prepare_in_thread)
+        folders = list(self.topic_ids)
+        turns = [folders[start : start + LOADED_IN_A_TURN] for start in range(0, len(folders), LOADED_IN_A_TURN)]
+        results = await asyncio.gather(*(self.submit(self._load_in_thread, turn) for turn in turns), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            self.loaded |= result
+        if folders:
+            how = "after a stop in order" if self.was_clean else "after an unclean end"
+            log.info("log directory %s: %d logs loaded %s, %d with records", self.path, len(folders), how, len(self.loaded))
+
+    def _prepare_in_thread(self) -> None:
+        os.makedirs(self.path, exist_ok=True)
+        self._lock = os.open(f"{self.path}/{markers.LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OSError(f"{self.path} is locked: another broker uses it") from error
+        marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
+        self.was_clean = os.path.exists(marker)
+        remove(marker)
+        self._read_checkpoints()
+        for entry in os.scandir(self.path):
+            if entry.is_dir():
+                self._take_folder(entry.name)
+
+    def _take_folder(self, name: str) -> None:
+        try:
+            topic, partition, kind = names.parse_folder(name)
+        except names.NotALog as error:
+            if not name.startswith("."):
+                log.warning("log directory %s: %s is left alone: %s", self.path, name, error)
+            return
+        folder = f"{self.path}/{name}"
+        if kind == names.DELETE_FOLDER or kind == names.FUTURE_FOLDER:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not kind:
+            self.topic_ids[topic, partition] = _topic_id(folder)
+
+    def _read_checkpoints(self) -> None:
+        starts, points, watermarks = (
+            self._offsets(name)
+            for name in (
+                files_of.LOG_START_OFFSET_CHECKPOINT, files_of.RECOVERY_POINT_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
+            )
+        )  # fmt: skip
+        for key in starts.keys() | points.keys() | watermarks.keys():
+            self._checkpoints[key] = Checkpoints(starts.get(key, 0), points.get(key, 0), watermarks.get(key, 0))
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return files_of.read_offsets(read_file(f"{self.path}/{name}"))
+        except FileNotFoundError:
+            return {}
+        except files_of.CorruptCheckpoint as error:
+            log.warning("log directory %s: %s is ignored: %s", self.path, name, error)
+            return {}
+
+    def _load_in_thread(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, LoadedLog]:
+        found = {}
+        for key in keys:
+            loaded = self._load_one(key)
+            if loaded.next_offset:
+                found[key] = loaded
+        return found
+
+    def _load_one(self, key: TopicPartition) -> LoadedLog:
+        folder = f"{self.path}/{names.log_folder(*key)}"
+        try:
+            return load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean)
+        except CorruptRecords as error:
+            raise OSError(f"{folder} cannot be loaded: {error}") from error
+
+    async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
+        """Stop in order: wait for what is queued, write the checkpoints and say that the logs are complete."""
+        if self.is_offline or self.is_closed:
+            return
+        await asyncio.gather(*(storage.drain() for storage in self.storages.values()))
+        await self.until_idle()
+        if not self.is_offline:
+            try:
+                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets))
+                await self.submit(self._end_in_thread)
+            except OSError as error:
+                log.error("log directory %s cannot be closed in order: %s", self.path, error)
+        self.is_closed = True
+
+    async def abandon(self) -> None:
+        """End as a killed process does: what is queued is dropped; returns when no thread works here any more."""
+        self.is_closed = True
+        for storage in self.storages.values():
+            storage.queue.clear()
+            storage.wake()
+        await self.until_idle()
+        for storage in self.storages.values():
+            storage.files.close()
+        self._unlock()
+
+    def _end_in_thread(self) -> None:
+        for storage in self.storages.values():
+            storage.files.close()
+        write_file(f"{self.path}/{markers.CLEAN_SHUTDOWN}", markers.encode_clean_shutdown(markers.UNKNOWN_EPOCH), flush=True)
+        remove(f"{self.path}/{markers.LOCK}")
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # --- logs
+
+    async def open(self, topic: str, partition: int, topic_id: bytes) -> tuple[DirectoryStorage, LoadedLog]:
+        """The storage of a log that is here or is made here, and what is on disk of it. Raises OSError."""
+        key = topic, partition
+        loaded = self.loaded.pop(key, None)
+        if loaded is None:
+            loaded = await self.submit(self._open_in_thread, key, topic_id)
+        elif topic_id != ZERO_UUID and self.topic_ids.get(key, ZERO_UUID) == ZERO_UUID:
+            await self.submit(self._write_topic_id_in_thread, key, topic_id)
+        self.topic_ids[key] = topic_id if topic_id != ZERO_UUID else self.topic_ids.get(key, ZERO_UUID)
+        files = LogFiles(f"{self.path}/{names.log_folder(topic, partition)}", loaded.segments[-1].base_offset)
+        storage = self.storages[key] = DirectoryStorage(self, topic, partition, files, loaded.recovery_point)
+        return storage, loaded
+
+    def _open_in_thread(self, key: TopicPartition, topic_id: bytes) -> LoadedLog:
+        folder = f"{self.path}/{names.log_folder(*key)}"
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            files = LogFiles(folder, 0)
+            files.create_segment(0)
+        if topic_id != ZERO_UUID and not os.path.exists(f"{folder}/{markers.PARTITION_METADATA}"):
+            self._write_topic_id_in_thread(key, topic_id)
+        return self._load_one(key)
+
+    def _write_topic_id_in_thread(self, key: TopicPartition, topic_id: bytes) -> None:
+        path = f"{self.path}/{names.log_folder(*key)}/{markers.PARTITION_METADATA}"
+        replace_file(path, markers.encode_partition_metadata(topic_id), flush=False)
+
+    def delete(self, topic: str, partition: int, unique: str) -> Awaitable[None]:
+        """Rename the folder of a log, after what a thread does in it now; it is removed later. The result can be ignored."""
+        key = topic, partition
+        storage = self.storages.pop(key, None)
+        self.loaded.pop(key, None)
+        self.topic_ids.pop(key, None)
+        self._checkpoints.pop(key, None)
+        return asyncio.ensure_future(self._delete(storage, topic, partition, unique))
+
+    async def _delete(self, storage: DirectoryStorage | None, topic: str, partition: int, unique: str) -> None:
+        if storage is not None:
+            storage.queue.clear()
+            await storage.drain()
+        renamed = f"{self.path}/{names.delete_folder(topic, partition, unique)}"
+        try:
+            await self.submit(_rename_folder, storage, f"{self.path}/{names.log_folder(topic, partition)}", renamed)
+        except OSError as error:
+            log.warning("log directory %s: %s-%d cannot be deleted: %s", self.path, topic, partition, error)
+            return
+        self._clock.call_later(self._delete_delay_ms / 1000, self._quietly, _remove_folder, renamed)
+
+    # --- checkpoints
+
+    async def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
+        """Write the checkpoints; see `Directories.checkpoint`. An error fails the directory."""
+        if self.is_offline or self.is_closed:
+            return
+        try:
+            await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets))
+        except OSError as error:
+            log.error("log directory %s: checkpoints cannot be written: %s", self.path, error)
+
+    def _checkpoints_of(self, offsets: Iterable[tuple[str, int, int, int]]) -> Mapping[TopicPartition, Checkpoints]:
+        """What is to be written: of open logs as they are now, of the others as it was read."""
+        for topic, partition, log_start_offset, high_watermark in offsets:
+            storage = self.storages.get((topic, partition))
+            if storage is not None:
+                self._checkpoints[topic, partition] = Checkpoints(log_start_offset, storage.recovery_point, high_watermark)
+        return {key: self._checkpoints.get(key, Checkpoints()) for key in self.topic_ids}
+
+    def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints]) -> None:
+        for name, values in (
+            (files_of.RECOVERY_POINT_CHECKPOINT, {key: value.recovery_point for key, value in offsets.items()}),
+            (files_of.LOG_START_OFFSET_CHECKPOINT, {k: v.log_start_offset for k, v in offsets.items() if v.log_start_offset}),
+            (files_of.REPLICATION_OFFSET_CHECKPOINT, {key: value.high_watermark for key, value in offsets.items()}),
+        ):
+            replace_file(f"{self.path}/{name}", files_of.encode_offsets(values), flush=True)
+
+
+# in threads
+
+
+def _topic_id(folder: str) -> bytes:
+    try:
+        return markers.read_partition_metadata(read_file(f"{folder}/{markers.PARTITION_METADATA}"))
+    except (FileNotFoundError, markers.CorruptMarker):
+        return ZERO_UUID
+
+
+def _flush_in_thread(files: LogFiles, offset: int) -> bool:
+    """False when the log is gone."""
+    try:
+        files.flush_before(offset)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _rename_folder(storage: DirectoryStorage | None, folder: str, renamed: str) -> None:
+    if storage is not None:
+        storage.files.close()
+    try:
+        os.rename(folder, renamed)
+    except FileNotFoundError:
+        return
+
+
+def _remove_folder(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _take_exception(done: asyncio.Future[Any]) -> None:
+    if not done.cancelled():
+        done.exception()

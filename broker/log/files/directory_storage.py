@@ -1,0 +1,134 @@
+"""The storage of one log in a log directory: a queue of commands on the loop, executed by one thread at a time (ADR 8).
+
+What was queued while a run was in a thread goes together in the next one. The directory starts the runs, of several logs in one turn to a
+thread where they only append; see `LogDirectory`. A failed command fails the whole directory: the queue is dropped, and everyone who waits
+is woken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from klamm.broker.log.files import names
+from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
+from klamm.broker.log.files.scan import read_batches
+from klamm.broker.log.storage import Append, Command, DeleteSegments, ReadCommand, StartAt, StorageListener, Truncate, WriteEpochs
+
+if TYPE_CHECKING:
+    from klamm.broker.log.files.directory import LogDirectory
+
+QUICK = (Append, WriteEpochs)
+"""Commands of a few microseconds: runs of these share a turn with those of other logs."""
+
+
+class DirectoryStorage:
+    """Implements `Storage`. `recovery_point`: everything before it is forced to disk."""
+
+    __slots__ = ("_drained", "_listener", "files", "home", "is_running", "partition", "queue", "recovery_point", "topic")
+
+    def __init__(self, home: LogDirectory, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
+        self.home = home
+        self.topic = topic
+        self.partition = partition
+        self.files = files
+        self.recovery_point = recovery_point
+        self.queue: deque[Command] = deque()
+        self.is_running = False
+        self._listener: StorageListener | None = None
+        self._drained: list[asyncio.Future[None]] = []
+
+    @property
+    def directory(self) -> str:
+        return self.home.path
+
+    def attach(self, listener: StorageListener) -> None:
+        self._listener = listener
+
+    def execute(self, command: Command) -> None:
+        if self.home.is_closed or self.home.is_offline:
+            return
+        self.queue.append(command)
+        if not self.is_running:
+            self.is_running = True
+            self.home.schedule(self)
+
+    def read(self, command: ReadCommand) -> Awaitable[bytes]:
+        return self.home.read(self, command)
+
+    async def drain(self) -> None:
+        if self.is_running:
+            drained = asyncio.get_running_loop().create_future()
+            self._drained.append(drained)
+            await drained
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether everything that is queued takes a few microseconds."""
+        return all(isinstance(command, QUICK) for command in self.queue)
+
+    def take(self) -> list[Command]:
+        """What the next run executes."""
+        run = list(self.queue)
+        self.queue.clear()
+        return run
+
+    def finished(self, run: list[Command], outcome: Outcome) -> None:
+        """A run came back from its thread."""
+        for command in run:
+            if isinstance(command, DeleteSegments):
+                self.home.remove_later(self.files, command.segments, command.delay_ms)
+        if outcome.flushed != NOTHING:
+            self.flushed(outcome.flushed)
+        if outcome.rolled != NOTHING:
+            self.home.flush_later(self, outcome.rolled)
+        is_cut = any(isinstance(command, Truncate | StartAt) for command in self.queue)  # what was written will go again
+        if outcome.written != NOTHING and self._listener is not None and not is_cut:
+            self._listener.written(outcome.written)
+        if self.queue:
+            self.home.schedule(self)
+        else:
+            self.wake()
+
+    def flushed(self, offset: int) -> None:
+        """Everything before this offset is forced to disk."""
+        self.recovery_point = max(self.recovery_point, offset)
+        if self._listener is not None:
+            self._listener.flushed(offset)
+
+    def failed(self, error: OSError) -> None:
+        """The directory failed."""
+        self.queue.clear()
+        self.wake()
+        if self._listener is not None:
+            self._listener.failed(error)
+
+    def wake(self) -> None:
+        """Nothing is queued or executed any more: let go who waits for that."""
+        self.is_running = False
+        drained, self._drained = self._drained, []
+        for waiting in drained:
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+def execute_all(runs: list[tuple[LogFiles, list[Command]]]) -> list[Outcome | OSError]:
+    """In a thread: execute runs of several logs. After a failure nothing more is executed."""
+    outcomes: list[Outcome | OSError] = []
+    for files, run in runs:
+        try:
+            outcomes.append(files.execute(run))
+        except OSError as error:
+            outcomes.append(error)
+            break
+    return outcomes
+
+
+def read_in_thread(files: LogFiles, command: ReadCommand) -> bytes:
+    """In a thread: see `Storage.read`."""
+    try:
+        return read_batches(files.path(command.segment, names.LOG_SUFFIX), command)
+    except FileNotFoundError as gone:
+        raise KeyError(command.segment) from gone

@@ -1,0 +1,380 @@
+"""Commands of logs become files; what is written is found again at the next start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from klamm.broker.log.files.directories import LogDirectories
+from klamm.broker.log.files.directory_storage import DirectoryStorage
+from klamm.broker.log.storage import (
+    Append,
+    BatchMetadata,
+    Close,
+    DeleteSegments,
+    EpochEntry,
+    Flush,
+    ProducerEntry,
+    ReadCommand,
+    Replace,
+    Roll,
+    StartAt,
+    Storage,
+    Truncate,
+    WriteEpochs,
+    WriteSnapshot,
+)
+from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import ZERO_UUID
+from klamm.tests.harness.waits import eventually
+from klamm.tests.logs_on_disk.batches import batch
+
+ID = bytes(range(16))
+EVERYTHING = 2**62
+
+
+class Reports:
+    """What a storage reports."""
+
+    def __init__(self) -> None:
+        self.written_to: list[int] = []
+        self.flushed_to: list[int] = []
+        self.errors: list[OSError] = []
+
+    def written(self, next_offset: int) -> None:
+        self.written_to.append(next_offset)
+
+    def flushed(self, offset: int) -> None:
+        self.flushed_to.append(offset)
+
+    def failed(self, error: OSError) -> None:
+        self.errors.append(error)
+
+
+Make = Callable[..., LogDirectories]
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes the directories of a broker, on the same paths each time."""
+    executors: list[ThreadPoolExecutor] = []
+    made: list[LogDirectories] = []
+
+    def executor_of(path: str) -> ThreadPoolExecutor:
+        executors.append(ThreadPoolExecutor(4))
+        return executors[-1]
+
+    def new(*names: str) -> LogDirectories:
+        paths = [str(tmp_path / name) for name in names or ("data",)]
+        made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", delete_delay_ms=0))
+        return made[-1]
+
+    yield new
+    for directories in made:
+        await directories.abandon()
+    for executor in executors:
+        executor.shutdown()
+
+
+async def opened(directories: LogDirectories, topic: str = "t", partition: int = 0) -> tuple[Storage, Reports]:
+    storage, _ = await directories.open(topic, partition, ID, True)
+    reports = Reports()
+    storage.attach(reports)
+    return storage, reports
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+
+
+async def test_new_log_has_the_files_of_a_new_log_of_apache_kafka(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, True)
+    assert (loaded.next_offset, loaded.log_start_offset) == (0, 0)
+    zero = "0" * 20
+    assert files(tmp_path / "data/t-0") == {f"{zero}.index": 0, f"{zero}.log": 0, f"{zero}.timeindex": 0, "partition.metadata": 43}
+
+
+async def test_appended_batches_are_reported_written_and_found_after_a_stop_in_order(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    position, data = 0, b""
+    for offset in range(0, 1000, 2):
+        one = batch(offset, [b"a", b"b"], producer=(7, 0, offset))
+        index = (offset + 1, position) if offset % 100 == 50 else None
+        storage.execute(Append(0, position, one, offset + 2, index, (1_700_000_000_000, 1) if offset == 50 else None))
+        position += len(one)
+        data += one
+    storage.execute(WriteEpochs((EpochEntry(0, 0),)))
+    producers = (ProducerEntry(7, 0, -1, -1, 5, (BatchMetadata(999, 999, 1, 5),)),)
+    storage.execute(Close(1000, None, producers))
+    await directories.close([("t", 0, 0, 990)])
+    assert reports.written_to[-1] == 1000 and len(reports.written_to) < 500
+    assert reports.flushed_to == [1000] and not reports.errors
+    folder = tmp_path / "data/t-0"
+    assert (folder / f"{0:020d}.log").read_bytes() == data
+    assert (tmp_path / "data/.kafka_cleanshutdown").exists() and not (tmp_path / "data/.lock").exists()
+
+    directories = make()
+    await directories.start()
+    assert directories.found == {("t", 0): ID} and directories.with_records() == {("t", 0): ID}
+    assert not (tmp_path / "data/.kafka_cleanshutdown").exists()
+    storage, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.next_offset, loaded.high_watermark, loaded.recovery_point) == (1000, 990, 1000)
+    assert list(loaded.producers) == list(producers) and loaded.epochs == [EpochEntry(0, 0)]
+    assert len(loaded.segments[0].index_offsets) == 10
+
+
+async def test_killed_log_is_found_as_it_was_written(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    position = 0
+    for offset in range(100):
+        one = batch(offset, [b"x" * 100], producer=(7, 0, offset))
+        storage.execute(Append(0, position, one, offset + 1))
+        position += len(one)
+    await storage.drain()
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.next_offset, loaded.recovery_point) == (100, 0)
+    assert [b.last_offset for b in loaded.producers[0].batches] == [95, 96, 97, 98, 99]
+    assert len(loaded.segments[0].index_offsets) > 2
+
+
+async def filled(storage: Storage, segments: int, each: int = 10) -> list[int]:
+    """Segments with so many batches of one record each; the positions behind the batches of a segment."""
+    ends: list[int] = []
+    for segment in range(segments):
+        base = segment * each
+        if segment:
+            storage.execute(Roll(base, (1_700_000_000_000, base - 1), ()))
+        position = 0
+        ends = []
+        for offset in range(base, base + each):
+            one = batch(offset, [b"value of %d" % offset])
+            storage.execute(Append(base, position, one, offset + 1, (offset, position) if offset % 3 == 2 else None))
+            position += len(one)
+            ends.append(position)
+    await storage.drain()
+    return ends
+
+
+async def test_rolled_segment_is_flushed_with_its_snapshot_and_time_index(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    await filled(storage, 3)
+    await eventually(lambda: reports.flushed_to and max(reports.flushed_to) == 20, "it happened")
+    found = files(tmp_path / "data/t-0")
+    assert [name for name in found if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 10, 20)]
+    assert [name for name in found if name.endswith(".snapshot")] == [f"{base:020d}.snapshot" for base in (10, 20)]
+    assert found[f"{0:020d}.timeindex"] == 12 and found[f"{0:020d}.index"] == 24
+
+
+@pytest.mark.parametrize("offset", range(30))
+async def test_read_gives_whole_batches_from_an_offset(make: Make, offset: int) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    ends = await filled(storage, 3)
+    one = ends[0]
+    base = offset // 10 * 10
+    data = await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, EVERYTHING, False))
+    assert data == b"".join(batch(o, [b"value of %d" % o]) for o in range(offset, base + 10))
+    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, offset, EVERYTHING, True)) == b""
+    first = batch(offset, [b"value of %d" % offset])
+    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, len(first), False)) == first
+    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, one + len(first) - 5, False)) == first
+    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, 5, False)) == b""
+    assert await storage.read(ReadCommand(base, 0, ends[-1], offset, base + 10, 5, True)) == first
+
+
+async def test_large_batch_is_read_beyond_the_first_block(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    first, second = batch(0, [b"a" * 50_000]), batch(1, [b"b" * 300_000])
+    storage.execute(Append(0, 0, first, 1))
+    storage.execute(Append(0, len(first), second, 2))
+    await storage.drain()
+    end = len(first) + len(second)
+    assert await storage.read(ReadCommand(0, 0, end, 1, 2, 1000, True)) == second
+    assert await storage.read(ReadCommand(0, 0, end, 1, 2, 1000, False)) == b""
+    assert await storage.read(ReadCommand(0, 0, end, 0, 2, 60_000, False)) == first
+    assert await storage.read(ReadCommand(0, 0, end, 0, 2, EVERYTHING, False)) == first + second
+
+
+async def test_truncated_log_ends_there_also_after_a_start(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    ends = await filled(storage, 3)
+    storage.execute(Truncate(14, 10, ends[3], (20,)))
+    one = batch(14, [b"new"], epoch=3)
+    storage.execute(Append(10, ends[3], one, 15))
+    await storage.drain()
+    assert reports.written_to[-1] == 15
+    found = files(tmp_path / "data/t-0")
+    assert f"{20:020d}.log" not in found and f"{20:020d}.snapshot" not in found
+    assert found[f"{10:020d}.index"] == 8
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert loaded.next_offset == 15 and [s.base_offset for s in loaded.segments] == [0, 10]
+    assert loaded.epochs == [EpochEntry(0, 0), EpochEntry(3, 14)]
+
+
+async def test_log_that_starts_anew_has_one_empty_segment(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    await filled(storage, 2)
+    storage.execute(StartAt(500, (0, 10)))
+    storage.execute(Append(500, 0, batch(500, [b"a"]), 501))
+    await storage.drain()
+    assert reports.written_to[-1] == 501
+    assert [name for name in files(tmp_path / "data/t-0") if name.endswith((".log", ".snapshot"))] == [f"{500:020d}.log"]
+
+
+async def test_deleted_segments_are_renamed_and_then_removed(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 3)
+    folder = tmp_path / "data/t-0"
+    storage.execute(DeleteSegments((0,), 3_600_000))
+    await storage.drain()
+    assert (folder / f"{0:020d}.log.deleted").exists() and not (folder / f"{0:020d}.log").exists()
+    with pytest.raises(KeyError):
+        await storage.read(ReadCommand(0, 0, 100, 0, 10, EVERYTHING, False))
+    storage.execute(DeleteSegments((10,), 0))
+    await storage.drain()
+    await eventually(lambda: not (folder / f"{10:020d}.log.deleted").exists(), "it happened")
+
+
+async def test_cleaned_segment_takes_the_place_of_others(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 3)
+    cleaned = batch(3, [b"kept"])
+    storage.execute(Replace((0, 10), 0, cleaned, [(3, 0)], [(1_700_000_000_000, 3)], []))
+    storage.execute(WriteSnapshot(25, ()))
+    await storage.drain()
+    folder = tmp_path / "data/t-0"
+    assert (folder / f"{0:020d}.log").read_bytes() == cleaned
+    assert not [name for name in files(folder) if name.endswith((".cleaned", ".swap"))] and not (folder / f"{10:020d}.log").exists()
+    assert (folder / f"{25:020d}.snapshot").exists()
+
+
+async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    await filled(storage, 1)
+    storage.execute(Flush(10))
+    await storage.drain()
+    assert reports.flushed_to == [10]
+    await directories.checkpoint([("t", 0, 3, 7)])
+    read = {name: (tmp_path / "data" / name).read_text().splitlines()[2:] for name in os.listdir(tmp_path / "data") if "checkpoint" in name}
+    assert read == {
+        "recovery-point-offset-checkpoint": ["t 0 10"],
+        "log-start-offset-checkpoint": ["t 0 3"],
+        "replication-offset-checkpoint": ["t 0 7"],
+    }
+
+
+async def test_deleted_log_is_renamed_at_once_and_can_be_made_anew(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 2)
+    directories.delete("t", 0)
+    _, loaded = await directories.open("t", 0, bytes(15) + b"\1", True)
+    assert loaded.next_offset == 0
+    await eventually(lambda: [p.name for p in (tmp_path / "data").iterdir() if p.is_dir()] == ["t-0"], "it happened")
+
+
+async def test_new_logs_go_to_the_directory_with_the_fewest(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    await directories.start()
+    for partition in range(4):
+        await directories.open("t", partition, ID, True)
+    assert [len([p for p in (tmp_path / name).iterdir() if p.is_dir()]) for name in "ab"] == [2, 2]
+
+
+async def test_directory_that_cannot_be_written_is_offline_and_its_logs_fail(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    failed: list[tuple[str, list[tuple[str, int]]]] = []
+    directories.on_failed = lambda path, partitions: failed.append((path, partitions))
+    await directories.start()
+    storages = {partition: await opened(directories, "t", partition) for partition in range(4)}
+    lost = [partition for partition in storages if directories.path_of("t", partition) == str(tmp_path / "a")]
+    for file in (tmp_path / f"a/t-{lost[0]}").iterdir():
+        file.unlink()
+    (tmp_path / f"a/t-{lost[0]}").rmdir()
+    storage, _ = storages[lost[0]]
+    storage.execute(Append(0, 0, batch(0, [b"a"]), 1))
+    await storage.drain()
+    await eventually(lambda: failed, "it happened")
+    assert failed == [(str(tmp_path / "a"), [("t", partition) for partition in lost])]
+    assert all(len(storages[partition][1].errors) == (partition in lost) for partition in storages)
+    storage.execute(Append(0, 0, batch(0, [b"a"]), 1))
+    await storage.drain()
+    with pytest.raises(OSError, match="offline"):
+        await storage.read(ReadCommand(0, 0, 10, 0, 10, 10, False))
+    with pytest.raises(ApiError) as error:
+        await directories.open("t", lost[0], ID, False)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    well = next(partition for partition in storages if partition not in lost)
+    storages[well][0].execute(Append(0, 0, batch(0, [b"a"]), 1))
+    await storages[well][0].drain()
+    assert storages[well][1].written_to == [1]
+    await directories.close([])
+    assert not (tmp_path / "a/.kafka_cleanshutdown").exists() and (tmp_path / "b/.kafka_cleanshutdown").exists()
+
+
+async def test_directory_that_is_a_file_is_offline_from_the_start(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("no folder")
+    directories = make("a", "b")
+    failed: list[str] = []
+    directories.on_failed = lambda path, partitions: failed.append(path)
+    await directories.start()
+    assert failed == [str(tmp_path / "a")] and directories.has_failed and directories.is_any_online
+    await directories.open("new", 0, ZERO_UUID, True)
+    with pytest.raises(ApiError):
+        await directories.open("old", 0, ZERO_UUID, False)
+    assert [(s.path, s.is_offline) for s in await directories.space()] == [(str(tmp_path / "a"), True), (str(tmp_path / "b"), False)]
+
+
+async def test_appends_of_many_logs_share_turns_to_a_thread(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = make()
+    await directories.start()
+    logs = [await opened(directories, "t", partition) for partition in range(40)]
+    submitted = []
+    (directory,) = directories._directories
+    submit = directory.submit
+
+    def counting(work, *arguments):
+        submitted.append(work.__name__)
+        return submit(work, *arguments)
+
+    monkeypatch.setattr(directory, "submit", counting)
+    for storage, _ in logs:
+        storage.execute(Append(0, 0, batch(0, [b"a"]), 1))
+    await asyncio.gather(*(storage.drain() for storage, _ in logs))
+    assert submitted == ["execute_all", "execute_all"]
+    assert all(reports.written_to == [1] for _, reports in logs)
+    assert isinstance(logs[0][0], DirectoryStorage)
