@@ -17,6 +17,7 @@ import asyncio
 import logging
 from functools import partial
 
+from klamm.broker.log.files.directory import DirectoryInUse
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
@@ -35,13 +36,14 @@ from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.config_application import ConfigApplication, controller_options
 from klamm.server.controlled_shutdown import request_controlled_shutdown
 from klamm.server.delayed_fetch import Fetches
+from klamm.server.disks import Disks, are_on_disk
 from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.first_connection import connect
 from klamm.server.handlers import HANDLERS, offered
 from klamm.server.identity import BrokerIdentity
-from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id
+from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id, write_missing
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import CannotListen, Listeners
@@ -65,6 +67,12 @@ from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
 from klamm.zk.store import ZkStore, ZkStoreOptions
 
 log = logging.getLogger(__name__)
+
+
+CANNOT_START = (
+    CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError,
+)  # fmt: skip
+"""What a person can mend."""
 
 
 class StartFailed(Exception):
@@ -123,6 +131,7 @@ class BrokerServer:
         self._unfit: list[str] = []
         self._failed = asyncio.Event()
         self._killed = False
+        self._disks = Disks(config, self.clock, self.seams.random.getrandbits) if are_on_disk(config) else None
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -162,7 +171,7 @@ class BrokerServer:
         """Come up. Raises StartFailed, with everything closed again."""
         try:
             await self._start()
-        except (CannotListen, ControllerMoved, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError) as error:
+        except CANNOT_START as error:
             await self.close()
             raise StartFailed(str(error)) from error
         except BaseException:
@@ -181,7 +190,8 @@ class BrokerServer:
         await self.close()
 
     async def failure(self) -> None:
-        """Wait until this broker must not go on, as features were finalized that it does not support; then raise StartFailed."""
+        """Wait until this broker must not go on: features were finalized that it does not support, or no log directory is left.
+        Then raise StartFailed."""
         await self._failed.wait()
         raise StartFailed(self._unfit[0])
 
@@ -210,6 +220,8 @@ class BrokerServer:
                 self.services.logs.drop()
             else:
                 await self.services.logs.close()
+        if self._disks is not None:
+            await self._disks.close()
         if self._channels is not None:
             self._channels.close()
         await self.zk.stop()
@@ -251,21 +263,46 @@ class BrokerServer:
         await dynamic_configs.start()
         self.listeners.bind(Dispatcher(self.services, HANDLERS))
         self._registration.advertised = self.listeners.advertised()
-        await self.services.logs.start()
+        await self._start_logs()
         await self._registration.register()
         if self._feature_watch is not None:
             await self._feature_watch.look()
             if self._unfit:
                 raise StartFailed(self._unfit[0])
+        if self._disks is not None and self._disks.directories.has_failed:
+            self._background.start(self._disks.announce(self.id, self.admin_zk))
         await self.listeners.serve()
         self.controller.start()
         self._background.start(self.services.logs.run())
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
+    async def _start_logs(self) -> None:
+        """Load the logs on disk. Raises StartFailed when no log directory can be used."""
+        disks = self._disks
+        await self.services.logs.start()
+        if disks is None:
+            return
+        if not disks.directories.is_any_online:
+            raise StartFailed(disks.all_failed)
+        self.replicas.logs_found = disks.directories.found
+        self.replicas.log_dir_failed = disks.directories.has_failed
+        disks.watch(self.id, self.replicas, self.admin_zk, self._background, self._halt)
+
+    def _halt(self, reason: str) -> None:
+        """End at once, as a killed process does, because this broker must not go on."""
+        log.critical("broker %d ends: %s", self.id, reason)
+        self._unfit.append(reason)
+        self._failed.set()
+        if self._closing is None:
+            self._killed = True
+            self.zk.sever()
+            self._closing = asyncio.get_running_loop().create_task(self._close_all())
+
     def _make_services(self, metadata: MetadataCache) -> Services:
         budget = self.seams.log_memory
         budget.limit = self.config.get("klamm.log.memory.bytes")
-        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, TopicConfigs(self.admin_zk))
+        directories = None if self._disks is None else self._disks.directories
+        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, TopicConfigs(self.admin_zk), directories)
         return Services(
             identity=self.identity,
             config=self.config,
@@ -329,13 +366,13 @@ class BrokerServer:
 
     async def _broker_id(self) -> int:
         """The configured id, else the one of the log directories, else a new one. Raises ForeignDirectory."""
-        stored = read_stored(self.config) if self.patient else []  # brokers of one process share their properties
+        stored = read_stored(self.config)
         broker_id = stored_broker_id(stored, self.cluster_id, self.config.broker_id)
-        for file, _ in stored:
-            log.info("broker %d: %s is its own; nothing is kept there", broker_id, file)
-        if broker_id >= 0:
-            return broker_id
-        return await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
+        if broker_id < 0:
+            broker_id = await self.admin_zk.next_broker_id(self.config.get("reserved.broker.max.id"))
+        if self._disks is not None:
+            await asyncio.to_thread(write_missing, self.config.log_dirs, self.cluster_id, broker_id, self.clock.now_ms())
+        return broker_id
 
     # --- what ZooKeeper reports
 

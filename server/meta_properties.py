@@ -1,19 +1,23 @@
-"""The file `meta.properties` that Apache Kafka writes into its log directories: the cluster id and the broker id that they belong to.
+"""The file `meta.properties` of a log directory: the cluster id and the broker id that it belongs to.
 
-Klamm keeps nothing in log directories, so it never writes this file. It reads the file in each directory that the properties name, as
-Apache Kafka does before it registers: a directory of another cluster or another broker ends the start, and a broker without a configured
-id takes the stored one. A directory that is only a default of Kafka (the same for the whole machine) is not read.
+It is read in each directory that the properties name before the broker registers, as Apache Kafka does: a directory of another cluster or
+another broker ends the start, and a broker without a configured id takes the stored one. Directories that have none get one. A directory
+that is only a default of Kafka (the same for the whole machine) is neither read nor written.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm.broker.log.files.atomic import replace_file
+from klamm.broker.log.files.markers import META_PROPERTIES, encode_properties
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.properties import PropertiesError, read_properties
+from klamm.server.disks import are_on_disk
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +35,13 @@ class Stored(NamedTuple):
 
 def read_stored(config: BrokerConfig) -> list[Stored]:
     """The files of all log directories that have one. Raises ForeignDirectory for one that cannot be read."""
-    named = {"log.dir", "log.dirs"} & config.static.keys()
-    files = [Path(folder, "meta.properties") for folder in config.log_dirs] if named else []
+    files = [Path(folder, META_PROPERTIES) for folder in config.log_dirs] if are_on_disk(config) else []
     stored = []
     for file in files:
         try:
             stored.append(Stored(file, read_properties(file)))
-        except FileNotFoundError:
-            continue
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # a new directory, or one that cannot be used, which is found out when it is
         except (OSError, PropertiesError) as error:
             raise ForeignDirectory(f"{file} cannot be read: {error}") from error
     return stored
@@ -59,3 +62,17 @@ def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) 
             raise ForeignDirectory(f"{file} belongs to broker {broker}, not to broker {broker_id}")
         broker_id = int(broker)
     return broker_id
+
+
+def write_missing(folders: Iterable[str], cluster_id: str, broker_id: int, now_ms: int) -> None:
+    """Say whose these directories are where it is not said. Blocks. What cannot be written is logged: the directory fails later."""
+    properties = {"broker.id": str(broker_id), "version": "0", "cluster.id": cluster_id}
+    moment = formatdate(now_ms / 1000, usegmt=True)
+    for folder in folders:
+        file = Path(folder, META_PROPERTIES)
+        try:
+            if not file.exists():
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                replace_file(str(file), encode_properties(properties, moment), flush=True)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", file, error)

@@ -267,7 +267,7 @@ class Directories(Protocol):
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log: its folder is renamed at once and removed later. What is queued for it is dropped."""
 
-    def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
+    def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> Awaitable[None]:
         """Write the checkpoints of all directories: (topic, partition, log start offset, high watermark) each; recovery points it knows."""
 
     async def close(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:

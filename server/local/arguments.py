@@ -49,6 +49,15 @@ def log_directory(data_dir: Path | None, broker_id: int) -> dict[str, str]:
     return {} if data_dir is None else {"log.dirs": str((data_dir / f"broker-{broker_id}").absolute())}
 
 
+def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers: int) -> dict[str, str]:
+    """Properties of all brokers, with a folder for this broker below each log directory, where there are several brokers."""
+    properties = dict(config)
+    for name in {"log.dir", "log.dirs"} & config.keys() if brokers > 1 else ():
+        folders = (folder.strip() for folder in config[name].split(","))
+        properties[name] = ",".join(f"{folder}/broker-{broker_id}" for folder in folders if folder)
+    return properties
+
+
 def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:
     """Raises BadArgument."""
     if not 1 <= brokers <= MAX_BROKERS:

@@ -25,7 +25,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
 from klamm.server.broker_server import BrokerServer, StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory
+from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.policies import AlterConfigPolicy, TopicPolicy
@@ -292,7 +292,8 @@ class LocalCluster:
         port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
         host = f"[{self._host}]" if ":" in self._host else self._host
         properties = {"broker.id": str(number), "listeners": f"PLAINTEXT://{host}:{port}", "zookeeper.connect": self.zookeeper}
-        return BrokerConfig(properties | log_directory(self._data_dir, number) | self._config)
+        properties |= log_directory(self._data_dir, number)
+        return BrokerConfig(properties | with_own_log_directories(self._config, number, self._count))
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
         """Wait until there is a controller and every broker's metadata cache shows all brokers and these topics, with leaders."""

@@ -23,7 +23,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.broker_server import StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory
+from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.net.outgoing import request_once
@@ -228,7 +228,7 @@ class ProcessCluster:
             "listeners": f"PLAINTEXT://{self._host}:{port}",
             "zookeeper.connect": self.zookeeper,
         }
-        return properties | log_directory(self._data_dir, broker_id) | self._config
+        return properties | log_directory(self._data_dir, broker_id) | with_own_log_directories(self._config, broker_id, self._count)
 
     async def _controller(self) -> tuple[str, int] | None:
         """Where the controller listens, None when there is none now."""

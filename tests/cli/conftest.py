@@ -36,7 +36,7 @@ def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Pat
             "broker.id": 1,
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "zookeeper.connect": f"{zookeeper}{chroot}",
-            "log.dirs": tmp_path / "data",
+            "log.dirs": tmp_path / f"data-{changes.get('broker_id', 1)}",
         }
         values.update({name.replace("_", "."): value for name, value in changes.items()})
         file = tmp_path / f"server-{len(list(tmp_path.glob('server-*')))}.properties"

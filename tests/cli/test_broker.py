@@ -92,11 +92,25 @@ def test_a_taken_port_is_one_line(properties: Properties) -> None:
     assert re.fullmatch(rf"klamm: .*{port}.* in use", complaint(said.stderr))
 
 
-def test_an_id_that_is_registered_already_is_one_line(start: Start, properties: Properties) -> None:
+def test_an_id_that_is_registered_already_is_one_line(start: Start, properties: Properties, tmp_path: Path) -> None:
     start("broker", properties()).logged("broker 1 serves")
-    said = run("broker", properties())
+    said = run("broker", properties(log_dirs=tmp_path / "elsewhere"))
     assert said.returncode == 1
     assert re.fullmatch(r"klamm: broker id 1 is already registered.*", complaint(said.stderr))
+
+
+def test_a_log_directory_in_use_is_one_line(start: Start, properties: Properties, tmp_path: Path) -> None:
+    start("broker", properties(broker_id=1, log_dirs=tmp_path / "data")).logged("broker 1 serves")
+    said = run("broker", properties(broker_id=1, log_dirs=tmp_path / "data"))
+    assert said.returncode == 1
+    assert complaint(said.stderr) == f"klamm: log directory {tmp_path}/data is in use by another broker"
+
+
+def test_log_directories_that_cannot_be_used_are_named(properties: Properties, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    said = run("broker", properties(log_dirs=tmp_path / "file"))
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1] == f"klamm: all log directories have failed: {tmp_path}/file"
 
 
 def test_an_absent_zookeeper_is_waited_for_then_one_line(properties: Properties) -> None:

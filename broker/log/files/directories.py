@@ -98,7 +98,7 @@ class LogDirectories:
         return None if directory is None else directory.path
 
     async def space(self) -> list[DirectorySpace]:
-        """All directories with the room on their volumes."""
+        """All directories with the space on their volumes."""
         return [await _space(directory) for directory in self._directories]
 
     def _online(self) -> list[LogDirectory]:
@@ -166,7 +166,7 @@ async def _space(directory: LogDirectory) -> DirectorySpace:
         try:
             usage = await directory.submit(shutil.disk_usage, directory.path)
         except OSError as error:
-            log.warning("log directory %s: its room cannot be read: %s", directory.path, error)
+            log.warning("log directory %s: its free space cannot be read: %s", directory.path, error)
         else:
             return DirectorySpace(directory.path, False, usage.total, usage.free)
     return DirectorySpace(directory.path, True, -1, -1)

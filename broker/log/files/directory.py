@@ -44,6 +44,10 @@ class DirectoryFailed(OSError):
     """The directory went offline before."""
 
 
+class DirectoryInUse(Exception):
+    """Another process has locked the directory; the text is one line for people."""
+
+
 class LogDirectory:
     """One of `log.dirs`. Methods are called on the loop; those that end in `_in_thread` run in a thread."""
 
@@ -53,6 +57,8 @@ class LogDirectory:
         self.path = os.path.abspath(path)
         self.is_offline = False
         self.is_closed = False
+        self.is_loaded = False
+        """Whether all logs were loaded: otherwise the directory cannot be closed in order."""
         self.was_clean = False
         """Whether the broker before stopped in order."""
         self.topic_ids: dict[TopicPartition, bytes] = {}
@@ -199,6 +205,7 @@ class LogDirectory:
             if isinstance(result, BaseException):
                 raise result
             self.loaded |= result
+        self.is_loaded = True
         if folders:
             how = "after a stop in order" if self.was_clean else "after an unclean end"
             log.info("log directory %s: %d logs loaded %s, %d with records", self.path, len(folders), how, len(self.loaded))
@@ -208,8 +215,8 @@ class LogDirectory:
         self._lock = os.open(f"{self.path}/{markers.LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise OSError(f"{self.path} is locked: another broker uses it") from error
+        except (BlockingIOError, PermissionError) as error:
+            raise DirectoryInUse(f"log directory {self.path} is in use by another broker") from error
         marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(marker)
         remove(marker)
@@ -271,7 +278,7 @@ class LogDirectory:
             return
         await asyncio.gather(*(storage.drain() for storage in self.storages.values()))
         await self.until_idle()
-        if not self.is_offline:
+        if not self.is_offline and self.is_loaded:
             try:
                 await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets))
                 await self.submit(self._end_in_thread)

@@ -9,19 +9,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.scan import read_batches
 from klamm.broker.log.storage import Append, Command, DeleteSegments, ReadCommand, StartAt, StorageListener, Truncate, WriteEpochs
 
-if TYPE_CHECKING:
-    from klamm.broker.log.files.directory import LogDirectory
-
 QUICK = (Append, WriteEpochs)
 """Commands of a few microseconds: runs of these share a turn with those of other logs."""
+
+
+class Home(Protocol):
+    """What a storage needs of its directory (`LogDirectory`)."""
+
+    path: str
+    is_offline: bool
+    is_closed: bool
+
+    def schedule(self, storage: DirectoryStorage) -> None:
+        """Execute what is queued for a log soon."""
+
+    def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
+        """Read from a log."""
+
+    def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
+        """Force what is before `offset` to disk."""
+
+    def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
+        """Remove the renamed files of segments after a while."""
 
 
 class DirectoryStorage:
@@ -29,7 +46,7 @@ class DirectoryStorage:
 
     __slots__ = ("_drained", "_listener", "files", "home", "is_running", "partition", "queue", "recovery_point", "topic")
 
-    def __init__(self, home: LogDirectory, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
+    def __init__(self, home: Home, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
         self.home = home
         self.topic = topic
         self.partition = partition

@@ -1,0 +1,97 @@
+"""The log directories of a broker: on disk when `log.dir` or `log.dirs` is in its properties, otherwise its logs are in memory.
+
+Each directory has a small pool of threads of its own, so that a disk that hangs does not hold up others (ADR 8). When a directory fails,
+its replicas go offline and the controller learns it by a znode (controller 4.6); when the last one fails, the broker ends at once, as an
+Apache Kafka broker halts: nobody could trust what it would write in order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from klamm.broker.log.files.directories import LogDirectories
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import TopicPartition
+from klamm.server.background import BackgroundTasks
+from klamm.zk.admin import AdminZk
+from klamm.zk.requests import ZkError
+from klamm.zk.session import ZkUnavailable
+
+log = logging.getLogger(__name__)
+
+THREADS = 4
+"""Of each log directory, for reads and writes."""
+ANNOUNCE_AGAIN_S = 1.0
+
+
+def are_on_disk(config: BrokerConfig) -> bool:
+    """Whether the properties name log directories. Kafka's default directory is the same for the whole machine; it is not used."""
+    return not {"log.dir", "log.dirs"}.isdisjoint(config.static)
+
+
+class Disks:
+    """The directories of one broker, with their threads. `directories` is what its log manager gets."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, random_bits: Callable[[int], int]) -> None:
+        self._config = config
+        self._clock = clock
+        self._executors: list[ThreadPoolExecutor] = []
+        self.directories = LogDirectories(
+            config.log_dirs,
+            self._executor,
+            clock,
+            lambda: f"{random_bits(128):032x}",
+            config.get("log.segment.delete.delay.ms"),
+        )
+
+    def _executor(self, path: str) -> ThreadPoolExecutor:
+        self._executors.append(ThreadPoolExecutor(THREADS, thread_name_prefix=f"log directory {path}"))
+        return self._executors[-1]
+
+    def watch(
+        self,
+        broker_id: int,
+        replicas: ReplicaManager,
+        admin_zk: AdminZk,
+        background: BackgroundTasks,
+        on_last_failed: Callable[[str], None],
+    ) -> None:
+        """From now on take replicas offline and announce it when a directory fails. `on_last_failed` gets the reason, one line."""
+
+        def failed(path: str, partitions: Iterable[tuple[str, int]]) -> None:
+            here = [TopicPartition(*key) for key in partitions if replicas.get(*key) is not None]
+            effects = replicas.fail_log_dir(here)
+            log.warning("broker %d: log directory %s is offline, with %d replicas", broker_id, path, len(here))
+            replicas.apply(effects)
+            if self.directories.is_any_online:
+                background.start(self.announce(broker_id, admin_zk))
+            else:
+                on_last_failed(self.all_failed)
+
+        self.directories.on_failed = failed
+
+    @property
+    def all_failed(self) -> str:
+        """Why the broker cannot go on when no directory is left."""
+        return f"all log directories have failed: {', '.join(self.directories.paths)}"
+
+    async def announce(self, broker_id: int, admin_zk: AdminZk) -> None:
+        """Have the controller send this broker's partitions again, so that it learns from the response which are offline."""
+        while True:
+            try:
+                await admin_zk.announce_log_dir_failure(broker_id)
+            except (ZkError, ZkUnavailable) as error:
+                log.warning("broker %d: the failure of a log directory is announced later: %s", broker_id, error)
+                await self._clock.sleep(ANNOUNCE_AGAIN_S)
+            else:
+                return
+
+    async def close(self) -> None:
+        """Let go of the directories, after the log manager has closed its logs or as they are. Returns when no thread works."""
+        await self.directories.abandon()
+        for executor in self._executors:
+            executor.shutdown(wait=False)
