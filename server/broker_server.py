@@ -53,7 +53,10 @@ from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKee
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
+from klamm.server.replication.fetcher import FollowerServices
+from klamm.server.replication.followers import Followers
 from klamm.server.replication.isr_updates import IsrUpdates
+from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.seams import Seams
 from klamm.server.services import Services
@@ -86,6 +89,7 @@ class BrokerServer:
     controller: Controller
     store: ZkStore
     _controller_requests: ControllerRequests
+    _followers: Followers
 
     def __init__(
         self,
@@ -207,8 +211,14 @@ class BrokerServer:
             self._closing = asyncio.get_running_loop().create_task(self._close_all())
         await asyncio.shield(self._closing)
 
+    async def stop_following(self) -> None:
+        """Fetch from no leader any more, whatever controllers send."""
+        await self._followers.close()
+
     async def _close_all(self) -> None:
         self.purgatory.close()
+        if self.started:
+            await self.stop_following()
         await self.listeners.close()
         await self._background.close()
         if self.started:
@@ -327,7 +337,7 @@ class BrokerServer:
         )
 
     def _replicate(self, metadata: MetadataCache) -> None:
-        """Give the leaders of this broker a way to change their ISRs, and check their followers."""
+        """Give the leaders of this broker a way to change their ISRs, check their followers, and follow other leaders."""
         config, leaders = self.config, self.replicas.leaders
         if config.inter_broker_protocol_version.has_alter_partition:
             find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
@@ -340,6 +350,10 @@ class BrokerServer:
             process = RecoveryProcess(config.get("kip704.recovery.mode"), self.clock, self.seams.recovery_gate, self.seams.recovery_work)
             self.replicas.recover = lambda replica: self._background.start(self._recover(replica, process))
         self._background.start(self._check_followers(leaders.max_lag_ms / 2000))
+        open_log = self.replicas.open_log
+        follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log)
+        self._followers = Followers(follower, self.replicas, metadata, self.inter_broker_listener, self._background, self._tap)
+        self.replicas.listeners.append(self._followers.apply)
 
     async def _recover(self, replica: HostedPartition, process: RecoveryProcess) -> None:
         recovery = Recovery(self.id, TopicPartition(replica.topic, replica.index), replica.leader_epoch)

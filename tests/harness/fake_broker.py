@@ -1,6 +1,7 @@
 """A broker that is none: it registers in ZooKeeper, agrees to whatever a controller sends, and keeps every frame.
 
 What it answers can be changed: error codes for partitions, answers held back, the listener closed, connections cut before an answer.
+It never responds to followers, and keeps no frame of theirs.
 Its node is made through the session of the test's tree, so `die` (listener closed, node deleted) is what others see of a lost session.
 """
 
@@ -190,6 +191,9 @@ class FakeBroker:
         try:
             while True:
                 payload = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+                if payload[:2] == b"\0\x01":  # Fetch: a leader without news, as long as the follower waits
+                    await reader.read()
+                    return
                 answer = await self._handle(connection, payload)
                 if answer is None:
                     return

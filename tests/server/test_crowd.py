@@ -72,6 +72,8 @@ async def crowd(zookeeper: EmbeddedZooKeeper, seed: int, rounds: int, caplog: py
         topics = tree.children("/brokers/topics")
         for client in clients:
             assert client.own is None or (client.own_topic in topics) == client.own, f"{client.own_topic}: {client.own}"
+        for broker in cluster.brokers:
+            await broker.stop_following()
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks_before, "no task is left", 10)
         faults = [record.getMessage() for record in caplog.records if record.exc_info]
         assert faults == []

@@ -52,8 +52,10 @@ class DrivenCluster:
 @pytest.fixture
 async def driven(zookeeper: str, chroot: str) -> AsyncIterator[DrivenCluster]:
     clock = DrivenClock()
+    few_fetches = {"replica.fetch.wait.max.ms": "30000"}
     cluster = LocalCluster(
-        3, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 6, 3)], seams=Seams(clock=clock, random=random.Random(5))
+        3, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 6, 3)], config=few_fetches,
+        seams=Seams(clock=clock, random=random.Random(5)),
     )  # fmt: skip
     await cluster.start()
     yield DrivenCluster(cluster, clock)

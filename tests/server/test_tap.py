@@ -221,7 +221,7 @@ async def test_tap_of_a_local_cluster_sees_clients_channels_and_requests_to_the_
         return RequestId(frame.connection.id, int.from_bytes(frame.payload[4:8], "big")) in responded
 
     assert {payload[1] for payload in payloads(ConnectionKind.CHANNEL, SENT)} >= {4, 6}, "LeaderAndIsr and UpdateMetadata"
-    assert {payload[1] for payload in payloads(ConnectionKind.TO_CONTROLLER, SENT)} == {7}, "ControlledShutdown"
+    assert {payload[1] for payload in payloads(ConnectionKind.TO_CONTROLLER, SENT)} >= {7}, "ControlledShutdown"
     received = payloads(ConnectionKind.ACCEPTED, RECEIVED)
     assert all(frame.payload in received for frame in ours if frame.direction is SENT and has_response(frame))
     assert any(payload[1] == 19 for payload in received), "CreateTopics of the client that makes the first topics"
