@@ -27,6 +27,9 @@ TOOL_OF_KIP_183 = "2.2.2"
 CLIENTS_OF_4 = "4.0.0"
 """Clients alone: this line of versions has no ZooKeeper mode any more, but its AdminClient still speaks to brokers of 3.9."""
 
+CLIENTS_OF_2016 = "0.10.2.2"
+"""Console producer and consumer that speak message format 1."""
+
 ARTIFACTS = {
     VERSION: (
         f"org.apache.kafka:kafka_2.13:{VERSION}",
@@ -35,6 +38,7 @@ ARTIFACTS = {
         "org.slf4j:slf4j-reload4j:1.7.36",
     ),
     TOOL_OF_KIP_183: (f"org.apache.kafka:kafka_2.12:{TOOL_OF_KIP_183}", "org.slf4j:slf4j-nop:1.7.26"),
+    CLIENTS_OF_2016: (f"org.apache.kafka:kafka_2.12:{CLIENTS_OF_2016}", "org.slf4j:slf4j-nop:1.7.26"),
     CLIENTS_OF_4: (f"org.apache.kafka:kafka-clients:{CLIENTS_OF_4}", "org.slf4j:slf4j-nop:1.7.36"),
 }
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
