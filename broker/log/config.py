@@ -26,6 +26,7 @@ class LogConfig:
     rules: AppendRules = field(default_factory=AppendRules)
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
+    """Of a compacted topic not more than `max_compaction_lag_ms`."""
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
@@ -70,7 +71,7 @@ def log_config(values: Mapping[str, Any]) -> LogConfig:
             is_compacted=compact,
         ),
         segment_bytes=values["segment.bytes"],
-        segment_ms=values["segment.ms"],
+        segment_ms=min(values["segment.ms"], values["max.compaction.lag.ms"]) if compact else values["segment.ms"],
         segment_jitter_ms=values["segment.jitter.ms"],
         segment_index_bytes=values["segment.index.bytes"],
         index_interval_bytes=values["index.interval.bytes"],

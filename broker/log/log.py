@@ -12,7 +12,7 @@ Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from klamm.broker.log.storage import (
     LoadedLog,
     ProducerEntry,
     ReadCommand,
+    Replace,
     Roll,
     StartAt,
     Storage,
@@ -101,29 +102,9 @@ class Log:
     """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
 
     __slots__ = (
-        "_flushing",
-        "_leader_high_watermark",
-        "_producers",
-        "_resident",
-        "config",
-        "environment",
-        "epochs",
-        "flushed_ms",
-        "high_watermark",
-        "is_failed",
-        "is_truncating",
-        "last_stable_offset",
-        "log_end_offset",
-        "log_start_offset",
-        "next_offset",
-        "on_failed",
-        "on_written",
-        "partition",
-        "recovery_point",
-        "segments",
-        "storage",
-        "topic",
-        "topic_id",
+        "_flushing", "_leader_high_watermark", "_producers", "_resident", "clean_offset", "config", "environment", "epochs", "flushed_ms",
+        "high_watermark", "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset",
+        "on_failed", "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +126,8 @@ class Log:
         self.on_written: Callable[[], None] = _nothing
         """Called when the log end offset moved because bytes were written."""
         self.on_failed: Callable[[OSError], None] = _ignore
+        self.clean_offset = 0
+        """The cleaner has compacted everything before it."""
         self.is_failed = False
         self.is_truncating = False
         self._producers: ProducerStates | None = None
@@ -162,6 +145,7 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.next_offset = self.log_end_offset = loaded.next_offset
         self.recovery_point = loaded.recovery_point
+        self.clean_offset = loaded.clean_offset
         self.epochs = LeaderEpochs(loaded.epochs)
         if loaded.producers:
             self._producers = ProducerStates(loaded.producers)
@@ -469,11 +453,7 @@ class Log:
     ) -> TimestampOffset | None:
         """What `find(batches, offset)` finds first in a segment, from an offset on."""
         while offset < segment.next_offset:
-            data: bytes | None
-            if self.storage is None or segment.has_in_memory(offset):
-                data = segment.read(offset, _SEARCH_BYTES, LAST_OFFSET, True)
-            else:
-                data = await self._read_file(segment, offset, _SEARCH_BYTES, LAST_OFFSET, True)
+            data = await self.segment_bytes(segment, offset, _SEARCH_BYTES)
             found = find(data, offset) if data else None
             following = next_offset_of(data) if data else None
             if found is not None or following is None:
@@ -659,6 +639,50 @@ class Log:
         self._flushing = min(self._flushing, offset)
         if self.high_watermark > self.log_end_offset:
             self.set_high_watermark(self.log_end_offset)
+
+    # --- the cleaner
+
+    async def segment_bytes(self, segment: Segment, offset: int, max_bytes: int) -> bytes:
+        """Whole batches of a segment from the one with this offset on, at least one; b"" at its end. Raises ApiError."""
+        if self.storage is None or segment.has_in_memory(offset):
+            return segment.read(offset, max_bytes, LAST_OFFSET, True) or b""
+        return await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
+
+    async def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes]) -> bool:
+        """Put one segment with these batches in the place of neighbouring closed ones. False when they are not in the log any more.
+
+        The memory of the batches (with `CHUNK_OVERHEAD` for each element) was reserved by the caller; it belongs to the log afterwards.
+        """
+        first = next((index for index, segment in enumerate(self.segments) if segment is old[0]), None)
+        if first is None or self.segments[first : first + len(old)] != [*old] or old[-1] is self.segments[-1] or self.is_failed:
+            return False
+        made = Segment(old[0].base_offset, old[-1].created_ms, old[0].roll_jitter_ms)
+        interval, on_disk, tick = self.config.index_interval_bytes, self.storage is not None, self.environment.budget.tick
+        index, time_index = [], []
+        for data in batches:
+            headers = [header for _, header in each_header(data)]
+            newest = max(headers, key=_max_timestamp_of)
+            entry, time_entry = made.append(
+                data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, interval, tick, on_disk
+            )
+            index += [entry] if entry else []
+            time_index += [time_entry] if time_entry else []
+        last = made.time_index_entry()
+        time_index += [last] if last else []
+        made.next_offset = old[-1].next_offset
+        made.aborted = [entry for segment in old for entry in segment.aborted]
+        self.segments[first : first + len(old)] = [made]
+        if not self._resident and batches:
+            self.environment.budget.hold(self)
+        self._resident += made.memory
+        self._free(sum(segment.memory for segment in old))
+        if self.storage is not None:
+            made.is_pinned = True
+            gone = tuple(segment.base_offset for segment in old)
+            self.storage.execute(Replace(gone, made.base_offset, b"".join(batches), index, time_index, made.aborted))
+            await self.storage.drain()
+            made.is_pinned = False
+        return True
 
     # --- storage and memory
 

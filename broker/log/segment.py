@@ -32,7 +32,7 @@ class Segment:
 
     __slots__ = (
         "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
-        "index_positions", "is_clean", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "roll_jitter_ms",
+        "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "roll_jitter_ms",
         "rolling_timestamp", "size", "start", "time_index_offsets", "time_index_timestamps", "unindexed",
     )  # fmt: skip
 
@@ -44,8 +44,8 @@ class Segment:
         self.start = 0
         """Position of the first batch that is there at all: more than 0 when memory was needed."""
         self.size = 0
-        self.is_clean = False
-        """Whether the cleaner has compacted it."""
+        self.is_pinned = False
+        """Whether its chunks must stay in memory: its file is not written yet."""
         self.rolling_timestamp = -1
         self.max_timestamp = -1
         self.offset_of_max_timestamp = -1
@@ -267,12 +267,14 @@ class Segment:
 
     def has_head(self, below: int) -> bool:
         """Whether `drop_head` finds a chunk that ends before this offset."""
-        if not self.chunks:
+        if not self.chunks or self.is_pinned:
             return False
         return (self.chunk_offsets[1] if len(self.chunks) > 1 else self.next_offset) <= below
 
     def drop_head(self, below: int) -> int:
         """Forget the oldest chunks, about a megabyte of them, that end before this offset; the bytes that this freed."""
+        if self.is_pinned:
+            return 0
         upto = self.marks[1][1] if len(self.marks) > 1 else self.size
         count = bisect_left(self.chunk_positions, upto)
         if below < self.next_offset:

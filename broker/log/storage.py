@@ -118,7 +118,10 @@ class DeleteSegments:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A cleaned segment takes the place of these. `data` are its batches; indexes as in `LoadedSegment`."""
+    """A cleaned segment takes the place of these. `data` are its batches; index entries are (offset, position) and (timestamp, offset).
+
+    Reads that were begun before still see the segments that go.
+    """
 
     segments: tuple[int, ...]
     base_offset: int
@@ -247,6 +250,8 @@ class LoadedLog:
     recovery_point: int
     epochs: list[EpochEntry]
     producers: list[ProducerEntry]
+    clean_offset: int = 0
+    """The cleaner has compacted everything before it."""
 
 
 class Directories(Protocol):
