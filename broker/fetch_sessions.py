@@ -132,6 +132,7 @@ class FetchPartitions:
         """Add, change and forget what the request names. Of a partition named twice the last entry counts."""
         by_id = self.uses_topic_ids
         topics, changed = self.topics, self.changed
+        max_bytes = 0
         for name, topic_id, partitions in request.topics:
             topic = topics.get(topic_id if by_id else name)
             if topic is None:
@@ -147,6 +148,10 @@ class FetchPartitions:
                     self.count += 1
                 else:
                     partition.update(wanted)
+                if partition.max_bytes == max_bytes:
+                    partition.max_bytes = max_bytes  # one object for all: there may be a hundred thousand
+                else:
+                    max_bytes = partition.max_bytes
                 changed[partition] = None
         for name, topic_id, indexes in request.forgotten_topics_data:
             topic = topics.get(topic_id if by_id else name)

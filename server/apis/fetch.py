@@ -33,6 +33,7 @@ from klamm.server.fetch_response import ENDPOINTS_SINCE, ResponsePartition, enco
 MIN_ONE_SINCE, STORAGE_ERROR_SINCE, FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 3, 6, 11, 13, 15
 MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
 CONVERTED_IN_THREAD_BYTES = 64 << 10
+SPARSE = 32
 FUTURE_LOCAL_REPLICA = -3
 _NAMES_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _UNREADABLE = {int(code): PartitionRead(int(code), aborted=()) for code in ErrorCode}
@@ -253,12 +254,16 @@ class _Fetch:
         """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time."""
         partitions = self._partitions
         changed = partitions.changed
+        settled = 0
         for partition, read in self.rows:
             if partition in changed:
                 if read.size:
                     partitions.gave_records(partition)
                 elif self._is_settled(partition, read):
                     del changed[partition]
+                    settled += 1
+        if settled > SPARSE and settled > len(changed):
+            partitions.changed = dict.fromkeys(list(changed))  # who walks a dict meets the places of deleted entries
 
     def _is_settled(self, partition: FetchPartition, read: PartitionRead) -> bool:
         replica, params = partition.replica, self._params
