@@ -59,6 +59,10 @@ MEANINGFUL = frozenset(
         "socket.listen.backlog.size",
         "request.timeout.ms",
         "replica.lag.time.max.ms",
+        # fetches
+        "fetch.max.bytes",
+        "max.incremental.fetch.session.cache.slots",
+        "replica.selector.class",
         # logs
         "log.initial.task.delay.ms",
         "log.retention.check.interval.ms",

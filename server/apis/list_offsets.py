@@ -12,7 +12,6 @@ Source: wire 5.1; `KafkaApis.handleListOffsetRequest` and `Partition.fetchOffset
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, NamedTuple
 
 from klamm.broker.partition import HostedPartition
@@ -135,18 +134,16 @@ async def _place(replica: HostedPartition, timestamp: int, end_offset: int, is_c
 
 
 async def _search(replica: HostedPartition, timestamp: int) -> Place | None:
-    log: Any = replica.log
+    log = replica.log
     if log is None:
         return None
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if inspect.isawaitable(found):
-        found = await found
-    return None if found is None else Place(found[1], found[0], found[2])
+    found = await (log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp))
+    return None if found is None else Place(found.offset, found.timestamp, found.leader_epoch)
 
 
 def _first_epoch(replica: HostedPartition) -> int:
     """The leader epoch of the first record, or of what comes first."""
-    log: Any = replica.log
+    log = replica.log
     if log is None:
         return replica.leader_epoch if replica.is_leader else NO_EPOCH
     entries = log.epochs.entries
