@@ -25,6 +25,9 @@ from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import Codec
+from klamm.protocol.records.compression import BadCompression, TooLarge
+from klamm.protocol.records.conversion import down_convert
+from klamm.protocol.records.scan import BadRecord
 from klamm.server.authorizer import AllowAll, Operation, ResourceType
 from klamm.server.context import Context
 from klamm.server.delayed_fetch import DelayedFetch
@@ -32,7 +35,7 @@ from klamm.server.fetch_response import ENDPOINTS_SINCE, ResponsePartition, enco
 
 MIN_ONE_SINCE, STORAGE_ERROR_SINCE, FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 3, 6, 11, 13, 15
 MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
-CONVERTED_IN_THREAD_BYTES = 64 << 10
+CONVERTED_IN_THREAD_BYTES = 4 << 10
 SPARSE = 32
 FUTURE_LOCAL_REPLICA = -3
 _NAMES_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
@@ -304,7 +307,14 @@ class _Fetch:
         if not records:
             return records
         magic = 1 if self._params.version >= MAGIC_1_SINCE else 0
-        return records if magic else ErrorCode.UNSUPPORTED_VERSION
+        try:
+            if len(records) <= CONVERTED_IN_THREAD_BYTES:
+                return down_convert(records, magic, partition.fetch_offset)
+            return await asyncio.to_thread(down_convert, records, magic, partition.fetch_offset)
+        except ApiError as error:
+            return error.code
+        except (BadCompression, BadRecord, TooLarge, ValueError):
+            return ErrorCode.CORRUPT_MESSAGE
 
     def _config(self, partition: FetchPartition) -> LogConfig | None:
         """The configs of the partition's log, None where it has none yet."""

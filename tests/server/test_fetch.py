@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from struct import unpack_from
 from typing import Any
 
 import pytest
@@ -184,6 +185,45 @@ async def test_a_consumer_with_a_rack_is_sent_to_the_furthest_replica_in_it(rack
     assert row.preferred_read_replica == preferred
     if preferred >= 0:
         assert (row.records, row.high_watermark) == (b"", 1)
+
+
+# versions 0 to 3
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_old_versions_get_the_old_format(version: int) -> None:
+    world = World()
+    world.host("t")
+    await world.append("t", batch(2), batch(1))
+    (row,) = rows(await world.respond(fetch({"t": [part(0, 1)]}, version=version), version)).values()
+    messages_of = []
+    data = bytes(row.records)
+    while data:
+        offset, size = unpack_from(">qi", data)
+        messages_of.append((offset, data[16]))
+        data = data[12 + size :]
+    assert messages_of == [(1, version // 2), (2, version // 2)]
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+async def test_a_topic_may_refuse_the_conversion_to_consumers(version: int) -> None:
+    world = World(log_message_downconversion_enable=False)
+    world.host("t", isr=(1, 2), replicas=(1, 2))
+    await world.append("t")
+    response = await world.respond(fetch({"t": [part()]}, version=version), version)
+    assert codes(response) == {("t", 0): ErrorCode.UNSUPPORTED_VERSION if version < 4 else 0}
+    response = await world.respond(fetch({"t": [part()]}, version=version, replica_id=2), version)
+    assert codes(response) == {("t", 0): 0} and all(row.records for row in rows(response).values())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_old_versions_get_no_batch_that_is_larger_than_their_limit(version: int) -> None:
+    world = World()
+    world.host("t")
+    await world.append("t", batch(1, 500))
+    for size, expected in ((100, 0), (1000, 1)):
+        (row,) = rows(await world.respond(fetch({"t": [part(max_bytes=size)]}, version=version), version)).values()
+        assert bool(row.records) == bool(expected) and row.error_code == 0
 
 
 # waiting

@@ -50,7 +50,10 @@ async def test_the_first_record_that_is_not_older(version: int, timestamp: int, 
     assert row.leader_epoch == (0 if version >= 4 and offset >= 0 else -1)
 
 
-@pytest.mark.parametrize(("timestamp", "since", "offset", "time"), [(LATEST, 0, 6, -1), (EARLIEST, 0, 0, -1), (MAX, 7, 4, 40), (LOCAL, 8, 0, -1), (TIERED, 9, -1, -1), (-6, 10, -1, -1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("timestamp", "since", "offset", "time"),
+    [(LATEST, 0, 6, -1), (EARLIEST, 0, 0, -1), (MAX, 7, 4, 40), (LOCAL, 8, 0, -1), (TIERED, 9, -1, -1), (-6, 10, -1, -1)],
+)
 @pytest.mark.parametrize("version", range(10))
 async def test_special_timestamps_and_the_versions_that_know_them(version: int, timestamp: int, since: int, offset: int, time: int) -> None:
     (row,) = await listed(await timed(), wanted(0, timestamp), version=version)
