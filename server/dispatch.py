@@ -26,6 +26,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.server import faults, request_log
 from klamm.server.context import CloseConnection, Context
+from klamm.server.following import NOTHING_FOLLOWS, Following
 from klamm.server.not_offered import NotOffered
 from klamm.server.peer import Peer
 from klamm.server.services import Services
@@ -39,7 +40,7 @@ _KEY_AND_VERSION = Struct(">hh")
 
 
 Response = bytes | Coroutine[Any, Any, bytes | None] | asyncio.Future[bytes | None] | None
-Repeated = Callable[[Peer, bytes], bytes | asyncio.Future[bytes | None] | None]
+Repeated = Callable[[Peer, bytes, Following], bytes | asyncio.Future[bytes | None] | None]
 
 
 class Refuse(Protocol):
@@ -62,8 +63,8 @@ class Handler(NamedTuple):
     `cached`: the response depends only on what a `ResponseCache` is cleared for.
     `pipelined`: requests that follow one another on a connection may be begun before the first has its response; what they do happens
     in their order all the same (they go through the controller's queue), and the responses leave in their order.
-    `repeated` makes a function that handles some requests from their bytes: (peer, payload) → a frame, a future for it, or None, and the
-    handler does it.
+    `repeated` makes a function that handles some requests from their bytes: (peer, payload, those that follow) → frames, a future for
+    them, or None, and the handler does it.
     `unsupported_version`: the encoded version 0 of the response to a version out of range; None closes the connection.
     """
 
@@ -94,15 +95,17 @@ class Dispatcher:
         """Whether a request may be begun while one of the API with this key, which came before it, still waits for its response."""
         return payload[:2] == api_key and api_key in self._pipelined
 
-    def begin(self, peer: Peer, payload: bytes, logged: bool = False) -> Response:
+    def begin(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS, logged: bool = False) -> Response:
         """One request's response as a frame, None when it gets none, or a coroutine or future for either.
+
+        `following` are the requests that came behind it; some of them may be handled with it, and their responses are behind its own.
 
         `logged` is for `_logged`: this request is in the log already, and the same must come here again.
         """
         if not logged and request_log.log.isEnabledFor(logging.DEBUG):
             return self._logged(peer, payload)
         repeated = self._repeated.get(payload[:2])
-        if repeated is not None and not logged and (frame := repeated(peer, payload)) is not None:
+        if repeated is not None and not logged and (frame := repeated(peer, payload, following)) is not None:
             return frame
         if len(payload) < 4:
             raise RemoteProtocolError(f"frame of {len(payload)} bytes")

@@ -2,126 +2,97 @@
 
 Everything in front of the records (client id, acks, time-out, topic, partition) is compared, as bytes, with the last such request of the
 connection. When it is the same, the records go straight to the log, and the response is put together from pieces that are encoded already:
-nothing is decoded. Whatever is not as expected (an error, a log that is not open, records that cost much, other rules) is left to the
-handler, which sees the whole request; then nothing has happened here. Permissions are not checked: this is for brokers that allow all.
+nothing is decoded. Requests that came together are appended together when their batches need no change. Whatever is not as expected (an
+error, a log that is not open, records that cost much, other rules) is left to the handler, which sees the whole request; then nothing has
+happened here. Permissions are not checked: this is for brokers that allow all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
+from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.metadata_responses import INTERNAL_TOPICS
+from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.validation import Origin, Refused, costs_much
+from klamm.protocol.records.batch import NO_TIMESTAMP, read_header
+from klamm.protocol.records.plain import HEAD_SIZE, are_plain, plain_batch
+from klamm.protocol.records.validation import Assigned, Origin, Refused, costs_much
 from klamm.server.apis import produce
 from klamm.server.authorizer import AllowAll
 from klamm.server.context import Context
 from klamm.server.delayed_produce import Appended, DelayedProduce, settled
+from klamm.server.following import NOTHING_FOLLOWS, Following
+from klamm.server.peer import Peer
+from klamm.server.produce_prefix import Prefix, read_prefix, records_limits
 from klamm.server.services import Services
 
-if TYPE_CHECKING:
-    from klamm.broker.log.config import LogConfig
-    from klamm.broker.log.log import AppendResult
-    from klamm.broker.partition import HostedPartition
-    from klamm.server.peer import Peer
-
-FIRST_VERSION, LAST_VERSION = 3, 11
-FLEXIBLE_SINCE, LOG_START_SINCE = 9, 5
+LOG_START_SINCE = 5
 NO_RESPONSE = b""
 MAX_PREFIXES = 10_000
+RUN_BYTES = 32 << 10
+"""Requests that came together are appended together up to this size."""
 
-_INT = Struct(">i")
-_SHORT = Struct(">h")
-_ACKS_AND_TIMEOUT = Struct(">hi")
 _MARK = b"\x5a\xa5" * 4
 """Stands for an offset or time in the pieces of a response; the rest of a response has no such bytes by chance."""
 _MARKED = int.from_bytes(_MARK, "big")
 
-
-class Prefix:
-    """What is in front of the records: bytes 8 to `end` of the request, and what they say."""
-
-    __slots__ = ("acks", "bytes", "end", "index", "timeout_ms", "topic", "version")
-
-    def __init__(self, payload: bytes, end: int, topic: str, index: int, acks: int, timeout_ms: int) -> None:
-        self.version = payload[2:4]
-        self.bytes = payload[8:end]
-        self.end = end
-        self.topic = topic
-        self.index = index
-        self.acks = acks
-        self.timeout_ms = timeout_ms
+Frames = bytes | asyncio.Future[bytes | None]
 
 
-def read_prefix(payload: bytes) -> Prefix | None:
-    """The prefix of a request for one partition, without a transactional id; None for other requests, and where bytes are missing."""
-    try:
-        version = payload[3]
-        if payload[2] or not FIRST_VERSION <= version <= LAST_VERSION:
-            return None
-        (length,) = _SHORT.unpack_from(payload, 8)
-        position = 10 + max(length, 0)
-        if version >= FLEXIBLE_SINCE:
-            return _read_flexible(payload, position)
-        if payload[position : position + 2] != b"\xff\xff":
-            return None
-        acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(payload, position + 2)
-        topics, name_length = _INT.unpack_from(payload, position + 8)[0], _SHORT.unpack_from(payload, position + 12)[0]
-        end = position + 14 + name_length + 8
-        if topics != 1 or name_length < 1 or payload[end - 8 : end - 4] != b"\0\0\0\1":
-            return None
-        topic = payload[position + 14 : end - 8].decode()
-        return Prefix(payload, end, topic, _INT.unpack_from(payload, end - 4)[0], acks, timeout_ms)
-    except (struct.error, IndexError, UnicodeDecodeError):
-        return None
+class Appends(NamedTuple):
+    """Requests whose records are in the log, by their correlation ids, and where."""
 
-
-def _read_flexible(payload: bytes, position: int) -> Prefix | None:
-    """From version 9 on, behind the client id. The lengths that matter are one byte each: names have at most 126 bytes here."""
-    if payload[position : position + 2] != b"\0\0" or payload[position + 8] != 2:
-        return None
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(payload, position + 2)
-    name_length = payload[position + 9] - 1
-    if not 1 <= name_length <= 126:
-        return None
-    end = position + 10 + name_length + 5
-    if payload[end - 5] != 2:
-        return None
-    topic = payload[position + 10 : end - 5].decode()
-    return Prefix(payload, end, topic, _INT.unpack_from(payload, end - 4)[0], acks, timeout_ms)
+    correlation_ids: list[bytes]
+    results: list[AppendResult]
 
 
 class Repeated:
     """A prefix whose partition this broker leads, and the pieces of its responses."""
 
-    __slots__ = ("config", "head", "length", "pack", "partition", "prefix", "tail", "version")
+    __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "tail")
 
     def __init__(self, prefix: Prefix, partition: HostedPartition, config: LogConfig) -> None:
         self.prefix = prefix
         self.partition = partition
         self.config = config
-        self.version = prefix.version[1]
+        self.is_plain = are_plain(config.rules)
         row = messages.ProduceResponse.PartitionProduceResponse(
             index=prefix.index, base_offset=_MARKED, log_append_time_ms=_MARKED, log_start_offset=_MARKED
         )  # fmt: skip
         topic = messages.ProduceResponse.TopicProduceResponse(name=prefix.topic, partition_responses=[row])
-        body = messages.encode(messages.ProduceResponse(responses=[topic]), self.version)
-        frame = messages.encode_response(ApiKey.PRODUCE, self.version, 0, body)
-        numbers = 3 if self.version >= LOG_START_SINCE else 2
+        body = messages.encode(messages.ProduceResponse(responses=[topic]), prefix.version)
+        frame = messages.encode_response(ApiKey.PRODUCE, prefix.version, 0, body)
+        numbers = 3 if prefix.version >= LOG_START_SINCE else 2
         at = frame.index(_MARK * numbers)
         self.length, self.head, self.tail = frame[:4], frame[8:at], frame[at + 8 * numbers :]
         self.pack = Struct(f">4s4s{len(self.head)}s{numbers}q{len(self.tail)}s").pack
 
-    def response(self, correlation_id: bytes, result: AppendResult) -> bytes:
-        """The frame that says where the records are."""
-        if self.version >= LOG_START_SINCE:
-            return self.pack(self.length, correlation_id, self.head, result[0], result[2], result[3], self.tail)
-        return self.pack(self.length, correlation_id, self.head, result[0], result[2], self.tail)
+    def matches(self, payload: bytes) -> bool:
+        """Whether a request differs in its records only."""
+        prefix = self.prefix
+        return payload[8 : prefix.end] == prefix.bytes and payload[:4] == prefix.head
+
+    def responses(self, appends: Appends) -> bytes:
+        """The frames that say where the records are."""
+        pack, length, head, tail = self.pack, self.length, self.head, self.tail
+        if self.prefix.version >= LOG_START_SINCE:
+            frames = [
+                pack(length, correlation_id, head, result[0], result[2], result[3], tail)
+                for correlation_id, result in zip(*appends, strict=True)
+            ]
+        else:
+            frames = [
+                pack(length, correlation_id, head, result[0], result[2], tail)
+                for correlation_id, result in zip(*appends, strict=True)
+            ]
+        return frames[0] if len(frames) == 1 else b"".join(frames)
 
 
 class RepeatedProduce:
@@ -134,38 +105,43 @@ class RepeatedProduce:
         self._is_open = type(services.authorizer) is AllowAll
         self._known: dict[tuple[bytes, bytes], Repeated] = {}
 
-    def __call__(self, peer: Peer, payload: bytes) -> bytes | asyncio.Future[bytes | None] | None:
-        """The response as a frame, a future for it, or None: the handler has to do it."""
+    def __call__(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS) -> Frames | None:
+        """The response as a frame, a future for it, or None: the handler has to do it. The responses to those of the `following` requests
+        that were handled with it are behind it.
+        """
         known: Repeated | None = peer.repeated
-        if known is None or payload[8 : known.prefix.end] != known.prefix.bytes or payload[2:4] != known.prefix.version:
+        if known is None or not known.matches(payload):
             known = peer.repeated = self._find(payload)
             if known is None:
                 return None
-        records = _records(payload, known)
-        partition = known.partition
-        log = partition.log
-        if records is None or log is None or log.config is not known.config or costs_much(records, known.config.rules):
-            self._known.pop((known.prefix.version, known.prefix.bytes), None)
+        log = known.partition.log
+        if log is None or log.config is not known.config:
+            self._known.pop((known.prefix.head, known.prefix.bytes), None)
             peer.repeated = None
             return None
-        acks = known.prefix.acks
         try:
-            result = self._replicas.append(partition, records, known.version, acks, Origin.CLIENT, self._now_ms())
+            appends = None
+            if known.is_plain:
+                appends = self._append_plain(known, log, payload, following)
+            if appends is None:
+                appends = self._append(known, payload)
         except (ApiError, Refused):
             return None
+        if appends is None:
+            return None
+        acks = known.prefix.acks
         if acks == 0:
             return NO_RESPONSE
-        code = settled(self._replicas, partition, result.last_offset, acks)
-        if code is ErrorCode.NONE:
-            return known.response(payload[4:8], result)
-        return self._wait(peer, known, payload[4:8], result)
+        if settled(self._replicas, known.partition, appends.results[-1][1], acks) is ErrorCode.NONE:
+            return known.responses(appends)
+        return self._wait(peer, known, appends)
 
     def _find(self, payload: bytes) -> Repeated | None:
         """What is known of this request's prefix, if it is one for a partition that this broker leads, with an open log."""
         prefix = read_prefix(payload)
         if prefix is None or not self._is_open:
             return None
-        key = prefix.version, prefix.bytes
+        key = prefix.head, prefix.bytes
         known = self._known.get(key)
         if known is not None:
             return known
@@ -182,18 +158,77 @@ class RepeatedProduce:
         known = self._known[key] = Repeated(prefix, partition, partition.log.config)
         return known
 
-    def _wait(self, peer: Peer, known: Repeated, correlation_id: bytes, result: AppendResult) -> asyncio.Future[bytes | None]:
-        """A future for the response to records that have to be in more places."""
-        response: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        appended = Appended(known.partition, result.last_offset)
+    def _append(self, known: Repeated, payload: bytes) -> Appends | None:
+        """Append one request's records; None when they cost much, or are null. Raises ApiError and Refused."""
         prefix = known.prefix
+        start, end = records_limits(payload, prefix)
+        records = payload[start:end]
+        if not start or costs_much(records, known.config.rules):
+            return None
+        result = self._replicas.append(known.partition, records, prefix.version, prefix.acks, Origin.CLIENT, self._now_ms())
+        return Appends([payload[4:8]], [result])
+
+    def _append_plain(self, known: Repeated, log: Log, payload: bytes, following: Following) -> Appends | None:
+        """Append the batches of this request and of those that follow and are like it, together, as far as they are plain.
+
+        None when the first is not. Raises ApiError, with nothing appended.
+        """
+        prefix, rules, epoch, now_ms = known.prefix, known.config.rules, known.partition.leader_epoch, self._now_ms()
+        offset, log_start, most = log.next_offset, log.log_start_offset, min(RUN_BYTES, known.config.segment_bytes)
+        pieces: list[bytes | memoryview] = []
+        correlation_ids: list[bytes] = []
+        results: list[AppendResult] = []
+        taken: list[bytes] = []
+        size, newest, newest_offset = 0, NO_TIMESTAMP - 1, NO_TIMESTAMP
+        candidate = payload
+        while True:
+            start, end = records_limits(candidate, prefix)
+            size += end - start
+            if not start or (results and size > most):
+                break
+            view = memoryview(candidate)
+            found = plain_batch(candidate, view, start, end, offset, epoch, rules, now_ms)
+            if found is None:
+                break
+            head, count, timestamp = found
+            if results:
+                following.drop()
+                taken.append(candidate)
+            correlation_ids.append(candidate[4:8])
+            results.append(AppendResult(offset, offset + count - 1, NO_TIMESTAMP, log_start))
+            offset += count
+            if timestamp > newest:
+                newest, newest_offset = timestamp, offset - 1
+            pieces += (head, view[start + HEAD_SIZE : end])
+            follower = following.peek()
+            if follower is None or not known.matches(follower):
+                break
+            candidate = follower
+        if not results:
+            return None
+        data = b"".join(pieces)
+        headers = [read_header(data)]
+        if taken:
+            base_offset, last_offset, _, _, _ = results[-1]
+            headers.append(headers[0]._replace(base_offset=base_offset, last_offset_delta=last_offset - base_offset))
+        assigned = Assigned(data, headers, newest, newest_offset, NO_TIMESTAMP)
+        try:
+            self._replicas.append_assigned(known.partition, assigned, prefix.acks, Origin.CLIENT, now_ms)
+        except ApiError:
+            following.put_back(taken)
+            raise
+        return Appends(correlation_ids, results)
+
+    def _wait(self, peer: Peer, known: Repeated, appends: Appends) -> asyncio.Future[bytes | None]:
+        """A future for the responses to records that have to be in more places."""
+        response: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        prefix = known.prefix
+        appended = Appended(known.partition, appends.results[-1].last_offset)
 
         def respond() -> None:
             if not response.done():
-                if appended.code is ErrorCode.NONE:
-                    response.set_result(known.response(correlation_id, result))
-                else:
-                    response.set_result(self._failed(peer, known, correlation_id, result, appended))
+                is_good = appended.code is ErrorCode.NONE
+                response.set_result(known.responses(appends) if is_good else self._outcomes(peer, known, appends))
 
         if appended.settle(self._replicas, prefix.acks):
             respond()
@@ -201,34 +236,18 @@ class RepeatedProduce:
             DelayedProduce(self._replicas, prefix.acks, [appended], respond).begin(self._services.clock, prefix.timeout_ms)
         return response
 
-    def _failed(self, peer: Peer, known: Repeated, correlation_id: bytes, result: AppendResult, appended: Appended) -> bytes:
-        """The frame that says why the records are not where they should be."""
+    def _outcomes(self, peer: Peer, known: Repeated, appends: Appends) -> bytes:
+        """The frames that say of each request where its records are, or why not all of them are where they should be."""
         prefix = known.prefix
-        ctx = Context(self._services, peer, ApiKey.PRODUCE, known.version)
+        ctx = Context(self._services, peer, ApiKey.PRODUCE, prefix.version)
+        frames: Sequence[bytes] = [self._outcome(ctx, known, *one) for one in zip(*appends, strict=True)]
+        return b"".join(frames)
+
+    def _outcome(self, ctx: Context, known: Repeated, correlation_id: bytes, result: AppendResult) -> bytes:
+        prefix = known.prefix
         part = produce.Part(prefix.topic, prefix.index, None)
         part.succeed(known.partition, result)
-        part.appended = appended
-        body = messages.encode(produce.response_of(ctx, [part]), known.version)
-        return messages.encode_response(ApiKey.PRODUCE, known.version, int.from_bytes(correlation_id, "big", signed=True), body)
-
-
-def _records(payload: bytes, known: Repeated) -> bytes | None:
-    """The records, which everything behind the prefix must be; None otherwise."""
-    start = known.prefix.end
-    if known.version < FLEXIBLE_SINCE:
-        start += 4
-        if len(payload) < start or _INT.unpack_from(payload, start - 4)[0] != len(payload) - start:
-            return None
-        return payload[start:]
-    length = shift = 0
-    while start < len(payload):
-        byte = payload[start]
-        length |= (byte & 0x7F) << shift
-        start += 1
-        if byte < 0x80:
-            break
-        shift += 7
-    end = start + length - 1
-    if length < 1 or end + 3 != len(payload) or payload[end:] != b"\0\0\0":
-        return None
-    return payload[start:end]
+        if part.appended is not None:
+            part.appended.settle(self._replicas, prefix.acks)
+        body = messages.encode(produce.response_of(ctx, [part]), prefix.version)
+        return messages.encode_response(ApiKey.PRODUCE, prefix.version, int.from_bytes(correlation_id, "big", signed=True), body)

@@ -227,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
         size = 0
         try:
             while (payload := flow.next()) is not None:
-                response = begin(self.peer, payload)
+                response = begin(self.peer, payload, flow)
                 if isinstance(response, bytes):
                     out.append(response)
                     size += len(response)
@@ -269,7 +269,7 @@ class ClientConnection(asyncio.Protocol):
                 return
             flow.drop()
             try:
-                response = dispatcher.begin(self.peer, payload)
+                response = dispatcher.begin(self.peer, payload, flow)
             except (RemoteProtocolError, CloseConnection) as error:
                 due.append(error)
                 flow.stop(HANDLING)

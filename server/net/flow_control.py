@@ -97,6 +97,10 @@ class FlowControl:
         """Take the frame that `peek` showed."""
         self._frames.pop()
 
+    def put_back(self, payloads: list[bytes]) -> None:
+        """Give frames back that were dropped last, in their order: they are the next ones again."""
+        self._frames += reversed(payloads)
+
     def stop(self, reason: int) -> None:
         """Give out nothing and read nothing until `allow` of the same reason. After CLOSED nothing is kept."""
         self.stops |= reason

@@ -10,11 +10,14 @@ import pytest
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.framing import FrameReader
+from klamm.protocol.records.batch import crc_is_right, each_header
 from klamm.server.authorizer import Authorizer
 from klamm.server.dispatch import Dispatcher
 from klamm.server.handlers import HANDLERS
 from klamm.server.peer import Peer
-from klamm.server.repeated_produce import FIRST_VERSION, LAST_VERSION, RepeatedProduce, read_prefix
+from klamm.server.produce_prefix import FIRST_VERSION, LAST_VERSION, read_prefix
+from klamm.server.repeated_produce import RepeatedProduce
 from klamm.server.response_cache import ResponseCache
 from klamm.tests.server.test_produce import GOOD, Logged, asked_for, fetched_by_2
 from klamm.tests.services import Denying
@@ -198,3 +201,90 @@ async def test_a_long_topic_name_is_no_problem() -> None:
     for version in VERSIONS:
         connection = await Connection.made()
         assert connection.short(payload(asked_for((LONG_NAME, 0, GOOD)), version)) is None
+
+
+class Queue:
+    """Requests that came behind one."""
+
+    def __init__(self, *payloads: bytes) -> None:
+        self.left = list(payloads)
+
+    def peek(self) -> bytes | None:
+        return self.left[0] if self.left else None
+
+    def drop(self) -> None:
+        del self.left[0]
+
+    def put_back(self, payloads: list[bytes]) -> None:
+        self.left[:0] = payloads
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    return [len(payload).to_bytes(4, "big") + payload for payload in FrameReader().feed(data)]
+
+
+def rows_of(data: bytes, version: int = 9) -> list[tuple[int, int, int]]:
+    """(correlation id, error code, offset) of each response."""
+    found = []
+    for frame in frames_of(data):
+        correlation_id, response = decoded(frame, version)
+        row = response.responses[0].partition_responses[0]
+        found.append((correlation_id, row.error_code, row.base_offset))
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_requests_that_came_together_are_appended_together_and_answered_one_by_one(version: int) -> None:
+    connection = await Connection.made()
+    batches = [record_batch(b"v" * size, count) for size, count in ((5, 1), (9, 3), (0, 2))]
+    first, *more = [payload(asked_for(("t", 0, batch)), version, number) for number, batch in enumerate(batches)]
+    queue = Queue(*more)
+    response = connection.repeated(connection.peer, first, queue)
+    assert isinstance(response, bytes)
+    assert rows_of(response, version) == [(0, 0, 0), (1, 0, 1), (2, 0, 4)]
+    assert queue.left == []
+    log = connection.logged.partition(0).log
+    assert log is not None
+    stored = log.read(0, 1 << 20, 6, True)
+    assert isinstance(stored, bytes)
+    assert [(h.base_offset, h.record_count, h.leader_epoch) for _, h in each_header(stored)] == [(0, 1, 5), (1, 3, 5), (4, 2, 5)]
+    assert all(crc_is_right(stored, header, position) for position, header in each_header(stored))
+    second = log.read(2, 1 << 20, 6, True)
+    assert isinstance(second, bytes) and second == stored[len(batches[0]) :]
+
+
+async def test_what_is_not_like_the_first_request_stays() -> None:
+    connection = await Connection.made()
+    first = payload(asked_for(("t", 0, GOOD)))
+    for other in (
+        payload(asked_for(("t", 1, GOOD))),
+        payload(asked_for(("t", 0, GOOD)), version=8),
+        payload(asked_for(("t", 0, GOOD[:-1] + b"\1"))),
+        payload(asked_for(("t", 0, GOOD), acks=-1)),
+        payload(asked_for(("t", 0, record_batch(bytes(40_000))))),
+    ):
+        queue = Queue(other, first)
+        response = connection.repeated(connection.peer, first, queue)
+        assert isinstance(response, bytes) and len(rows_of(response)) == 1
+        assert queue.left == [other, first]
+
+
+async def test_requests_for_which_there_is_no_room_are_given_back() -> None:
+    connection = await Connection.made()
+    log = connection.logged.partition(0).log
+    assert log is not None
+    log.is_failed = True
+    data = payload(asked_for(("t", 0, GOOD)))
+    queue = Queue(data, data)
+    assert connection.repeated(connection.peer, data, queue) is None
+    assert queue.left == [data, data]
+
+
+async def test_of_requests_that_time_out_together_those_whose_records_are_replicated_succeed() -> None:
+    connection = await Connection.made()
+    first, *more = [payload(asked_for(("t", 1, GOOD), acks=-1, timeout_ms=30), correlation_id=number) for number in range(3)]
+    response = connection.repeated(connection.peer, first, Queue(*more))
+    assert isinstance(response, asyncio.Future)
+    await fetched_by_2(connection.logged, 1, 2)
+    timed_out = int(ErrorCode.REQUEST_TIMED_OUT)
+    assert rows_of(await response or b"") == [(0, 0, 0), (1, 0, 1), (2, timed_out, 2)]
