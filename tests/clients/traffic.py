@@ -212,7 +212,7 @@ class Java(Traffic):
         done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         lines = [line for line in done.stdout.splitlines() if line.startswith(self.topic)]
-        assert lines == found, "the Java consumer reads something else"
+        assert lines == found, f"{self.topic}: the Java consumer reads {len(lines)} of {len(found)}: {done.stderr[-1000:]}"
         return {0: list(enumerate(lines))}
 
 
