@@ -1,4 +1,4 @@
-"""Apache Kafka's own record code as a process: `RecordJudge.java` of the golden data, which gets orders and returns what became of them."""
+"""Apache Kafka's own record code as a process: `RecordJudge.java` and `CleanerJudge.java` beside the golden data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.protocol.records.validation import AppendRules
 from klamm.tests.harness.kafka import java_command
 from klamm.tests.reference.jars import jars
 
-SOURCE = Path(__file__).resolve().parents[1] / "golden" / "recording" / "RecordJudge.java"
+SOURCES = Path(__file__).resolve().parents[1] / "golden" / "recording"
 
 
 class Judge:
@@ -23,7 +23,8 @@ class Judge:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def _order(self, **order: Any) -> dict[str, Any]:
+    def order(self, **order: Any) -> dict[str, Any]:
+        """Send an order, and return its result."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         stdin.write(json.dumps(order).encode() + b"\n")
@@ -35,23 +36,30 @@ class Judge:
 
     def assign(self, data: bytes, version: int, offset: int, epoch: int, rules: AppendRules, now_ms: int) -> dict[str, Any]:
         """What a leader of Apache Kafka stores for these records of a Produce request, or the error."""
-        return self._order(
+        return self.order(
             op="assign", version=version, offset=offset, epoch=epoch, now=now_ms, hex=data.hex(), rules=asdict(rules)
         )  # fmt: skip
 
     def read(self, data: bytes) -> dict[str, Any]:
         """The batches and records that Apache Kafka reads, or the error."""
-        return self._order(op="read", hex=data.hex())
+        return self.order(op="read", hex=data.hex())
 
     def convert(self, data: bytes, magic: int, first: int) -> dict[str, Any]:
         """The records as Apache Kafka gives them to an old consumer that fetches from offset `first`."""
-        return self._order(op="convert", hex=data.hex(), magic=magic, first=first)
+        return self.order(op="convert", hex=data.hex(), magic=magic, first=first)
 
 
 @contextmanager
 def judging() -> Iterator[Judge]:
     """The process, for as long as it is needed."""
-    command = java_command(jars(), str(SOURCE))
+    with running("RecordJudge.java") as judge:
+        yield judge
+
+
+@contextmanager
+def running(source: str) -> Iterator[Judge]:
+    """The process of this program."""
+    command = java_command(jars(), str(SOURCES / source))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield Judge(process)
