@@ -168,6 +168,14 @@ STATES: list[tuple[str, LeaderAndIsr | None]] = [
 ]
 
 
+@pytest.mark.requirement("R704-19", "R704-1")
+@pytest.mark.parametrize("recovery", [0, 1])
+def test_a_state_has_the_mark_in_both_forms_while_it_recovers_and_nothing_else_in_place_of_it(recovery: int) -> None:
+    content = json.loads(topic_layout.encode_state(LeaderAndIsr(2, 3, (2,), recovery=recovery, controller_epoch=1)))
+    mark = {"leader_recovery_state": 1, "is_unclean": True} if recovery else {}
+    assert content == {"version": 1, "controller_epoch": 1, "leader": 2, "leader_epoch": 3, "isr": [2]} | mark
+
+
 @pytest.mark.requirement("R704-2")
 @pytest.mark.parametrize(("data", "state"), STATES, ids=[data[-60:] for data, _ in STATES])
 def test_states_are_read(data: str, state: LeaderAndIsr | None) -> None:
