@@ -127,15 +127,19 @@ def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int
 
 
 def read_partition(
-    replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, *, follow: bool
+    replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, follow: bool, watch: bool
 ) -> PartitionRead:
-    """Read one partition. `limit_bytes` is what the request leaves for it; `min_one`: one batch in any case. `follow` says that a
-    follower's fetch offset is to be noted: once in a request."""
+    """Read one partition, whose topic has a name. `limit_bytes` is what the request leaves for it; `min_one`: one batch in any case.
+
+    `follow` says that a follower's fetch offset is to be noted, which is once in a request; `watch` that the partition is one of a session.
+    """
     topic = partition.topic
     replica = replicas.get(topic.name, partition.index)  # type: ignore[arg-type]
+    if watch and partition.replica is not replica:
+        partition.watch(replica)
     try:
         if replica is not None and not replica.offline:
-            if topic.topic_id != replica.topic_id and ZERO_UUID not in (topic.topic_id, replica.topic_id):
+            if topic.topic_id not in (replica.topic_id, ZERO_UUID) and replica.topic_id != ZERO_UUID:
                 return _FAILED[ErrorCode.INCONSISTENT_TOPIC_ID]
             if params.rack and replica.role is Role.LEADER:
                 closer = preferred_replica(replica, replicas.metadata, params.rack, params.listener, partition.fetch_offset)

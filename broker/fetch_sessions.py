@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
@@ -116,7 +116,7 @@ class FetchPartition:
 class FetchPartitions:
     """The partitions of a session, or those of one fetch without a session."""
 
-    __slots__ = ("changed", "count", "shape", "topics", "uses_topic_ids", "waiting")
+    __slots__ = ("changed", "count", "params", "topics", "uses_topic_ids", "waiting")
 
     def __init__(self, uses_topic_ids: bool) -> None:
         self.uses_topic_ids = uses_topic_ids
@@ -125,7 +125,7 @@ class FetchPartitions:
         self.changed: dict[FetchPartition, None] = {}
         """Those to look at, in the order in which they are read."""
         self.waiting: Waiting | None = None
-        self.shape: object = None
+        self.params: tuple[Any, ...] | None = None
         """What besides the partitions decides about the responses, as it was in the last request."""
 
     def update(self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None]) -> None:

@@ -68,6 +68,8 @@ class Fetches:
         self.max_bytes: int = config.get("fetch.max.bytes")
         self.names_closer_replicas = config.get("replica.selector.class") == RACK_AWARE_SELECTOR
         """Whether a consumer with a rack is sent to a replica in it."""
+        self.params: dict[tuple[object, ...], FetchParams] = {}
+        """What clients send again and again, by the fields of their requests."""
 
 
 class DelayedFetch:

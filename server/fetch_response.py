@@ -6,11 +6,12 @@ Everything about a partition before its records is packed in one go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from struct import Struct
-from typing import NamedTuple
+from types import MappingProxyType
 
+from klamm.broker.fetch_reads import PartitionRead
 from klamm.broker.fetch_sessions import TOPIC_IDS_SINCE, FetchPartition
 from klamm.protocol import messages
 from klamm.protocol.primitives import write_uvarint
@@ -18,21 +19,10 @@ from klamm.protocol.primitives import write_uvarint
 THROTTLE_SINCE, ABORTED_SINCE, START_SINCE, SESSIONS_SINCE, PREFERRED_SINCE, FLEXIBLE_SINCE, ENDPOINTS_SINCE = 1, 4, 5, 7, 11, 12, 16
 
 
-class ResponsePartition(NamedTuple):
-    """One partition of a response, with its records in memory. `diverging` is (epoch, end offset), `leader` (id, epoch)."""
+Row = tuple[FetchPartition, PartitionRead, bytes]
+"""A partition, its result, and its records in memory."""
 
-    partition: FetchPartition
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[tuple[int, int]] | None
-    preferred_replica: int
-    records: bytes
-    diverging: tuple[int, int] | None = None
-    leader: tuple[int, int] | None = None
-
-
+_NONE: Mapping[FetchPartition, tuple[int, int]] = MappingProxyType({})
 _INT32 = Struct(">i").pack
 _INT16 = Struct(">h").pack
 _HEAD_OF_SESSION = Struct(">ihi").pack
@@ -52,34 +42,41 @@ _WHOLE_12 = Struct(">ihqqqBi").pack
 def encode(
     version: int,
     session_id: int,
-    rows: Sequence[ResponsePartition],
+    rows: Sequence[Row],
+    leaders: Mapping[FetchPartition, tuple[int, int]] = _NONE,
     endpoints: Sequence[messages.FetchResponse.NodeEndpoint] = (),
     error_code: int = 0,
 ) -> list[bytes]:
-    """The pieces of a response body. Neighbouring rows of one topic are one topic of the response."""
+    """The pieces of a response body. Neighbouring rows of one topic are one topic of the response.
+
+    `leaders` are (leader, leader epoch) of partitions that say where they are led, `endpoints` the addresses of those leaders.
+    """
     pieces: list[bytes] = [b""]
     add = pieces.append
     is_flexible = version >= FLEXIBLE_SINCE
     topic = None
     topics = count = place = 0
-    for row in rows:
-        if row[0].topic is not topic:
+    for partition, read, records in rows:
+        if partition.topic is not topic:
             if topic is not None:
                 pieces[place] = _count(count, is_flexible)
                 if is_flexible:
                     add(_WITHOUT_TAGS)
-            topic = row[0].topic
+            topic = partition.topic
             topics += 1
             count = 0
             add(topic.topic_id if version >= TOPIC_IDS_SINCE else _name(topic.name or "", is_flexible))
             place = len(pieces)
             add(b"")
         count += 1
-        add(_before_records(version, row))
-        if row[7]:
-            add(row[7])
+        add(_before_records(version, partition.index, read, len(records)))
+        if records:
+            add(records)
         if is_flexible:
-            add(_WITHOUT_TAGS if row[8] is None and row[9] is None else _tags(row.diverging, row.leader))
+            if read.diverging is None and not leaders:
+                add(_WITHOUT_TAGS)
+            else:
+                add(_tags(read.diverging, leaders.get(partition)))
     if topic is not None:
         pieces[place] = _count(count, is_flexible)
         if is_flexible:
@@ -94,10 +91,9 @@ def encode(
     return pieces
 
 
-def _before_records(version: int, row: ResponsePartition) -> bytes:
+def _before_records(version: int, index: int, read: PartitionRead, size: int) -> bytes:
     """A partition up to and with the length of its records."""
-    partition, error_code, high_watermark, stable_offset, start_offset, aborted, preferred, records, _, _ = row
-    index, size = partition.index, len(records)
+    error_code, high_watermark, stable_offset, start_offset, aborted, preferred, _, _, _ = read
     if version >= FLEXIBLE_SINCE:
         if aborted is None:
             return _WHOLE_12(index, error_code, high_watermark, stable_offset, start_offset, 0, preferred) + write_uvarint(size + 1)

@@ -31,12 +31,14 @@ from klamm.protocol.records.scan import BadRecord
 from klamm.server.authorizer import AllowAll, Operation, ResourceType
 from klamm.server.context import Context
 from klamm.server.delayed_fetch import DelayedFetch
-from klamm.server.fetch_response import ENDPOINTS_SINCE, ResponsePartition, encode
+from klamm.server.fetch_response import ENDPOINTS_SINCE, encode
 
 MIN_ONE_SINCE, STORAGE_ERROR_SINCE, FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 3, 6, 11, 13, 15
 MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
 CONVERTED_IN_THREAD_BYTES = 4 << 10
 SPARSE = 32
+KNOWN_PARAMS = 1000
+LONGEST_RACK = 200
 FUTURE_LOCAL_REPLICA = -3
 _NAMES_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _UNREADABLE = {int(code): PartitionRead(int(code), aborted=()) for code in ErrorCode}
@@ -75,6 +77,23 @@ def _now_ms(ctx: Context) -> int:
 
 
 def _params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
+    """What holds for all partitions of a request; the same value for equal requests."""
+    if len(request.rack_id) > LONGEST_RACK:
+        return _new_params(ctx, request)
+    known = ctx.services.fetches.params
+    key = (
+        ctx.api_version, request.replica_id, request.replica_state, request.max_wait_ms, request.min_bytes, request.max_bytes,
+        request.isolation_level, request.rack_id, ctx.peer.listener,
+    )  # fmt: skip
+    params = known.get(key)
+    if params is None:
+        if len(known) >= KNOWN_PARAMS:
+            known.clear()
+        params = known[key] = _new_params(ctx, request)
+    return params
+
+
+def _new_params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     version, fetches = ctx.api_version, ctx.services.fetches
     if version >= REPLICA_STATE_SINCE:
         replica_id, broker_epoch = request.replica_state
@@ -97,21 +116,24 @@ def _params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
 class _Fetch:
     """One request on its way to a response. `rows` are the results of the last read."""
 
-    __slots__ = ("_allowed", "_context", "_ctx", "_is_notable", "_params", "_partitions", "_size", "_unread", "rows")
+    __slots__ = (
+        "_allowed", "_allows_all", "_context", "_ctx", "_has_errors", "_has_files", "_is_notable", "_params", "_partitions", "_size",
+        "_unread", "rows",
+    )  # fmt: skip
 
     def __init__(self, ctx: Context, request: messages.FetchRequest, context: FetchContext) -> None:
         self._ctx = ctx
         self._context = context
         self._partitions = partitions = context.partitions
         self._params = params = _params(ctx, request)
+        self._allows_all = type(ctx.services.authorizer) is AllowAll
         self._allowed: dict[str, bool] = {}
         self.rows: list[Row] = []
         self._unread: list[Row] = []
-        shape = (params.replica_id, params.broker_epoch, params.isolation, params.rack)
-        if partitions.shape != shape or params.rack or type(ctx.services.authorizer) is not AllowAll:
-            if partitions.shape is not None:
-                partitions.look_at_all()
-            partitions.shape = shape
+        if partitions.params is not params or params.rack or not self._allows_all:
+            if partitions.params is not None and (params.rack or not self._allows_all or partitions.params[1:6] != params[1:6]):
+                partitions.look_at_all()  # who reads, and up to where, has changed, or changes all the time
+            partitions.params = params
         if params.is_follower:
             ctx.services.replicas.follower_requested(params.replica_id)
 
@@ -124,22 +146,25 @@ class _Fetch:
         params, replicas = self._params, self._ctx.services.replicas
         limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
         watches = not self._context.is_full
-        self._size, self._is_notable = 0, False
+        self._size, self._is_notable, self._has_errors, self._has_files = 0, False, False, False
         for number, partition in enumerate(list(self._partitions.changed), 1):
             code = self._refusal(partition)
             if code:
                 unread.append((partition, _UNREADABLE[code]))
+                self._has_errors = True
             else:
-                if watches:
-                    partition.watch(replicas.get(partition.topic.name, partition.index))  # type: ignore[arg-type]
-                result = read_partition(replicas, params, partition, limit, min_one, follow=follow)
+                result = read_partition(replicas, params, partition, limit, min_one, follow, watches)
                 rows.append((partition, result))
                 size = result.size
                 if size:
                     min_one = False
                     limit = max(limit - size, 0)
                     self._size += size
-                elif result.error_code or result.is_notable:
+                    if type(result.records) is not bytes:
+                        self._has_files = True
+                elif result.error_code:
+                    self._is_notable = self._has_errors = True
+                elif result.is_notable:
                     self._is_notable = True
             if number % SLICE == 0:
                 yield
@@ -154,13 +179,13 @@ class _Fetch:
         if name is None:
             is_denied = self._params.is_follower and not self._may_read("")
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNKNOWN_TOPIC_ID
-        if not self._may_read(name):
+        if not self._allows_all and not self._may_read(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         cached = services.metadata.topics.get(name)
         return 0 if cached is not None and partition.index in cached.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _may_read(self, topic: str) -> bool:
-        if type(self._ctx.services.authorizer) is AllowAll:
+        if self._allows_all:
             return True
         allowed = self._allowed.get("" if self._params.is_follower else topic)
         if allowed is None:
@@ -238,9 +263,9 @@ class _Fetch:
         elif context.makes_session:
             session = context.session = self._make_session(rows)
         session_id = NO_SESSION if session is None else session.id
-        if version < MAGIC_2_SINCE or any(type(read.records) is not bytes for _, read in rows):
+        if version < MAGIC_2_SINCE or self._has_files:
             return self._load(session_id, rows)
-        return self._encode(session_id, rows, [read.records for _, read in rows])  # type: ignore[misc]
+        return self._encode(session_id, [(partition, read, read.records) for partition, read in rows])  # type: ignore[misc]
 
     def _make_session(self, rows: list[Row]) -> FetchSession | None:
         services = self._ctx.services
@@ -286,14 +311,16 @@ class _Fetch:
         taken = await budget.take(sum(read.size for _, read in rows))
         try:
             loaded = await asyncio.gather(*[load(read.records) for _, read in rows])
-            results: list[Row] = []
-            records: list[bytes] = []
+            results: list[tuple[FetchPartition, PartitionRead, bytes]] = []
             for (partition, read), data in zip(rows, loaded, strict=True):
                 if isinstance(data, bytes) and self._params.version < MAGIC_2_SINCE:
                     data = await self._converted(partition, data)
-                results.append((partition, read if isinstance(data, bytes) else _failed_of(read, data)))
-                records.append(data if isinstance(data, bytes) else NO_RECORDS)
-            return self._encode(session_id, results, records)
+                if isinstance(data, bytes):
+                    results.append((partition, read, data))
+                else:
+                    self._has_errors = True
+                    results.append((partition, failed(data) if read.aborted is None else _UNREADABLE[data], NO_RECORDS))
+            return self._encode(session_id, results)
         finally:
             budget.give(taken)
 
@@ -322,24 +349,23 @@ class _Fetch:
         replica = None if name is None else self._ctx.services.replicas.get(name, partition.index)
         return None if replica is None or replica.log is None else replica.log.config
 
-    def _encode(self, session_id: int, rows: list[Row], records: list[bytes]) -> Body:
+    def _encode(self, session_id: int, rows: list[tuple[FetchPartition, PartitionRead, bytes]]) -> Body:
+        """The response body; errors get the codes that the version knows."""
         version = self._params.version
-        out = []
-        leaders: set[int] = set()
-        for (partition, read), data in zip(rows, records, strict=True):
-            leader = None
-            if version < ZSTD_SINCE and self._is_zstd(partition):
-                read, data = _UNREADABLE[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], NO_RECORDS
-            code = read.error_code
-            if code:
-                if version < STORAGE_ERROR_SINCE and code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                elif version >= ENDPOINTS_SINCE and code in _NAMES_LEADER:
-                    leader = self._leader(partition)
-                    leaders.add(leader[0])
-            offsets = read.high_watermark, read.last_stable_offset, read.log_start_offset
-            out.append(ResponsePartition(partition, code, *offsets, read.aborted, read.preferred_replica, data, read.diverging, leader))
-        return encode(version, session_id, out, self._endpoints(leaders) if leaders else ())
+        if version < ZSTD_SINCE:
+            rows = [self._of_old_version(*row) for row in rows]
+        leaders = {}
+        if self._has_errors and version >= ENDPOINTS_SINCE:
+            leaders = {partition: self._leader(partition) for partition, read, _ in rows if read.error_code in _NAMES_LEADER}
+        return encode(version, session_id, rows, leaders, self._endpoints({leader for leader, _ in leaders.values()}) if leaders else ())
+
+    def _of_old_version(self, partition: FetchPartition, read: PartitionRead, data: bytes) -> tuple[FetchPartition, PartitionRead, bytes]:
+        """A row for a version before 10."""
+        if self._is_zstd(partition):
+            return partition, _UNREADABLE[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], NO_RECORDS
+        if read.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self._params.version < STORAGE_ERROR_SINCE:
+            return partition, read._replace(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER)), data
+        return partition, read, data
 
     def _is_zstd(self, partition: FetchPartition) -> bool:
         """Whether this broker compresses all records of the partition with zstd, which older clients do not know."""
@@ -373,7 +399,3 @@ async def load(records: bytes | FileRead) -> bytes | ErrorCode:
         return await records.load()
     except ApiError as error:
         return error.code
-
-
-def _failed_of(read: PartitionRead, code: ErrorCode) -> PartitionRead:
-    return failed(code) if read.aborted is None else failed(code)._replace(aborted=())
