@@ -1,0 +1,99 @@
+"""Nothing that was acknowledged with acks=all is lost, and order holds, while brokers are killed, stopped, paused and controllers change.
+
+    KLAMM_CHAOS_SECONDS=600 KLAMM_CHAOS_SEED=7 .venv/bin/python -m pytest tests/histories -k long
+
+The short story is one of `make test`. The long ones take two minutes unless told otherwise; they say their seed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.tests.harness.tree import Tree
+from klamm.tests.histories.chaos import SETTINGS, Chaos
+from klamm.tests.histories.history import Verdict, judge
+from klamm.tests.histories.workload import Producing, Reading, read_all
+from klamm.tests.mixed.members import Members
+from klamm.tests.reference.jars import jars
+
+BROKERS = (1, 2, 3)
+PARTITIONS = 6
+TOPIC = "history"
+SHORT_S = 12.0
+LONG_S = float(os.environ.get("KLAMM_CHAOS_SECONDS", "120"))
+SEED = int(os.environ.get("KLAMM_CHAOS_SEED", secrets.randbelow(1_000_000)))
+SMALL_SEGMENTS: dict[str, Any] = {"log_segment_bytes": 256 * 1024}
+
+
+@pytest.fixture
+def new_members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Makes members that die with the test."""
+    made: list[Members] = []
+
+    def make(jars: Path, **settings: Any) -> Members:
+        made.append(Members(jars, Tree(zookeeper, chroot), tmp_path, lambda _: {**SETTINGS, **settings}))
+        return made[-1]
+
+    yield make
+    for members in made:
+        members.close()
+        members.tree.close()
+
+
+def history(members: Members, seconds: float, seed: int) -> Verdict:
+    """Two idempotent producers and one that is not, a reader beside them, chaos, and then the judgement."""
+    rotated = [[*BROKERS[p % 3 :], *BROKERS[: p % 3]] for p in range(PARTITIONS)]
+    members.create(TOPIC, rotated, {"min.insync.replicas": "2"})
+    where = (members.bootstrap(), TOPIC, PARTITIONS)
+    producers = [Producing(*where, f"idempotent{n}", idempotent=True).start() for n in range(2)]
+    producers.append(Producing(*where, "plain", idempotent=False).start())
+    along = Reading(*where).start()
+    chaos = Chaos(members, seed)
+    try:
+        chaos.run(seconds)
+    finally:
+        for producer in producers:
+            producer.finish()
+    logs = read_all(*where)
+    along.finish()
+    verdict = judge((sent for producer in producers for sent in producer.sent), logs, along.logs)
+    fatal = [error for producer in producers for error in producer.fatal]
+    read = sum(len(log) for log in along.logs.values())
+    print(f"seed {seed}, {seconds:.0f} s, faults {dict(chaos.done)}; {verdict.text()}; fatal {fatal}; read along {read}")
+    assert verdict.faults == {}, f"seed {seed}: {verdict.text()}\n{verdict.faults}"
+    assert fatal == [], f"seed {seed}: producers were told what cannot be: {fatal}"
+    return verdict
+
+
+def test_nothing_acknowledged_is_lost_in_a_short_story_of_faults(new_members: Callable[..., Members]) -> None:
+    members = new_members(Path(), **SMALL_SEGMENTS)
+    members.klamm(*BROKERS)
+    assert history(members, SHORT_S, SEED).acknowledged > 500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(int(LONG_S) + 600)
+def test_nothing_acknowledged_is_lost_in_a_long_story_of_faults(new_members: Callable[..., Members]) -> None:
+    members = new_members(Path(), **SMALL_SEGMENTS)
+    members.klamm(*BROKERS)
+    assert history(members, LONG_S, SEED).acknowledged > 50 * LONG_S
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+@pytest.mark.timeout(int(LONG_S) + 600)
+@pytest.mark.parametrize("real", [(2,), (1, 3), BROKERS], ids=["one real", "two real", "all real"])
+def test_nothing_acknowledged_is_lost_beside_real_brokers(new_members: Callable[..., Members], real: tuple[int, ...]) -> None:
+    """All real: the story asks nothing that Kafka does not keep."""
+    members = new_members(jars(), **SMALL_SEGMENTS)
+    ours = [broker_id for broker_id in BROKERS if broker_id not in real]
+    if ours:
+        members.klamm(*ours)
+    members.kafka(*real)
+    assert history(members, min(LONG_S, 60.0) if len(real) == 3 else LONG_S, SEED).acknowledged > 500
