@@ -254,6 +254,15 @@ class LoadedLog:
     """The cleaner has compacted everything before it."""
 
 
+class DirectorySpace(NamedTuple):
+    """A directory as DescribeLogDirs shows it. Bytes are -1 where they cannot be had."""
+
+    path: str
+    is_offline: bool
+    total_bytes: int
+    usable_bytes: int
+
+
 class Directories(Protocol):
     """The log directories of one broker."""
 
@@ -268,6 +277,12 @@ class Directories(Protocol):
 
         Raises ApiError(KAFKA_STORAGE_ERROR) when no directory is well, or when `is_new` is false, there is no folder and one has failed.
         """
+
+    def path_of(self, topic: str, partition: int) -> str | None:
+        """The directory that has a log, None when there is none."""
+
+    async def space(self) -> list[DirectorySpace]:
+        """All directories with the space on their volumes."""
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log: its folder is renamed at once and removed later. What is queued for it is dropped."""

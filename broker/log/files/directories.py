@@ -11,23 +11,13 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple
 
 from klamm.broker.log.files.directory import LogDirectory, TopicPartition
-from klamm.broker.log.storage import LoadedLog, Storage
+from klamm.broker.log.storage import DirectorySpace, LoadedLog, Storage
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("klamm.broker.log.files.directory")
-
-
-class DirectorySpace(NamedTuple):
-    """A directory as DescribeLogDirs shows it. Bytes are -1 where they cannot be had."""
-
-    path: str
-    is_offline: bool
-    total_bytes: int
-    usable_bytes: int
 
 
 class LogDirectories:

@@ -1,0 +1,74 @@
+"""AlterReplicaLogDirs (34), versions 0-2: replicas of this broker are to move to another of its log directories.
+
+Needs ALTER on the cluster. A directory that is not in `log.dirs` is LOG_DIR_NOT_FOUND, before anything else is looked at; one that is
+offline is KAFKA_STORAGE_ERROR. A partition that other brokers have is REPLICA_NOT_AVAILABLE, one that nobody has
+UNKNOWN_TOPIC_OR_PARTITION. A move to where the log is needs nothing. Moves to another directory are not supported yet:
+UNSUPPORTED_VERSION. Logs in memory are in the first directory of `log.dirs`. Of a partition that is named twice the last entry counts.
+Source: wire 12; `ReplicaManager.alterReplicaLogDirs` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import Pace
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+
+Response = messages.AlterReplicaLogDirsResponse
+
+
+async def handle(ctx: Context, request: messages.AlterReplicaLogDirsRequest) -> Response:
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    pace = Pace()
+    wanted: dict[tuple[str, int], str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            await pace(1 + len(topic.partitions))
+            wanted.update(((topic.name, index), directory.path) for index in topic.partitions)
+    online = await _directories(ctx)
+    topics: dict[str, list[Response.AlterReplicaLogDirPartitionResult]] = {}
+    for (name, index), path in wanted.items():
+        await pace()
+        row = Response.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_move(ctx, name, index, path, online))
+        topics.setdefault(name, []).append(row)
+    return Response(results=[Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows) for name, rows in topics.items()])
+
+
+def refuse(request: messages.AlterReplicaLogDirsRequest, version: int, code: ErrorCode, message: str | None = None) -> Response:
+    row = Response.AlterReplicaLogDirPartitionResult
+    return Response(
+        results=[
+            Response.AlterReplicaLogDirTopicResult(
+                topic_name=topic.name, partitions=[row(partition_index=index, error_code=code) for index in topic.partitions]
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+async def _directories(ctx: Context) -> dict[str, bool]:
+    """All log directories by path: whether each can be used."""
+    directories = ctx.services.logs.directories
+    if directories is None:
+        return {ctx.services.config.log_dirs[0]: True}
+    return {found.path: not found.is_offline for found in await directories.space()}
+
+
+def _move(ctx: Context, topic: str, index: int, path: str, online: dict[str, bool]) -> ErrorCode:
+    if path not in online:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if not online[path]:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        replica = ctx.services.replicas.replica(topic, index)
+    except ApiError as error:
+        elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code
+    directories = ctx.services.logs.directories
+    present = path if directories is None else directories.path_of(topic, index)
+    if replica.log is not None and replica.log.storage is not None:
+        present = replica.log.storage.directory
+    return ErrorCode.NONE if present == path else ErrorCode.UNSUPPORTED_VERSION

@@ -1,0 +1,68 @@
+"""DescribeProducers (61), version 0: the idempotent and transactional producers that the logs of partitions know.
+
+Needs READ on the topic. Any replica of this broker responds: KAFKA_STORAGE_ERROR when it is offline, NOT_LEADER_OR_FOLLOWER where another
+broker has the partition, UNKNOWN_TOPIC_OR_PARTITION where nobody has.
+Source: `KafkaApis.handleDescribeProducersRequest` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import Pace
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+
+NO_SEQUENCE = -1
+Response = messages.DescribeProducersResponse
+
+
+async def handle(ctx: Context, request: messages.DescribeProducersRequest) -> Response:
+    pace = Pace()
+    topics = []
+    for topic in request.topics:
+        await pace()
+        allowed = ctx.authorize(Operation.READ, ResourceType.TOPIC, topic.name)
+        rows = []
+        for index in topic.partition_indexes:
+            await pace()
+            rows.append(_partition(ctx, topic.name, index, allowed))
+        topics.append(Response.TopicResponse(name=topic.name, partitions=rows))
+    return Response(topics=topics)
+
+
+def refuse(request: messages.DescribeProducersRequest, version: int, code: ErrorCode, message: str | None = None) -> Response:
+    row = Response.PartitionResponse
+    return Response(
+        topics=[
+            Response.TopicResponse(
+                name=topic.name, partitions=[row(partition_index=index, error_code=code) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(ctx: Context, topic: str, index: int, allowed: bool) -> Response.PartitionResponse:
+    row = Response.PartitionResponse
+    if not allowed:
+        return row(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    try:
+        replica = ctx.services.replicas.replica(topic, index)
+    except ApiError as error:
+        return row(partition_index=index, error_code=error.code)
+    producers = [] if replica.log is None else replica.log.active_producers()
+    return row(
+        partition_index=index,
+        active_producers=[
+            Response.ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.open_first_offset,
+            )
+            for entry in producers
+        ],
+    )
