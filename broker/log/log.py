@@ -440,9 +440,12 @@ class Log:
         return None
 
     async def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of the log, None when no record has one. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """The first record with the largest timestamp of the log, None when it has no record. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+        The timestamp is -1 when no record has one.
+        """
         segment = max(self.segments, key=_max_timestamp_of_segment, default=None)
-        if segment is None or segment.max_timestamp < 0:
+        if segment is None:
             return None
         timestamp = segment.max_timestamp
         start = segment.offset_before_timestamp(timestamp)

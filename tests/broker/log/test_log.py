@@ -206,6 +206,14 @@ async def test_the_largest_timestamp_is_that_of_the_first_record_which_has_it() 
     assert await log.offset_of_max_timestamp() is None
 
 
+async def test_where_no_record_has_a_timestamp_the_largest_one_is_that_of_the_first_record() -> None:
+    log = make()
+    assert await log.offset_of_max_timestamp() is None
+    append(log, timestamp=-1)
+    append(log, timestamp=-1)
+    assert await log.offset_of_max_timestamp() == (-1, 0, 0)
+
+
 async def test_a_timestamp_is_found_in_a_long_log() -> None:
     log = make(index_interval_bytes=300, segment_bytes=20_000)
     for timestamp in range(1_000, 2_000):

@@ -25,9 +25,10 @@ def make(storage: SimulatedStorage, config: LogConfig | None = None, tail_bytes:
 
 
 async def everything(log: Log) -> bytes:
-    whole, at = b"", log.log_start_offset
-    while at < log.log_end_offset:
-        piece = log.read(at, 50_000, FAR, True)
+    """All that is written at this moment."""
+    whole, at, end = b"", log.log_start_offset, log.log_end_offset
+    while at < end:
+        piece = log.read(at, 50_000, end, True)
         data = await piece.load() if isinstance(piece, FileRead) else piece
         if not data:
             break
