@@ -171,7 +171,7 @@ Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteE
 class ReadCommand(NamedTuple):
     """Batches of a segment's file: scan from `position` to the batch that holds `offset` (or the first after it) and read whole batches.
 
-    Stop before `end_position`, before the first batch whose base offset is not below `end_offset`, and before `max_bytes` are exceeded;
+    Stop before `end_position`, before the first batch that ends at `end_offset` or later, and before `max_bytes` are exceeded;
     the first batch is read in any case with `min_one`.
     """
 

@@ -85,7 +85,7 @@ def read_batches(path: str, command: ReadCommand) -> bytes:
             at += size
             if position + at >= end:
                 return b""
-        if size is None or header.base_offset >= command.end_offset or (size > command.max_bytes and not command.min_one):
+        if size is None or header.last_offset >= command.end_offset or (size > command.max_bytes and not command.min_one):
             return b""
         wanted = min(end - position - at, max(size, command.max_bytes))
         data = block[at : at + wanted] if at + wanted <= len(block) else os.pread(descriptor, wanted, position + at)
@@ -95,10 +95,10 @@ def read_batches(path: str, command: ReadCommand) -> bytes:
 
 
 def _whole_batches(data: bytes, end_offset: int) -> bytes:
-    """The beginning of `data`: whole batches with a base offset below `end_offset`."""
+    """The beginning of `data`: whole batches that end before `end_offset`."""
     end = 0
     for at, header in each_header(data):
-        if header.base_offset >= end_offset:
+        if header.last_offset >= end_offset:
             break
         end = at + header.size
     return data if end == len(data) else data[:end]
