@@ -251,8 +251,20 @@ class Leaders:
                 continue
             end_offset = replica.log_end_offset
             self._propose(leadership.shrinking(end_offset, now_ms, self.max_lag_ms))
+            self._wait_no_more(replica, leadership)
             if leadership.is_settled(end_offset):
                 del self._checked[replica]
+
+    def brokers_changed(self) -> None:
+        """Brokers came or went: no high watermark waits for a follower outside the ISR that is not alive any more."""
+        for replica in list(self._checked):
+            if replica.leadership is not None:
+                self._wait_no_more(replica, replica.leadership)
+
+    def _wait_no_more(self, replica: HostedPartition, leadership: Leadership) -> None:
+        log = replica.log
+        if log is not None and log.high_watermark < log.log_end_offset and self._move_high_watermark(replica, leadership, log):
+            replica.changed()
 
     # offsets move
 

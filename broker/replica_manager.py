@@ -140,7 +140,10 @@ class ReplicaManager:
     ) -> tuple[messages.UpdateMetadataResponse, set[str]]:
         """The response, and the topics whose waiting requests should look again."""
         refusal = self._refusal(request, broker_epoch)
+        brokers = self.metadata.brokers
         touched = set() if refusal else self.metadata.update(request)
+        if self.metadata.brokers is not brokers:
+            self.leaders.brokers_changed()
         return messages.UpdateMetadataResponse(error_code=int(refusal)), touched
 
     # LeaderAndIsr

@@ -56,7 +56,6 @@ COUNTERPARTS = {
     "klamm.server.broker_server": "kafka.server.KafkaServer",
     "klamm.server.net.controller_requests": "kafka.server.NodeToControllerRequestThread",
     "klamm.server.replication.fetcher": "kafka.server.ReplicaFetcherThread",
-    "klamm.server.replication.followers": "kafka.server.ReplicaFetcherManager",
     "klamm.server.session_handler": "kafka.server.KafkaServer",
     "klamm.server.producer_ids": "kafka.coordinator.transaction.RPCProducerIdManager",
     "klamm.server.purgatory": "kafka.server.DelayedOperationPurgatory",

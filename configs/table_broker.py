@@ -58,7 +58,13 @@ MEANINGFUL = frozenset(
         "quota.window.size.seconds",
         "socket.listen.backlog.size",
         "request.timeout.ms",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
         "replica.lag.time.max.ms",
+        "replica.socket.timeout.ms",
         # fetches
         "fetch.max.bytes",
         "max.incremental.fetch.session.cache.slots",

@@ -249,8 +249,12 @@ class LeaderFetcher:
             return
         results = await asyncio.gather(*(self._services.open_log(p.hosted) for p in lacking), return_exceptions=True)
         for partition, result in zip(lacking, results, strict=True):
-            if isinstance(result, BaseException) and partition.standing is not Standing.REMOVED:
+            if partition.standing is Standing.REMOVED:
+                continue
+            if isinstance(result, BaseException):
                 self._failed(partition, result)
+            elif result.next_offset != partition.offset:  # it was emptied, and does not begin at 0
+                self._moved(partition, result.next_offset)
 
     def _apply_one(self, partition: Partition, data: PartitionData, later: _Later) -> int:
         """Take one partition's part over; how many bytes were appended."""

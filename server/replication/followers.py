@@ -2,20 +2,17 @@
 
 What a LeaderAndIsr or StopReplica request changed comes as effects, after the replica manager has applied them: a follower's partition goes
 to the fetcher of its leader, one that leads, was stopped, deleted or went offline leaves its fetcher. A partition whose leader is not alive
-stays with the leader it had. A fetcher without partitions ends.
+stays with the leader it had. A fetcher without partitions ends. A replica without a log has no records,
+also on disk: its log is opened when the first ones come.
 
 There is one fetcher for each leader whatever `num.replica.fetchers` says: Kafka's fetchers are threads, this one waits for the leader only.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from klamm.broker.metadata_cache import MetadataCache
-from klamm.broker.partition import HostedPartition, Role
 from klamm.broker.replica_effects import (
     BecameFollower,
     BecameLeader,
@@ -27,24 +24,11 @@ from klamm.broker.replica_effects import (
     WentOffline,
 )
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.background import BackgroundTasks
 from klamm.server.net.tap import BrokerTap
 from klamm.server.replication.fetcher import FollowerServices, LeaderFetcher
 from klamm.server.replication.leader_connection import LeaderConnection
-
-log = logging.getLogger(__name__)
-
-OPENED_AT_ONCE = 64
-
-
-class _Unopened(NamedTuple):
-    """A partition to follow whose log on disk is not open yet."""
-
-    hosted: HostedPartition
-    topic_id: bytes
-    leader_epoch: int
 
 
 class Followers:
@@ -74,19 +58,13 @@ class Followers:
         if self._closed:
             return
         touched: dict[int, LeaderFetcher] = {}
-        unopened: list[_Unopened] = []
-        on_disk = self._replicas.logs is not None and self._replicas.logs.on_disk
         for effect in effects:
             match effect:
                 case BecameFollower(topic, topic_id, states):
                     self._stop(topic, (state.partition_index for state in states), touched)
                     for state in states:
                         hosted = self._replicas.get(topic, state.partition_index)
-                        if hosted is None or hosted.offline:
-                            continue
-                        if on_disk and hosted.log is None:
-                            unopened.append(_Unopened(hosted, topic_id, state.leader_epoch))
-                        else:
+                        if hosted is not None and not hosted.offline:
                             fetcher = touched[state.leader] = self._fetcher(state.leader)
                             fetcher.follow(hosted, topic_id, state.leader_epoch)
                 case BecameLeader(topic, _, states):
@@ -106,29 +84,6 @@ class Followers:
             elif self.fetchers.get(leader) is fetcher:
                 del self.fetchers[leader]
                 self._background.start(fetcher.close())
-        if unopened:
-            self._background.start(self._open_and_follow(unopened))
-
-    async def _open_and_follow(self, unopened: list[_Unopened]) -> None:
-        """Follow from where the logs on disk end, which is not known before they are open."""
-        for begin in range(0, len(unopened), OPENED_AT_ONCE):
-            part = unopened[begin : begin + OPENED_AT_ONCE]
-            results = await asyncio.gather(*(self._services.open_log(each.hosted) for each in part), return_exceptions=True)
-            for (hosted, topic_id, leader_epoch), result in zip(part, results, strict=True):
-                if isinstance(result, BaseException):
-                    if not isinstance(result, ApiError):
-                        raise result
-                    log.error("%s is not fetched: its log cannot be opened: %s", hosted, result)
-                elif self._is_current(hosted, leader_epoch):
-                    fetcher = self._fetcher(hosted.leader)
-                    fetcher.follow(hosted, topic_id, leader_epoch)
-                    fetcher.wake()
-
-    def _is_current(self, hosted: HostedPartition, leader_epoch: int) -> bool:
-        """Whether this broker still follows the leader of that epoch."""
-        if self._closed or self._replicas.get(hosted.topic, hosted.index) is not hosted:
-            return False
-        return hosted.role is Role.FOLLOWER and hosted.fetching and not hosted.offline and hosted.leader_epoch == leader_epoch
 
     async def close(self) -> None:
         """Stop all fetchers."""

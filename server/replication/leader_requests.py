@@ -31,6 +31,8 @@ SLICE = 1000
 """So many partitions are encoded, or taken from a response, before others get their turn."""
 WITHOUT_IDS = 12
 """The last version of Fetch that names topics."""
+OLDEST = 4
+"""Followers of 3.9.1 send 0 to 3 below inter-broker protocol 0.11. For those a leader converts records to formats that no log keeps."""
 _PARTITION_12 = Struct(">iiqiqix")
 """A partition of versions 12 to 17, with no tagged field."""
 
@@ -67,7 +69,7 @@ class FetcherOptions:
 
 async def fetch_request(options: FetcherOptions, content: Content[HostedPartition], broker_epoch: int) -> tuple[int, bytes]:
     """Version and body of a Fetch request."""
-    version = options.protocol.fetch_version
+    version = max(options.protocol.fetch_version, OLDEST)
     if version > WITHOUT_IDS and not content.has_ids:
         version = WITHOUT_IDS
     topics = []

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from klamm.broker.leadership import NEVER, Leadership
+from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol import messages
+from klamm.protocol.records.validation import Origin
+from klamm.server.local.driven_clock import DrivenClock
+from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.update_metadata import broker, update
+from klamm.tests.server.followers import MemoryLogs
 
 LAG = 30_000
 ALIVE = frozenset({1, 2, 3})
@@ -151,3 +161,23 @@ def test_partition_is_settled_when_all_have_everything_and_are_in_the_isr() -> N
     assert led(offsets={2: 10, 3: 10}).is_settled(10)
     assert not led(offsets={2: 9, 3: 10}).is_settled(10)
     assert not led((1, 2), {2: 10, 3: 10}).is_settled(10)
+
+
+def test_a_high_watermark_waits_no_more_for_a_caught_up_follower_that_is_not_alive_any_more() -> None:
+    """A broker in controlled shutdown has left the ISR, and still fetches for a moment from the new leader."""
+    clock = DrivenClock()
+    replicas = ReplicaManager(1, MetadataCache(1), MemoryLogs(), clock)
+    replicas.handle_update_metadata(update(brokers=[broker(1), broker(2), broker(3)]), 7)
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState
+    states = [state(partition_index=0, leader=1, leader_epoch=0, isr=[1, 2], replicas=[1, 2, 3], is_new=True)]
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=b"t" * 16, partition_states=states)
+    replicas.handle_leader_and_isr(messages.LeaderAndIsrRequest(topic_states=[topic], controller_epoch=1, broker_epoch=7), 7, 7)
+    replica = replicas.get("t", 0)
+    assert replica is not None
+    asyncio.run(replicas.open_log(replica))
+    replicas.leaders.follower_fetched(replica, 3, -1, 0, 0)  # all there is
+    replicas.leaders.append(replica, batch(4), 9, 1, Origin.CLIENT, 0)
+    replicas.leaders.follower_fetched(replica, 2, -1, 4, 0)
+    assert replica.high_watermark == 0
+    replicas.handle_update_metadata(update(brokers=[broker(1), broker(2)]), 7)
+    assert replica.high_watermark == 4
