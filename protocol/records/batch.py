@@ -37,6 +37,13 @@ LAST_SEQUENCE = 2**31 - 1
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _UP_TO_MAGIC = Struct(">qiib")
+_LEADER_FIELDS = Struct(">qii")
+LEADER_FIELDS_SIZE = 16
+"""Bytes in front of the magic: base offset, length, leader epoch."""
+
+unpack_header = _HEADER.unpack_from
+"""The fields of a `BatchHeader` as a plain tuple."""
+pack_leader_fields = _LEADER_FIELDS.pack
 
 Buffer = bytes | bytearray | memoryview
 
@@ -201,6 +208,6 @@ def with_leader_fields(data: Buffer, header: BatchHeader, base_offset: int, lead
     """A copy of the batch with the base offset and leader epoch that a leader gives it; its CRC stays right."""
     with memoryview(data) as view:
         return b"".join((
-            _UP_TO_MAGIC.pack(base_offset, header.batch_length, leader_epoch, MAGIC),
-            view[position + _UP_TO_MAGIC.size : position + header.size],
+            pack_leader_fields(base_offset, header.batch_length, leader_epoch),
+            view[position + LEADER_FIELDS_SIZE : position + header.size],
         ))

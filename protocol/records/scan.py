@@ -68,108 +68,104 @@ def scan(data: bytes, position: int, end: int, count: int, *, sized: bool = True
     as they are. Raises BadRecord.
     """
     try:
-        return _scan(data, position, end, count, sized)
+        max_delta, min_delta = -(2**63), 2**63
+        is_consecutive = all_have_keys = True
+        index = 0
+        last_stamp = -1
+        following = SHORTEST_RUN if count > SHORTEST_RUN else count  # the index at which columns are tried
+        while index < count:
+            begin = position
+            size = data[begin]
+            position = begin + 1
+            if size >= 0x80:
+                more = data[position]
+                position += 1
+                if more < 0x80:
+                    size = size & 0x7F | more << 7
+                else:
+                    size, position = read_zigzag(data, begin)
+            stop = position + (size >> 1)
+            if sized and (size & 1 or stop > end):
+                raise BadRecord(f"Invalid record size: {size >> 1}")
+
+            stamps = position + 1  # behind the attributes
+            stamp = data[stamps]
+            offsets = stamps + 1
+            if stamp >= 0x80:
+                stamp, offsets = read_zigzag(data, stamps, 10)
+            if stamp != last_stamp:
+                last_stamp = stamp
+                delta = (stamp >> 1) ^ -(stamp & 1)
+                if delta > max_delta:
+                    max_delta = delta
+                if delta < min_delta:
+                    min_delta = delta
+
+            offset = data[offsets]
+            key_at = offsets + 1
+            if offset >= 0x80:
+                more = data[key_at]
+                key_at += 1
+                if more < 0x80:
+                    offset = offset & 0x7F | more << 7
+                else:
+                    offset, key_at = read_zigzag(data, offsets)
+            if offset != index << 1:
+                is_consecutive = False
+
+            key = data[key_at]
+            value_at = key_at + 1
+            if key >= 0x80:
+                key, value_at = read_zigzag(data, key_at)
+            if key & 1:
+                all_have_keys = False
+            else:
+                value_at += key >> 1
+
+            value = data[value_at]
+            position = value_at + 1
+            if value >= 0x80:
+                more = data[position]
+                position += 1
+                if more < 0x80:
+                    value = value & 0x7F | more << 7
+                else:
+                    value, position = read_zigzag(data, value_at)
+            if not value & 1:
+                position += value >> 1
+
+            has_headers = data[position]
+            if has_headers:
+                position = _skip_headers(data, position, end)
+            else:
+                position += 1
+            if position > end or (sized and position != stop):
+                raise BadRecord("Found invalid record structure")
+            index += 1
+
+            if index >= following and not has_headers:
+                if index == count:
+                    break
+                length = position - begin
+                most = min(count - index, (end - position) // length)
+                if most < SHORTEST_RUN:
+                    following = count
+                    continue
+                layout = (stamps - begin, offsets - begin, key_at - begin, value_at - begin)
+                run, highest, lowest = _run(data, begin, length, most, index, layout)
+                if run:
+                    index += run
+                    position += run * length
+                    if highest > max_delta:
+                        max_delta = highest
+                    if lowest < min_delta:
+                        min_delta = lowest
+                following = index + 1 if run >= SHORTEST_RUN else index + 2 * SHORTEST_RUN
+        if position != end:
+            raise BadRecord("Incorrect declared batch size, records still remaining in file")
+        return Scan(max_delta, min_delta, is_consecutive, all_have_keys)
     except IndexError:
         raise BadRecord("Incorrect declared batch size, premature EOF reached") from None
-
-
-def _scan(data: bytes, position: int, end: int, count: int, sized: bool) -> Scan:
-    max_delta, min_delta = -(2**63), 2**63
-    is_consecutive = all_have_keys = True
-    index = 0
-    last_stamp = -1
-    following = SHORTEST_RUN if count > SHORTEST_RUN else count  # the index at which columns are tried
-    while index < count:
-        begin = position
-        size = data[begin]
-        position = begin + 1
-        if size >= 0x80:
-            more = data[position]
-            position += 1
-            if more < 0x80:
-                size = size & 0x7F | more << 7
-            else:
-                size, position = read_zigzag(data, begin)
-        stop = position + (size >> 1)
-        if sized and (size & 1 or stop > end):
-            raise BadRecord(f"Invalid record size: {size >> 1}")
-
-        stamps = position + 1  # behind the attributes
-        stamp = data[stamps]
-        offsets = stamps + 1
-        if stamp >= 0x80:
-            stamp, offsets = read_zigzag(data, stamps, 10)
-        if stamp != last_stamp:
-            last_stamp = stamp
-            delta = (stamp >> 1) ^ -(stamp & 1)
-            if delta > max_delta:
-                max_delta = delta
-            if delta < min_delta:
-                min_delta = delta
-
-        offset = data[offsets]
-        key_at = offsets + 1
-        if offset >= 0x80:
-            more = data[key_at]
-            key_at += 1
-            if more < 0x80:
-                offset = offset & 0x7F | more << 7
-            else:
-                offset, key_at = read_zigzag(data, offsets)
-        if offset != index << 1:
-            is_consecutive = False
-
-        key = data[key_at]
-        value_at = key_at + 1
-        if key >= 0x80:
-            key, value_at = read_zigzag(data, key_at)
-        if key & 1:
-            all_have_keys = False
-        else:
-            value_at += key >> 1
-
-        value = data[value_at]
-        position = value_at + 1
-        if value >= 0x80:
-            more = data[position]
-            position += 1
-            if more < 0x80:
-                value = value & 0x7F | more << 7
-            else:
-                value, position = read_zigzag(data, value_at)
-        if not value & 1:
-            position += value >> 1
-
-        has_headers = data[position]
-        if has_headers:
-            position = _skip_headers(data, position, end)
-        else:
-            position += 1
-        if position > end or (sized and position != stop):
-            raise BadRecord("Found invalid record structure")
-        index += 1
-
-        if index >= following and not has_headers:
-            if index == count:
-                break
-            length = position - begin
-            most = min(count - index, (end - position) // length)
-            if most < SHORTEST_RUN:
-                following = count
-                continue
-            layout = (stamps - begin, offsets - begin, key_at - begin, value_at - begin)
-            run, highest, lowest = _run(data, begin, length, most, index, layout)
-            if run:
-                index += run
-                position += run * length
-                if highest > max_delta:
-                    max_delta = highest
-                if lowest < min_delta:
-                    min_delta = lowest
-            following = index + 1 if run >= SHORTEST_RUN else index + 2 * SHORTEST_RUN
-    if position != end:
-        raise BadRecord("Incorrect declared batch size, records still remaining in file")
-    return Scan(max_delta, min_delta, is_consecutive, all_have_keys)
 
 
 def _skip_headers(data: bytes, position: int, end: int) -> int:
