@@ -378,3 +378,18 @@ async def test_appends_of_many_logs_share_turns_to_a_thread(make: Make, monkeypa
     assert submitted == ["execute_all", "execute_all"]
     assert all(reports.written_to == [1] for _, reports in logs)
     assert isinstance(logs[0][0], DirectoryStorage)
+
+
+async def test_read_and_a_change_of_its_segment_do_not_meet(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    ends = await filled(storage, 1)
+    old = [asyncio.ensure_future(storage.read(ReadCommand(0, 0, ends[-1], 0, 10, EVERYTHING, False))) for _ in range(20)]
+    await asyncio.sleep(0)
+    cleaned = batch(9, [b"kept"])
+    storage.execute(Replace((0,), 0, cleaned, [], [], []))
+    new = [asyncio.ensure_future(storage.read(ReadCommand(0, 0, len(cleaned), 0, 10, EVERYTHING, False))) for _ in range(20)]
+    assert {len(data) for data in await asyncio.gather(*old)} == {ends[-1]}
+    assert set(await asyncio.gather(*new)) == {cleaned}
+    await storage.drain()

@@ -132,8 +132,9 @@ class LogDirectory:
         pending, self._pending = self._pending, []
         if self.is_offline or self.is_closed:
             return
-        quick = [storage for storage in pending if storage.is_quick]
-        slow = [storage for storage in pending if not storage.is_quick]
+        ready = [storage for storage in pending if not storage.has_to_wait()]
+        quick = [storage for storage in ready if storage.is_quick]
+        slow = [storage for storage in ready if not storage.is_quick]
         for start in range(0, len(quick), LOGS_OF_A_TURN):
             self._start_run(quick[start : start + LOGS_OF_A_TURN])
         for storage in slow:

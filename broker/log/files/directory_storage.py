@@ -15,10 +15,16 @@ from typing import Protocol
 from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.scan import read_batches
-from klamm.broker.log.storage import Append, Command, DeleteSegments, ReadCommand, StartAt, StorageListener, Truncate, WriteEpochs
+from klamm.broker.log.storage import Append, Command, DeleteSegments, ReadCommand, Replace, StartAt, StorageListener, Truncate, WriteEpochs
 
 QUICK = (Append, WriteEpochs)
 """Commands of a few microseconds: runs of these share a turn with those of other logs."""
+MOVES_BATCHES = (Truncate, StartAt, Replace)
+"""Commands after which a position in a segment's file may mean another batch: no read goes on beside them."""
+
+
+REPLACED_MS = 60_000
+"""How long the renamed files of cleaned segments stay."""
 
 
 class Home(Protocol):
@@ -44,7 +50,10 @@ class Home(Protocol):
 class DirectoryStorage:
     """Implements `Storage`. `recovery_point`: everything before it is forced to disk."""
 
-    __slots__ = ("_drained", "_listener", "files", "home", "is_running", "partition", "queue", "recovery_point", "topic")
+    __slots__ = (
+        "_drained", "_is_held", "_listener", "_moved", "_moving", "_reads", "files", "home", "is_running", "partition", "queue",
+        "recovery_point", "topic",
+    )  # fmt: skip
 
     def __init__(self, home: Home, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
         self.home = home
@@ -56,6 +65,11 @@ class DirectoryStorage:
         self.is_running = False
         self._listener: StorageListener | None = None
         self._drained: list[asyncio.Future[None]] = []
+        self._reads = 0
+        self._is_held = False
+        self._moving = 0
+        """Commands queued or executed now that move batches."""
+        self._moved: list[asyncio.Future[None]] = []
 
     @property
     def directory(self) -> str:
@@ -68,12 +82,25 @@ class DirectoryStorage:
         if self.home.is_closed or self.home.is_offline:
             return
         self.queue.append(command)
+        if isinstance(command, MOVES_BATCHES):
+            self._moving += 1
         if not self.is_running:
             self.is_running = True
             self.home.schedule(self)
 
-    def read(self, command: ReadCommand) -> Awaitable[bytes]:
-        return self.home.read(self, command)
+    async def read(self, command: ReadCommand) -> bytes:
+        while self._moving:
+            moved = asyncio.get_running_loop().create_future()
+            self._moved.append(moved)
+            await moved
+        self._reads += 1
+        try:
+            return await self.home.read(self, command)
+        finally:
+            self._reads -= 1
+            if not self._reads and self._is_held:
+                self._is_held = False
+                self.home.schedule(self)
 
     async def drain(self) -> None:
         if self.is_running:
@@ -86,6 +113,11 @@ class DirectoryStorage:
         """Whether everything that is queued takes a few microseconds."""
         return all(isinstance(command, QUICK) for command in self.queue)
 
+    def has_to_wait(self) -> bool:
+        """Whether reads are under way that the next run would disturb. The last of them schedules the run again."""
+        self._is_held = bool(self._reads and self._moving)
+        return self._is_held
+
     def take(self) -> list[Command]:
         """What the next run executes."""
         run = list(self.queue)
@@ -97,6 +129,11 @@ class DirectoryStorage:
         for command in run:
             if isinstance(command, DeleteSegments):
                 self.home.remove_later(self.files, command.segments, command.delay_ms)
+            elif isinstance(command, Replace):
+                self.home.remove_later(self.files, command.segments, REPLACED_MS)
+        self._moving = sum(isinstance(command, MOVES_BATCHES) for command in self.queue)
+        if not self._moving:
+            _release(self._moved)
         if outcome.flushed != NOTHING:
             self.flushed(outcome.flushed)
         if outcome.rolled != NOTHING:
@@ -125,10 +162,16 @@ class DirectoryStorage:
     def wake(self) -> None:
         """Nothing is queued or executed any more: let go who waits for that."""
         self.is_running = False
-        drained, self._drained = self._drained, []
-        for waiting in drained:
-            if not waiting.done():
-                waiting.set_result(None)
+        self._moving = 0
+        _release(self._moved)
+        _release(self._drained)
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)
+    waiting.clear()
 
 
 def execute_all(runs: list[tuple[LogFiles, list[Command]]]) -> list[Outcome | OSError]:
