@@ -1,0 +1,37 @@
+"""Fixtures: brokers as processes, with log directories of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.tests.harness.tree import Tree
+from klamm.tests.mixed.members import Members
+from klamm.tests.reference.jars import NoJars, jars
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The folder of the real Kafka's jars, fetched when it is missing."""
+    try:
+        return jars()
+    except NoJars as problem:
+        pytest.fail(str(problem), pytrace=False)
+
+
+@pytest.fixture
+def members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Makes the members of a cluster; only Klamm's can be started."""
+    made: list[Members] = []
+
+    def make(settings_of: Callable[[int], dict[str, Any]] = lambda _: {}) -> Members:
+        made.append(Members(Path(), Tree(zookeeper, chroot), tmp_path, settings_of))
+        return made[-1]
+
+    yield make
+    for members in made:
+        members.close()
+        members.tree.close()
