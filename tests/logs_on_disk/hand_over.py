@@ -53,11 +53,11 @@ class HandOver:
             broker.kill()
         wait_for(lambda: self.members.tree.broker_epoch(1) == -1, "the broker is gone from ZooKeeper")
 
-    def run(self, rounds: int, seed: int, records_of_a_round: int = 400) -> Verdict:
+    def run(self, rounds: int, seed: int, records_of_a_round: int = 1000) -> Verdict:
         """Hand the folder over so many times; the verdict about what the producers were told."""
         chance = random.Random(seed)
         self.start(klamm=bool(seed % 2))
-        self.members.create(TOPIC, [[1]] * PARTITIONS, {"segment.bytes": "20000", "index.interval.bytes": "500"})
+        self.members.create(TOPIC, [[1]] * PARTITIONS, {"segment.bytes": "50000", "index.interval.bytes": "500"})
         bootstrap = f"127.0.0.1:{self.port}"
         kinds = {"idempotent": True, "plain": False}
         producers = [Producing(bootstrap, TOPIC, PARTITIONS, name, idempotent=kind).start() for name, kind in kinds.items()]

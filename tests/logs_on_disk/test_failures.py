@@ -92,7 +92,7 @@ def test_broker_without_a_directory_left_ends_and_leaders_move(members: NewMembe
 def test_records_survive_the_end_of_all_brokers(members: NewMembers, *, in_order: bool) -> None:
     cluster = members(lambda broker_id: {"controlled_shutdown_max_retries": 1})
     cluster.klamm(1, 2)
-    cluster.create(TOPIC, [[1, 2], [2, 1], [1, 2], [2, 1]], {"segment.bytes": "20000"})
+    cluster.create(TOPIC, [[1, 2], [2, 1], [1, 2], [2, 1]], {"segment.bytes": "50000"})
     producer = Producing(cluster.bootstrap(), TOPIC, PARTITIONS, "producer", idempotent=True).start()
     for _ in range(2):
         produced(cluster, 300, producer)

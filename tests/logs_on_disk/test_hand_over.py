@@ -20,4 +20,4 @@ def test_folder_is_handed_over_and_nothing_is_lost(members: Callable[..., Member
     print(story.rounds, story.errors, story.fatal, verdict.text())
     assert verdict.faults == {}, (story.rounds, verdict.text())
     assert story.complaints == []
-    assert verdict.acknowledged >= 6 * 400
+    assert verdict.acknowledged >= 6 * 1000

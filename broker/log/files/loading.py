@@ -26,13 +26,15 @@ from klamm.broker.log.files.checkpoints import (
 )
 from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
 from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, encode_snapshot, read_snapshot
-from klamm.broker.log.files.replay import Replay
-from klamm.broker.log.files.scan import each_batch, first_header
-from klamm.broker.log.storage import AbortedTransaction, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
+from klamm.broker.log.files.scan import Scanned, each_batch, first_header
+from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
+from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
 from klamm.protocol.records.batch import CorruptRecords, computed_crc
 
 log = logging.getLogger(__name__)
 
+TAIL_BYTES = 128 << 10
+"""How much of the end of a log is read for batches of producers."""
 INDEX_INTERVAL_BYTES = 4096
 """Between entries of indexes that are built again; a topic's own interval acts on what is appended."""
 
@@ -190,7 +192,7 @@ class _Loading:
     def _rebuild(self, segment: LoadedSegment) -> int:
         """Make the indexes of a segment anew from its batches; the number of bytes that were cut from its end."""
         path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
-        replay = Replay(self._states_at(segment.base_offset))
+        states = ProducerStates(self._states_at(segment.base_offset))
         offsets: list[tuple[int, int]] = []
         times: list[tuple[int, int]] = []
         aborted: list[AbortedTransaction] = []
@@ -214,7 +216,7 @@ class _Loading:
                         times.append((max_timestamp, offset_of_max))
                 if header.leader_epoch >= 0 and (not self.epochs or header.leader_epoch > self.epochs[-1].epoch):
                     self.epochs.append(EpochEntry(header.leader_epoch, header.base_offset))
-                ended = replay.add(header, batch.block, batch.at)
+                ended = take(states, batch)
                 if ended is not None:
                     aborted.append(ended)
                 end = batch.end
@@ -286,26 +288,26 @@ class _Loading:
         found = [names.base_offset_of(name) for name in listed if name.endswith(names.SNAPSHOT_SUFFIX)]
         return sorted(offset for offset in found if offset is not None)
 
-    def _latest_snapshot(self, offset: int) -> tuple[int, list[SnapshotEntry]]:
+    def _latest_snapshot(self, offset: int) -> tuple[int, list[ProducerEntry]]:
         """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
         for candidate in reversed(self._snapshot_offsets()):
             if candidate > offset:
                 continue
             path = self.files.path(candidate, names.SNAPSHOT_SUFFIX)
             try:
-                return candidate, read_snapshot(read_file(path))
+                return candidate, [_of_snapshot(entry) for entry in read_snapshot(read_file(path))]
             except CorruptSnapshot as error:
                 log.warning("%s: snapshot %d is removed: %s", self.folder, candidate, error)
                 remove(path)
         return -1, []
 
-    def _states_at(self, offset: int) -> list[SnapshotEntry]:
+    def _states_at(self, offset: int) -> list[ProducerEntry]:
         found, entries = self._latest_snapshot(offset)
-        return entries if found == offset else snapshot_of(self._replayed(found, entries, offset))
+        return entries if found == offset else self._replayed(found, entries, offset)
 
-    def _replayed(self, offset: int, entries: list[SnapshotEntry], until: int) -> Replay:
+    def _replayed(self, offset: int, entries: list[ProducerEntry], until: int) -> list[ProducerEntry]:
         """States at `until`: those of a snapshot and the batches from its offset on."""
-        replay = Replay(entries)
+        states = ProducerStates(entries)
         for position, segment in enumerate(self.segments):
             following = self.segments[position + 1].base_offset if position + 1 < len(self.segments) else until
             if following <= offset or segment.base_offset >= until:
@@ -314,8 +316,38 @@ class _Loading:
                 if batch.header.base_offset >= until:
                     break
                 if batch.header.base_offset >= offset:
-                    replay.add(batch.header, batch.block, batch.at)
-        return replay
+                    take(states, batch)
+        return list(states.entries())
+
+    def _with_earlier_batches(self, entries: list[ProducerEntry]) -> list[ProducerEntry]:
+        """States of a snapshot with more batches of each producer, as far as they stand at the end of the log.
+
+        A snapshot has the last batch only. A producer with several requests on the way repeats all of them after a restart, and would be
+        refused for the earlier ones; Apache Kafka refuses it.
+        """
+        if not any(entry.batches for entry in entries):
+            return entries
+        seen: dict[tuple[int, int], list[BatchMetadata]] = {}
+        left = TAIL_BYTES
+        tails = []
+        for segment in reversed(self.segments):
+            indexed = [position for position in segment.index_positions if position <= segment.size - left]
+            tails.append((segment.base_offset, indexed[-1] if indexed else 0))
+            left -= segment.size
+            if left <= 0:
+                break
+        for base_offset, position in reversed(tails):
+            for batch in each_batch(self.files.path(base_offset, names.LOG_SUFFIX), position):
+                header = batch.header
+                if header.producer_id >= 0 and not header.is_control:
+                    metadata = BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                    seen.setdefault((header.producer_id, header.producer_epoch), []).append(metadata)
+        more = []
+        for entry in entries:
+            batches = tuple(seen.get((entry.producer_id, entry.epoch), ())[-REMEMBERED_BATCHES:])
+            is_same = batches and entry.batches and batches[-1].last_offset == entry.batches[-1].last_offset
+            more.append(entry._replace(batches=batches) if is_same else entry)
+        return more
 
     def _producers(self, start: int, next_offset: int) -> list[ProducerEntry]:
         """States at the end of the log. Snapshots beyond it, or of segments that are not there, are removed."""
@@ -326,16 +358,24 @@ class _Loading:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
         found, entries = self._latest_snapshot(next_offset)
-        replay = Replay(entries) if found == next_offset else self._replayed(found, entries, next_offset)
-        states = replay.entries()
+        states = self._with_earlier_batches(entries) if found == next_offset else self._replayed(found, entries, next_offset)
         if found != next_offset and next_offset > start and not self.is_clean:
             write_file(self.files.path(next_offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(states)))
         return states
 
 
-def snapshot_of(replay: Replay) -> list[SnapshotEntry]:
-    """The states as a snapshot has them."""
-    return list(snapshot_entries(replay.entries()))
+def take(states: ProducerStates, batch: Scanned) -> AbortedTransaction | None:
+    """Bring the states up to a batch; the entry of the transaction index, if the batch ends an aborted transaction."""
+    return states.take(batch.header, batch.block, batch.at) if batch.header.producer_id >= 0 else None
+
+
+def _of_snapshot(entry: SnapshotEntry) -> ProducerEntry:
+    batches: tuple[BatchMetadata, ...] = ()
+    if entry.last_offset >= 0:
+        batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
+    return ProducerEntry(
+        entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.txn_first_offset, entry.timestamp, batches
+    )
 
 
 def finish_swaps(folder: str) -> None:
