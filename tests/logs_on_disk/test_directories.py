@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.broker.log.files import directory as directory_module
 from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.storage import (
@@ -396,3 +397,74 @@ async def test_read_and_a_change_of_its_segment_do_not_meet(make: Make) -> None:
     assert {len(data) for data in await asyncio.gather(*old)} == {ends[-1]}
     assert set(await asyncio.gather(*new)) == {cleaned}
     await storage.drain()
+
+
+async def test_log_moves_to_another_directory_while_it_is_written(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    await directories.start()
+    storage, reports = await opened(directories)
+    source, target = (tmp_path / name / "t-0" for name in ("a", "b"))
+    assert directories.path_of("t", 0) == str(tmp_path / "a")
+    ends = await filled(storage, 3)
+    directories.move("t", 0, str(tmp_path / "b"))
+    assert directories.target_of("t", 0) == str(tmp_path / "b")
+    position = ends[-1]
+    for offset in range(30, 300):
+        one = batch(offset, [b"more"])
+        storage.execute(Append(20, position, one, offset + 1))
+        position += len(one)
+        if offset % 10 == 0:
+            await asyncio.sleep(0)
+    await eventually(lambda: directories.path_of("t", 0) == str(tmp_path / "b"), "it has moved")
+    storage.execute(Append(20, position, batch(300, [b"last"]), 301))
+    await storage.drain()
+    assert reports.written_to[-1] == 301 and not reports.errors
+    assert storage.directory == str(tmp_path / "b")
+    await eventually(lambda: not source.exists(), "the old folder has gone")
+    assert len(await storage.read(ReadCommand(20, 0, position, 20, 300, EVERYTHING, False))) == position
+    assert [name for name in files(target) if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 10, 20)]
+    await directories.abandon()
+    directories = make("a", "b")
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert loaded.next_offset == 301 and directories.path_of("t", 0) == str(tmp_path / "b")
+
+
+async def test_move_starts_again_when_the_log_is_truncated(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    await directories.start()
+    storage, _ = await opened(directories)
+    ends = await filled(storage, 3)
+    directories.move("t", 0, str(tmp_path / "b"))
+    storage.execute(Truncate(14, 10, ends[3], (20,)))
+    await eventually(lambda: directories.path_of("t", 0) == str(tmp_path / "b"), "it has moved")
+    await storage.drain()
+    found = files(tmp_path / "b/t-0")
+    assert f"{20:020d}.log" not in found and found[f"{10:020d}.log"] == ends[3]
+
+
+async def test_move_ends_when_the_log_is_deleted_or_stays(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 3)
+    directories.move("t", 0, str(tmp_path / "b"))
+    directories.move("t", 0, str(tmp_path / "a"))
+    assert directories.target_of("t", 0) is None
+    await eventually(lambda: not any((tmp_path / "b").glob("t-0*")), "the copy has gone")
+    directories.move("t", 0, str(tmp_path / "b"))
+    directories.delete("t", 0)
+    await eventually(lambda: not any(tmp_path.glob("*/t-0*")), "both have gone")
+
+
+async def test_files_of_unused_logs_are_closed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_module, "MOST_OPEN", 5)
+    directories = make()
+    await directories.start()
+    logs = [await opened(directories, "t", partition) for partition in range(20)]
+    for offset in range(3):
+        for storage, _ in logs:
+            storage.execute(Append(0, offset * len(batch(0, [b"a"])), batch(offset, [b"a"]), offset + 1))
+            await storage.drain()
+    assert sum(isinstance(storage, DirectoryStorage) and storage.files.is_open for storage, _ in logs) <= 7
+    assert all(reports.written_to == [1, 2, 3] for _, reports in logs)

@@ -11,13 +11,26 @@ import logging
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
+from klamm.broker.log.files import names
 from klamm.broker.log.files.directory import LogDirectory, TopicPartition
+from klamm.broker.log.files.moving import copy_segments, finish_copy, remove_copy
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, Storage
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("klamm.broker.log.files.directory")
+
+LITTLE = 1 << 20
+"""Bytes that may be left to copy while a moving log is held."""
+
+
+class Move(NamedTuple):
+    """A log on its way to the directory `path`."""
+
+    path: str
+    task: asyncio.Future[None]
 
 
 class LogDirectories:
@@ -40,6 +53,9 @@ class LogDirectories:
             LogDirectory(path, executor_of(path), clock, self._directory_failed, delete_delay_ms) for path in dict.fromkeys(paths)
         ]
         self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._moving: dict[TopicPartition, Move] = {}
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._finishing: dict[TopicPartition, asyncio.Future[None]] = {}
         self._deleting: dict[TopicPartition, asyncio.Future[None]] = {}
 
     # --- start and end
@@ -51,6 +67,9 @@ class LogDirectories:
             if isinstance(result, BaseException) and not isinstance(result, OSError):
                 raise result
         for directory in self._online():
+            for topic, partition in self.found.keys() & directory.topic_ids.keys():
+                log.error("%s-%d is in another directory as well; the one in %s is deleted", topic, partition, directory.path)
+                await directory.delete(topic, partition, self._unique())
             self.found |= directory.topic_ids
 
     def with_records(self) -> Mapping[TopicPartition, bytes]:
@@ -60,11 +79,21 @@ class LogDirectories:
     async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
         """Stop in order: what is queued is executed, checkpoints are written (see `checkpoint`), and directories are marked as complete."""
         rows = list(offsets)
+        await self._end_moves()
         await asyncio.gather(*(directory.close(rows) for directory in self._directories))
 
     async def abandon(self) -> None:
         """End as a killed process does. Returns when no thread works in any directory."""
+        await self._end_moves()
         await asyncio.gather(*(directory.abandon() for directory in self._directories))
+
+    async def _end_moves(self) -> None:
+        """Cancel moves; one that is nearly finished is waited for."""
+        for moving in self._moving.values():
+            moving.task.cancel()
+        tasks = set(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
 
     # --- state
 
@@ -123,15 +152,91 @@ class LogDirectories:
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
+    def move(self, topic: str, partition: int, path: str) -> None:
+        """Move a log to another of the directories, in the background; a move that is under way ends. To where it is: nothing else."""
+        key = topic, partition
+        moving = self._moving.pop(key, None)
+        if moving is not None:
+            moving.task.cancel()
+        source = self._home(topic, partition)
+        target = next((directory for directory in self._online() if directory.path == path), None)
+        if source is None or target is None or source is target:
+            return
+        task = asyncio.ensure_future(self._move(source, target, key))
+        self._moving[key] = Move(path, task)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._moved(key, done))
+
+    def target_of(self, topic: str, partition: int) -> str | None:
+        """The directory that a log moves to at present."""
+        moving = self._moving.get((topic, partition))
+        return None if moving is None else moving.path
+
+    def _moved(self, key: TopicPartition, done: asyncio.Future[None]) -> None:
+        self._tasks.discard(done)
+        moving = self._moving.get(key)
+        if moving is not None and moving.task is done:
+            del self._moving[key]
+        if not done.cancelled() and done.exception() is not None:
+            log.error("%s-%d has not moved: %s", *key, done.exception())
+
+    async def _move(self, source: LogDirectory, target: LogDirectory, key: TopicPartition) -> None:
+        folder, final = (f"{directory.path}/{names.log_folder(*key)}" for directory in (source, target))
+        copy = f"{target.path}/{names.future_folder(*key, self._unique())}"
+        storage = source.storages.get(key)
+        is_done = False
+        try:
+            while True:
+                changes = 0 if storage is None else storage.changes
+                copied = await target.submit(copy_segments, folder, copy)
+                if storage is not None and storage.changes != changes:
+                    await target.submit(remove_copy, copy)
+                elif copied < LITTLE:
+                    break
+            files = None if storage is None else storage.files
+            if storage is not None:
+                await storage.hold()
+            try:
+                if source.is_offline or source.storages.get(key) is not storage:
+                    return
+                if storage is not None and storage.changes != changes:
+                    await target.submit(remove_copy, copy)
+                self._moving.pop(key, None)  # from here on nothing cancels it
+                self._finishing[key] = finishing = target.submit(finish_copy, folder, copy, final)
+                await finishing
+                is_done = True
+                target.take_over(source, key)
+            finally:
+                self._finishing.pop(key, None)
+                if storage is not None:
+                    storage.release()
+        finally:
+            if not is_done:
+                target.submit(remove_copy, copy).add_done_callback(lambda done: done.cancelled() or done.exception())
+        await target.checkpoint([])
+        await source.retire(files, *key, self._unique())
+        log.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
+
     def delete(self, topic: str, partition: int) -> None:
         """See `Directories.delete`."""
         key = topic, partition
+        moving = self._moving.pop(key, None)
+        if moving is not None:
+            moving.task.cancel()
         self.found.pop(key, None)
-        directory = self._home(topic, partition)
-        if directory is None:
+        if self._home(topic, partition) is None:
             return
-        deleting = self._deleting[key] = asyncio.ensure_future(directory.delete(topic, partition, self._unique()))
+        deleting = self._deleting[key] = asyncio.ensure_future(self._delete(topic, partition))
         deleting.add_done_callback(lambda _: self._deleting.pop(key, None))
+
+    async def _delete(self, topic: str, partition: int) -> None:
+        finishing = self._finishing.get((topic, partition))
+        if finishing is not None:
+            await asyncio.wait({finishing})
+            await asyncio.sleep(0)  # the move takes note of its end
+        directory = self._home(topic, partition)
+        if directory is not None:
+            await directory.delete(topic, partition, self._unique())
 
     async def deletions(self) -> None:
         """Wait until the folders of all deleted logs have their new names."""

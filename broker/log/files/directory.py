@@ -26,7 +26,7 @@ from klamm.broker.log.files import markers, names
 from klamm.broker.log.files.atomic import replace_file
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
 from klamm.broker.log.files.loading import Checkpoints, load_log
-from klamm.broker.log.files.log_files import LogFiles, Outcome, read_file, remove, write_file
+from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
 from klamm.broker.log.storage import Command, LoadedLog, ReadCommand
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import ZERO_UUID
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 LOGS_OF_A_TURN = 32
+MOST_OPEN = 200
+"""Logs of a directory whose files stay open between runs: three files each."""
 LOADED_IN_A_TURN = 16
 T = TypeVar("T")
 
@@ -72,6 +74,8 @@ class LogDirectory:
         self._delete_delay_ms = delete_delay_ms
         self._checkpoints: dict[TopicPartition, Checkpoints] = {}
         self._pending: list[DirectoryStorage] = []
+        self._open: dict[DirectoryStorage, None] = {}
+        """Logs whose files may be open, the longest unused first."""
         self._busy = 0
         self._idle: list[asyncio.Future[None]] = []
         self._lock = -1
@@ -139,8 +143,24 @@ class LogDirectory:
             self._start_run(quick[start : start + LOGS_OF_A_TURN])
         for storage in slow:
             self._start_run([storage])
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        """Close files of logs that were not written for the longest time, when too many are open."""
+        if len(self._open) <= MOST_OPEN:
+            return
+        unused = [storage for storage in self._open if not storage.is_running][: len(self._open) - MOST_OPEN]
+        for storage in unused:
+            del self._open[storage]
+            storage.is_running = True  # nothing else is done with its files meanwhile
+        if unused:
+            closed = self.submit(_close_all, [storage.files for storage in unused])
+            closed.add_done_callback(lambda done: self._runs_finished([(storage, []) for storage in unused], done))
 
     def _start_run(self, storages: Sequence[DirectoryStorage]) -> None:
+        for storage in storages:
+            self._open.pop(storage, None)
+            self._open[storage] = None
         runs = [(storage, storage.take()) for storage in storages]
         result = self.submit(execute_all, [(storage.files, run) for storage, run in runs])
         result.add_done_callback(lambda done: self._runs_finished(runs, done))
@@ -339,10 +359,24 @@ class LogDirectory:
         path = f"{self.path}/{names.log_folder(*key)}/{markers.PARTITION_METADATA}"
         replace_file(path, markers.encode_partition_metadata(topic_id), flush=False)
 
+    def take_over(self, source: LogDirectory, key: TopicPartition) -> None:
+        """A log has moved here from another directory; its storage is held."""
+        self.topic_ids[key] = source.topic_ids.pop(key)
+        if key in source._checkpoints:
+            self._checkpoints[key] = source._checkpoints.pop(key)
+        storage = source.storages.pop(key, None)
+        if storage is not None:
+            source._open.pop(storage, None)
+            self.storages[key] = storage
+            storage.home = self
+            storage.files = LogFiles(f"{self.path}/{names.log_folder(*key)}", storage.files.base_offset)
+
     def delete(self, topic: str, partition: int, unique: str) -> Awaitable[None]:
         """Rename the folder of a log, after what a thread does in it now; it is removed later. The result can be ignored."""
         key = topic, partition
         storage = self.storages.pop(key, None)
+        if storage is not None:
+            self._open.pop(storage, None)
         self.loaded.pop(key, None)
         self.topic_ids.pop(key, None)
         self._checkpoints.pop(key, None)
@@ -352,9 +386,13 @@ class LogDirectory:
         if storage is not None:
             storage.queue.clear()
             await storage.drain()
+        await self.retire(storage.files if storage is not None else None, topic, partition, unique)
+
+    async def retire(self, files: LogFiles | None, topic: str, partition: int, unique: str) -> None:
+        """Rename the folder of a log that nobody uses any more, and remove it later."""
         renamed = f"{self.path}/{names.delete_folder(topic, partition, unique)}"
         try:
-            await self.submit(_rename_folder, storage, f"{self.path}/{names.log_folder(topic, partition)}", renamed)
+            await self.submit(_rename_folder, files, f"{self.path}/{names.log_folder(topic, partition)}", renamed)
         except OSError as error:
             log.warning("log directory %s: %s-%d cannot be deleted: %s", self.path, topic, partition, error)
             return
@@ -407,9 +445,9 @@ def _flush_in_thread(files: LogFiles, offset: int) -> bool:
     return True
 
 
-def _rename_folder(storage: DirectoryStorage | None, folder: str, renamed: str) -> None:
-    if storage is not None:
-        storage.files.close()
+def _rename_folder(files: LogFiles | None, folder: str, renamed: str) -> None:
+    if files is not None:
+        files.close()
     try:
         os.rename(folder, renamed)
     except FileNotFoundError:
@@ -418,6 +456,12 @@ def _rename_folder(storage: DirectoryStorage | None, folder: str, renamed: str) 
 
 def _remove_folder(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _close_all(open_files: Sequence[LogFiles]) -> list[Outcome | OSError]:
+    for files in open_files:
+        files.close()
+    return [Outcome(NOTHING, NOTHING, NOTHING) for _ in open_files]
 
 
 def _take_exception(done: asyncio.Future[Any]) -> None:

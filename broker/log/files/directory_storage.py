@@ -51,8 +51,8 @@ class DirectoryStorage:
     """Implements `Storage`. `recovery_point`: everything before it is forced to disk."""
 
     __slots__ = (
-        "_drained", "_is_held", "_listener", "_moved", "_moving", "_reads", "files", "home", "is_running", "partition", "queue",
-        "recovery_point", "topic",
+        "_drained", "_in_thread", "_is_held", "_is_stopped", "_listener", "_moved", "_moving", "_reads", "_stopping", "changes", "files",
+        "home", "is_running", "partition", "queue", "recovery_point", "topic",
     )  # fmt: skip
 
     def __init__(self, home: Home, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
@@ -67,6 +67,11 @@ class DirectoryStorage:
         self._drained: list[asyncio.Future[None]] = []
         self._reads = 0
         self._is_held = False
+        self._is_stopped = False
+        self._in_thread = False
+        self._stopping: list[asyncio.Future[None]] = []
+        self.changes = 0
+        """How many commands were executed that move batches."""
         self._moving = 0
         """Commands queued or executed now that move batches."""
         self._moved: list[asyncio.Future[None]] = []
@@ -89,7 +94,7 @@ class DirectoryStorage:
             self.home.schedule(self)
 
     async def read(self, command: ReadCommand) -> bytes:
-        while self._moving:
+        while self._moving or self._is_stopped:
             moved = asyncio.get_running_loop().create_future()
             self._moved.append(moved)
             await moved
@@ -98,9 +103,11 @@ class DirectoryStorage:
             return await self.home.read(self, command)
         finally:
             self._reads -= 1
-            if not self._reads and self._is_held:
-                self._is_held = False
-                self.home.schedule(self)
+            if not self._reads:
+                _release(self._stopping)
+                if self._is_held and not self._is_stopped:
+                    self._is_held = False
+                    self.home.schedule(self)
 
     async def drain(self) -> None:
         if self.is_running:
@@ -115,24 +122,45 @@ class DirectoryStorage:
 
     def has_to_wait(self) -> bool:
         """Whether reads are under way that the next run would disturb. The last of them schedules the run again."""
-        self._is_held = bool(self._reads and self._moving)
+        self._is_held = self._is_stopped or bool(self._reads and self._moving)
         return self._is_held
+
+    async def hold(self) -> None:
+        """Execute and read nothing until `release`; returns when nothing is under way. Commands are queued meanwhile."""
+        self._is_stopped = True
+        while (self._in_thread or self._reads) and not self.home.is_offline and not self.home.is_closed:
+            stopping = asyncio.get_running_loop().create_future()
+            self._stopping.append(stopping)
+            await stopping
+
+    def release(self) -> None:
+        """Go on after `hold`, perhaps in another directory."""
+        self._is_stopped = self._is_held = False
+        if self.queue:
+            self.home.schedule(self)
+        else:
+            self.wake()
 
     def take(self) -> list[Command]:
         """What the next run executes."""
+        self._in_thread = True
         run = list(self.queue)
         self.queue.clear()
         return run
 
     def finished(self, run: list[Command], outcome: Outcome) -> None:
         """A run came back from its thread."""
+        self._in_thread = False
+        _release(self._stopping)
         for command in run:
+            if isinstance(command, MOVES_BATCHES):
+                self.changes += 1
             if isinstance(command, DeleteSegments):
                 self.home.remove_later(self.files, command.segments, command.delay_ms)
             elif isinstance(command, Replace):
                 self.home.remove_later(self.files, command.segments, REPLACED_MS)
         self._moving = sum(isinstance(command, MOVES_BATCHES) for command in self.queue)
-        if not self._moving:
+        if not self._moving and not self._is_stopped:
             _release(self._moved)
         if outcome.flushed != NOTHING:
             self.flushed(outcome.flushed)
@@ -155,7 +183,9 @@ class DirectoryStorage:
     def failed(self, error: OSError) -> None:
         """The directory failed."""
         self.queue.clear()
+        self._is_stopped = False
         self.wake()
+        _release(self._stopping)
         if self._listener is not None:
             self._listener.failed(error)
 
@@ -163,7 +193,8 @@ class DirectoryStorage:
         """Nothing is queued or executed any more: let go who waits for that."""
         self.is_running = False
         self._moving = 0
-        _release(self._moved)
+        if not self._is_stopped:
+            _release(self._moved)
         _release(self._drained)
 
 

@@ -1,0 +1,89 @@
+"""Copies of logs, for a move from one log directory to another. Everything here runs in a thread.
+
+A log is copied while it is written: only its segments, again and again what has come, until little is left. Then its writer is held, the
+rest and all other files are copied, everything is forced to disk, and the copy gets the log's name. Apache Kafka copies by an internal
+fetcher; the folders look the same meanwhile and afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from klamm.broker.log.files import names
+from klamm.broker.log.files.log_files import sync_folder
+
+PIECE = 8 << 20
+NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp")
+
+
+class SourceUnreadable(Exception):
+    """The log cannot be read where it is now."""
+
+
+def copy_segments(source: str, target: str) -> int:
+    """Copy the segments of a log as far as they are not in `target` yet; segments that are gone go there too. The number of bytes copied.
+
+    Segments may only have grown since the last copy. Raises SourceUnreadable, OSError of the target.
+    """
+    os.makedirs(target, exist_ok=True)
+    present = {name for name in _listed(source) if name.endswith(names.LOG_SUFFIX)}
+    for name in os.listdir(target):
+        if name not in present:
+            os.unlink(f"{target}/{name}")
+    return sum(_copy_rest(f"{source}/{name}", f"{target}/{name}") for name in sorted(present))
+
+
+def finish_copy(source: str, target: str, final: str) -> None:
+    """Copy what is left of a log that is not written any more, force the copy to disk and give it its name."""
+    copy_segments(source, target)
+    for name in _listed(source):
+        if not name.endswith((*NOT_COPIED, names.LOG_SUFFIX)):
+            _copy_rest(f"{source}/{name}", f"{target}/{name}")
+    for name in os.listdir(target):
+        descriptor = os.open(f"{target}/{name}", os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    sync_folder(target)
+    os.rename(target, final)
+    sync_folder(os.path.dirname(final))
+
+
+def remove_copy(target: str) -> None:
+    """Drop a copy that is not finished."""
+    shutil.rmtree(target, ignore_errors=True)
+
+
+def _listed(source: str) -> list[str]:
+    try:
+        return os.listdir(source)
+    except OSError as error:
+        raise SourceUnreadable(str(error)) from error
+
+
+def _copy_rest(source: str, target: str) -> int:
+    """Append what the target lacks; the number of bytes."""
+    try:
+        reading = os.open(source, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0  # deleted meanwhile
+    except OSError as error:
+        raise SourceUnreadable(str(error)) from error
+    try:
+        with open(target, "ab", buffering=0) as writing:
+            position = begin = writing.tell()
+            while True:
+                try:
+                    piece = os.pread(reading, PIECE, position)
+                except OSError as error:
+                    raise SourceUnreadable(str(error)) from error
+                if not piece:
+                    return position - begin
+                written = 0
+                while written < len(piece):
+                    written += writing.write(piece[written:])
+                position += len(piece)
+    finally:
+        os.close(reading)
