@@ -284,6 +284,12 @@ class Directories(Protocol):
     async def space(self) -> list[DirectorySpace]:
         """All directories with the space on their volumes."""
 
+    def move(self, topic: str, partition: int, path: str) -> None:
+        """Move a log to another directory, in the background. To the directory where it is: a move that is under way ends."""
+
+    def target_of(self, topic: str, partition: int) -> str | None:
+        """The directory that a log moves to at present, None when it stays."""
+
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log: its folder is renamed at once and removed later. What is queued for it is dropped."""
 

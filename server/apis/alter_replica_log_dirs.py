@@ -2,8 +2,8 @@
 
 Needs ALTER on the cluster. A directory that is not in `log.dirs` is LOG_DIR_NOT_FOUND, before anything else is looked at; one that is
 offline is KAFKA_STORAGE_ERROR. A partition that other brokers have is REPLICA_NOT_AVAILABLE, one that nobody has
-UNKNOWN_TOPIC_OR_PARTITION. A move to where the log is needs nothing. Moves to another directory are not supported yet:
-UNSUPPORTED_VERSION. Logs in memory are in the first directory of `log.dirs`. Of a partition that is named twice the last entry counts.
+UNKNOWN_TOPIC_OR_PARTITION. A move goes on in the background; one to where the log is ends it. Moves are not throttled. Logs in memory are
+in the first directory of `log.dirs`. Of a partition that is named twice the last entry counts.
 Source: wire 12; `ReplicaManager.alterReplicaLogDirs` of Apache Kafka 3.9.1.
 """
 
@@ -63,12 +63,11 @@ def _move(ctx: Context, topic: str, index: int, path: str, online: dict[str, boo
     if not online[path]:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        replica = ctx.services.replicas.replica(topic, index)
+        ctx.services.replicas.replica(topic, index)
     except ApiError as error:
         elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.REPLICA_NOT_AVAILABLE if elsewhere else error.code
     directories = ctx.services.logs.directories
-    present = path if directories is None else directories.path_of(topic, index)
-    if replica.log is not None and replica.log.storage is not None:
-        present = replica.log.storage.directory
-    return ErrorCode.NONE if present == path else ErrorCode.UNSUPPORTED_VERSION
+    if directories is not None:
+        directories.move(topic, index, path)
+    return ErrorCode.NONE

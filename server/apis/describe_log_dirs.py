@@ -37,6 +37,9 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
         lag = max(replica.high_watermark - replica.log_end_offset, 0)
         row = Response.DescribeLogDirsPartition(partition_index=replica.index, partition_size=size, offset_lag=lag)
         logs[path].setdefault(replica.topic, []).append(row)
+        target = None if ctx.services.logs.directories is None else ctx.services.logs.directories.target_of(replica.topic, replica.index)
+        if target in logs:
+            logs[target].setdefault(replica.topic, []).append(row._replace(is_future_key=True))
         count += 1
     ctx.large = ctx.large or count > MANY
     topic = Response.DescribeLogDirsTopic

@@ -1,0 +1,48 @@
+"""AlterReplicaLogDirs moves a log to another directory of its broker under a producer; DescribeLogDirs shows where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from klamm.protocol import messages
+from klamm.tests.harness.kafka import wait_for
+from klamm.tests.histories.history import judge
+from klamm.tests.histories.workload import Producing, read_all
+from klamm.tests.mixed.members import Members
+
+TOPIC = "moved"
+
+
+def homes(members: Members) -> dict[str, list[int]]:
+    """Partitions by the name of their directory, those that are only on their way left out."""
+    response = members.ask(messages.DescribeLogDirsRequest(topics=None), 4, 1)
+    return {
+        Path(row.log_dir).name: sorted(p.partition_index for t in row.topics for p in t.partitions if not p.is_future_key)
+        for row in response.results
+    }
+
+
+def test_log_moves_to_another_directory_under_a_producer(members: Callable[..., Members], tmp_path: Path) -> None:
+    cluster = members(lambda broker_id: {"log_dirs": f"{tmp_path}/a,{tmp_path}/b"})
+    cluster.klamm(1)
+    cluster.create(TOPIC, [[1], [1]])
+    assert homes(cluster) == {"a": [0], "b": [1]}
+    producer = Producing(cluster.bootstrap(), TOPIC, 2, "producer", idempotent=True).start()
+    request = messages.AlterReplicaLogDirsRequest
+    for target, expected in (("b", {"a": [], "b": [0, 1]}), ("a", {"a": [0], "b": [1]})):
+        mark = producer.acknowledged + 300
+        wait_for(lambda mark=mark: producer.acknowledged >= mark, "300 more records", 30)  # type: ignore[misc]
+        topic = request.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])
+        moved = request(dirs=[request.AlterReplicaLogDir(path=str(tmp_path / target), topics=[topic])])
+        (row,) = cluster.ask(moved, 2, 1).results[0].partitions
+        assert row.error_code == 0
+        wait_for(lambda expected=expected: homes(cluster) == expected, "it has moved", 30)  # type: ignore[misc]
+    cluster.brokers[1].stop()
+    cluster.start(1)
+    assert homes(cluster) == {"a": [0], "b": [1]}
+    mark = producer.acknowledged + 100
+    wait_for(lambda: producer.acknowledged >= mark, "100 more records", 30)
+    producer.finish()
+    verdict = judge(producer.sent, read_all(cluster.bootstrap(), TOPIC, 2))
+    assert verdict.faults == {}, verdict.text()
