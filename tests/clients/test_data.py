@@ -6,18 +6,19 @@ controller is replaced. Then each reads what it wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from klamm.tests.clients.traffic import Aio, Js, Python, Traffic
+from klamm.tests.clients.traffic import Aio, Java, Js, Python, Traffic
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.histories.chaos import SETTINGS
 from klamm.tests.histories.history import judge
 from klamm.tests.histories.workload import Producing, read_all
 from klamm.tests.mixed.members import Members
+from klamm.tests.reference.jars import CLIENTS_OF_2016, TOOL_OF_KIP_183, VERSION, jars
 
 BROKERS = (1, 2, 3)
 MAKERS: dict[str, Callable[[str, str], Traffic]] = {"kafka-python": Python, "aiokafka": Aio, "kafkajs": Js}
@@ -85,3 +86,46 @@ def test_clients_lose_nothing_while_leaders_brokers_and_controllers_change(membe
     verdict = judge(confluent.sent, read_all(members.bootstrap(), "confluent", 3))
     print(f"confluent: {verdict.text()}; fatal {confluent.fatal}")
     assert verdict.faults == {}
+
+
+KEEP_TRYING = ["--producer-property", "retries=1000000", "--producer-property", "max.in.flight.requests.per.connection=1"]
+JAVA: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    VERSION: (
+        ["kafka.tools.ConsoleProducer", "--bootstrap-server", "{}", "--request-required-acks", "all", *KEEP_TRYING],
+        ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", "{}"],
+    ),
+    TOOL_OF_KIP_183: (
+        ["kafka.tools.ConsoleProducer", "--broker-list", "{}", "--request-required-acks", "all", *KEEP_TRYING],
+        ["kafka.tools.ConsoleConsumer", "--bootstrap-server", "{}"],
+    ),
+    CLIENTS_OF_2016: (
+        ["kafka.tools.ConsoleProducer", "--broker-list", "{}", "--request-required-acks", "all", *KEEP_TRYING],
+        ["kafka.tools.ConsoleConsumer", "--bootstrap-server", "{}"],
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+def test_java_clients_of_three_generations_lose_nothing(members: Members) -> None:
+    traffics = {}
+    for version, (producer, consumer) in JAVA.items():
+        topic, bootstrap = f"java-{version}", members.bootstrap()
+        create(members, topic, Java.partitions)
+        words = [[word.format(bootstrap) for word in words] for words in (producer, consumer)]
+        traffics[version] = Java(bootstrap, topic, jars(version), *words).start()
+
+    def goes_on() -> None:
+        counts = {version: traffic.sent.count for version, traffic in traffics.items()}
+        for version, traffic in traffics.items():
+            wait_for(lambda t=traffic, v=version: t.failure or t.sent.count > counts[v] + 50, f"{version} goes on", 60)  # type: ignore[misc]
+
+    try:
+        trouble(members, goes_on)
+    finally:
+        for traffic in traffics.values():
+            traffic.finish()
+    for version, traffic in traffics.items():
+        verdict = judge([traffic.sent], traffic.read())
+        print(f"{version}: {verdict.text()}")
+        assert verdict.faults == {}, version
