@@ -186,8 +186,9 @@ def _read(
     if log is not None and offset < end_offset:
         if max_bytes < 0:
             return _FAILED[ErrorCode.UNKNOWN_SERVER_ERROR]
-        records = log.read(offset, max_bytes, end_offset, min_one)
-        size = len(records) if type(records) is bytes else records.size
+        if max_bytes or min_one:
+            records = log.read(offset, max_bytes, end_offset, min_one)
+            size = len(records) if type(records) is bytes else max(records.size, 1)
         if is_committed and size:
             aborted = [entry[:2] for entry in log.aborted_transactions(offset, end_offset)]
     if follow and params.is_follower:

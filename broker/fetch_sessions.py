@@ -16,7 +16,7 @@ by Apache Kafka 3.9.1. Times are milliseconds of a clock that never goes back. S
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from klamm.broker.partition import HostedPartition
@@ -128,12 +128,15 @@ class FetchPartitions:
         self.params: tuple[Any, ...] | None = None
         """What besides the partitions decides about the responses, as it was in the last request."""
 
-    def update(self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None]) -> None:
-        """Add, change and forget what the request names. Of a partition named twice the last entry counts."""
+    def update(self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None], slice_size: int) -> Iterator[None]:
+        """Add, change and forget what the request names; yields after each slice. Of a partition named twice the last entry counts."""
         by_id = self.uses_topic_ids
         topics, changed = self.topics, self.changed
-        max_bytes = 0
+        max_bytes = number = 0
         for name, topic_id, partitions in request.topics:
+            number += 1
+            if number % slice_size == 0:
+                yield
             topic = topics.get(topic_id if by_id else name)
             if topic is None:
                 if not partitions:
@@ -142,6 +145,9 @@ class FetchPartitions:
                 topics[topic_id if by_id else name] = topic
             known = topic.partitions
             for wanted in partitions:
+                number += 1
+                if number % slice_size == 0:
+                    yield
                 partition = known.get(wanted[0])
                 if partition is None:
                     partition = known[wanted[0]] = FetchPartition(topic, wanted)
@@ -156,17 +162,20 @@ class FetchPartitions:
         for name, topic_id, indexes in request.forgotten_topics_data:
             topic = topics.get(topic_id if by_id else name)
             if topic is not None:
-                self._forget(topic, indexes)
+                for start in range(0, len(indexes), slice_size):
+                    if start:
+                        yield
+                    self._forget(topic, indexes[start : start + slice_size])
 
-    def _forget(self, topic: FetchTopic, indexes: object) -> None:
-        for index in indexes:  # type: ignore[attr-defined]
+    def _forget(self, topic: FetchTopic, indexes: Iterable[int]) -> None:
+        for index in indexes:
             partition = topic.partitions.pop(index, None)
             if partition is not None:
                 self.count -= 1
                 self.changed.pop(partition, None)
                 partition.watch(None)
         if not topic.partitions:
-            del self.topics[topic.topic_id if self.uses_topic_ids else topic.name]  # type: ignore[arg-type]
+            self.topics.pop(topic.topic_id if self.uses_topic_ids else topic.name or "", None)
 
     def look_at_all(self) -> None:
         """Look at every partition at the next read."""
@@ -283,35 +292,37 @@ class FetchSessionCache:
         shard = session_id // SHARD_RANGE
         return self._shards[shard].sessions.get(session_id) if 0 <= shard < SHARDS else None
 
-    def open(
-        self, request: messages.FetchRequest, version: int, now_ms: int, topic_name: Callable[[bytes], str | None]
-    ) -> FetchContext | ErrorCode:
-        """What a request fetches, or why its session cannot be used. `topic_name` knows the names of topic ids."""
+    def begin(self, request: messages.FetchRequest, version: int) -> FetchContext | ErrorCode:
+        """What a request fetches, as it was before it, or why its session cannot be used. Its partitions are to be updated, then
+        `complete`."""
         session = self.get(request.session_id) if request.session_id != NO_SESSION else None
         uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:
                 self.close(session)
-            partitions = FetchPartitions(uses_topic_ids)
-            partitions.update(request._replace(forgotten_topics_data=()) if request.forgotten_topics_data else request, topic_name)
-            return FetchContext(partitions, None, request.session_epoch == INITIAL_EPOCH)
+            return FetchContext(FetchPartitions(uses_topic_ids), None, request.session_epoch == INITIAL_EPOCH)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != request.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        partitions = session.partitions
-        if partitions.uses_topic_ids != uses_topic_ids:
+        if session.partitions.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        if partitions.waiting is not None:
-            partitions.waiting.overtaken()
-        partitions.update(request, topic_name)
-        if not partitions.count:
+        if session.partitions.waiting is not None:
+            session.partitions.waiting.overtaken()
+        session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
+        return FetchContext(session.partitions, session)
+
+    def complete(self, context: FetchContext, now_ms: int) -> FetchContext:
+        """The context now that its partitions are updated: a session without any ends."""
+        session = context.session
+        if session is None or not session.is_open:
+            return context
+        if not session.partitions.count:
             self.close(session)
-            return FetchContext(FetchPartitions(uses_topic_ids), None)
+            return FetchContext(FetchPartitions(session.partitions.uses_topic_ids), None)
         session.touch(now_ms)
         self._shards[session.id // SHARD_RANGE].sessions.move_to_end(session.id)
-        session.epoch = 1 if session.epoch == LAST_EPOCH else session.epoch + 1
-        return FetchContext(partitions, session)
+        return context
 
     def create(self, partitions: FetchPartitions, is_follower: bool, now_ms: int) -> FetchSession | None:
         """A session of these partitions from now on, or None when there is no place for it."""

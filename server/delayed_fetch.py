@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from klamm.broker.fetch_reads import FetchParams, divergence, end_of, find
 from klamm.broker.fetch_sessions import FetchPartition, FetchSessionCache
@@ -98,13 +98,6 @@ class DelayedFetch:
             self._ended.set_result(None)
 
     overtaken = end
-
-    def begin(self, partitions: Iterable[FetchPartition]) -> None:
-        """Count what these give now; the fetch may be over then."""
-        for partition in partitions:
-            self.partition_changed(partition)
-            if self._ended.done():
-                return
 
     def partition_changed(self, partition: FetchPartition) -> None:
         """Count what this partition gives now."""

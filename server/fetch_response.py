@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from struct import Struct
 from types import MappingProxyType
+from typing import Any
 
 from klamm.broker.fetch_reads import PartitionRead
 from klamm.broker.fetch_sessions import TOPIC_IDS_SINCE, FetchPartition
@@ -19,8 +20,7 @@ from klamm.protocol.primitives import write_uvarint
 THROTTLE_SINCE, ABORTED_SINCE, START_SINCE, SESSIONS_SINCE, PREFERRED_SINCE, FLEXIBLE_SINCE, ENDPOINTS_SINCE = 1, 4, 5, 7, 11, 12, 16
 
 
-Row = tuple[FetchPartition, PartitionRead, bytes]
-"""A partition, its result, and its records in memory."""
+Row = tuple[FetchPartition, PartitionRead]
 
 _NONE: Mapping[FetchPartition, tuple[int, int]] = MappingProxyType({})
 _INT32 = Struct(">i").pack
@@ -47,7 +47,7 @@ def encode(
     endpoints: Sequence[messages.FetchResponse.NodeEndpoint] = (),
     error_code: int = 0,
 ) -> list[bytes]:
-    """The pieces of a response body. Neighbouring rows of one topic are one topic of the response.
+    """The pieces of a response body; the records are in memory. Neighbouring rows of one topic are one topic of the response.
 
     `leaders` are (leader, leader epoch) of partitions that say where they are led, `endpoints` the addresses of those leaders.
     """
@@ -56,7 +56,8 @@ def encode(
     is_flexible = version >= FLEXIBLE_SINCE
     topic = None
     topics = count = place = 0
-    for partition, read, records in rows:
+    for partition, read in rows:
+        records: Any = read.records
         if partition.topic is not topic:
             if topic is not None:
                 pieces[place] = _count(count, is_flexible)

@@ -17,11 +17,11 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, Isolation, PartitionRead, end_of, failed, read_partition
-from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition, FetchSession
+from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.log import FileRead
 from klamm.broker.metadata_responses import brokers_at
-from klamm.controller.pace import SLICE, Pace
+from klamm.controller.pace import SLICE
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import Codec
@@ -49,17 +49,43 @@ Body = list[bytes]
 
 
 def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.FetchResponse | Coroutine[Any, Any, Any]:
-    opened = ctx.services.fetches.sessions.open(request, ctx.api_version, _now_ms(ctx), ctx.services.metadata.topic_name)
-    if isinstance(opened, ErrorCode):
-        return encode(ctx.api_version, NO_SESSION, (), error_code=opened)
-    if request.isolation_level not in (0, 1) and opened.partitions.count:
+    services = ctx.services
+    sessions = services.fetches.sessions
+    context = sessions.begin(request, ctx.api_version)
+    if isinstance(context, ErrorCode):
+        return encode(ctx.api_version, NO_SESSION, (), error_code=context)
+    if _is_long(request):
+        return _handle_many(ctx, request, context)
+    for _ in context.partitions.update(request, services.metadata.topic_name, SLICE):
+        pass
+    context = sessions.complete(context, _now_ms(ctx))
+    if request.isolation_level not in (0, 1) and context.partitions.count:
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch = _Fetch(ctx, request, opened)
-    if len(opened.partitions.changed) > SLICE:
+    fetch = _Fetch(ctx, request, context)
+    if len(context.partitions.changed) > SLICE:
         return fetch.respond_in_slices()
     for _ in fetch.read(follow=True):
         pass
     return fetch.respond() if fetch.is_ready else fetch.respond_later()
+
+
+async def _handle_many(ctx: Context, request: messages.FetchRequest, context: FetchContext) -> Body | messages.FetchResponse:
+    """As `handle` does for few partitions."""
+    for _ in context.partitions.update(request, ctx.services.metadata.topic_name, SLICE):
+        await asyncio.sleep(0)
+    context = ctx.services.fetches.sessions.complete(context, _now_ms(ctx))
+    if request.isolation_level not in (0, 1) and context.partitions.count:
+        return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return await _Fetch(ctx, request, context).respond_in_slices()
+
+
+def _is_long(request: messages.FetchRequest) -> bool:
+    """Whether the request names so many partitions that it is handled in slices."""
+    if not request.topics and not request.forgotten_topics_data:
+        return False
+    count = len(request.topics) + len(request.forgotten_topics_data)
+    count += sum([len(topic[2]) for topic in request.topics]) + sum([len(topic[2]) for topic in request.forgotten_topics_data])
+    return count > SLICE
 
 
 def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, message: str | None = None) -> messages.FetchResponse:
@@ -117,8 +143,8 @@ class _Fetch:
     """One request on its way to a response. `rows` are the results of the last read."""
 
     __slots__ = (
-        "_allowed", "_allows_all", "_context", "_ctx", "_has_errors", "_has_files", "_is_notable", "_params", "_partitions", "_size",
-        "_unread", "rows",
+        "_allowed", "_allows_all", "_code", "_context", "_ctx", "_has_errors", "_has_files", "_is_notable", "_params", "_partitions",
+        "_size", "_unread", "rows",
     )  # fmt: skip
 
     def __init__(self, ctx: Context, request: messages.FetchRequest, context: FetchContext) -> None:
@@ -128,6 +154,7 @@ class _Fetch:
         self._params = params = _params(ctx, request)
         self._allows_all = type(ctx.services.authorizer) is AllowAll
         self._allowed: dict[str, bool] = {}
+        self._code = ErrorCode.NONE
         self.rows: list[Row] = []
         self._unread: list[Row] = []
         if partitions.params is not params or params.rack or not self._allows_all:
@@ -207,24 +234,23 @@ class _Fetch:
 
     async def respond_in_slices(self) -> Body:
         """As `respond` or `respond_later`, for many partitions."""
-        pace = Pace()
         for _ in self.read(follow=True):
-            await pace()
-        if self.is_ready:
-            body = self.respond()
-            return body if isinstance(body, list) else await body
-        return await self.respond_later()
+            await asyncio.sleep(0)
+        return await (self._respond_to_many() if self.is_ready else self.respond_later())
 
     async def respond_later(self) -> Body:
         """Wait, read again, respond."""
         partitions, services, peer = self._partitions, self._ctx.services, self._ctx.peer
         delayed = DelayedFetch(services.replicas, self._params)
-        if self._context.is_full:
-            for partition, _ in self.rows:
-                partition.watch(services.replicas.get(partition.topic.name, partition.index))  # type: ignore[arg-type]
+        watches = self._context.is_full
         partitions.waiting = delayed
         try:
-            delayed.begin([partition for partition, _ in self.rows])
+            for number, (partition, _) in enumerate(self.rows, 1):
+                if watches:
+                    partition.watch(services.replicas.get(partition.topic.name, partition.index))  # type: ignore[arg-type]
+                delayed.partition_changed(partition)
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
             if not delayed.is_over:
                 timer = services.clock.call_later(self._params.max_wait_ms / 1000, delayed.end)
                 peer.on_lost = delayed.end
@@ -235,61 +261,83 @@ class _Fetch:
                     peer.on_lost = None
             for _ in self.read(follow=False):
                 await asyncio.sleep(0)
-            body = self.respond()
+            return await self._respond_to_many()
         finally:
             if partitions.waiting is delayed:
                 partitions.waiting = None
             session = self._context.session
             if session is None or not session.is_open:
                 partitions.unwatch()
-        return body if isinstance(body, list) else await body
 
     # the response
 
     def respond(self) -> Body | Coroutine[Any, Any, Body]:
         """The response to what was read; the client knows then what it says. A coroutine where records have to be loaded or converted."""
-        context, version = self._context, self._params.version
-        session = context.session
-        if context.is_overtaken and session is not None:
-            return encode(version, session.id, (), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        rows = self.rows + self._unread if self._unread else self.rows
-        if session is not None:
-            rows = [
-                (partition, read)
-                for partition, read in rows
-                if partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, read.is_notable)
-            ]
-            self._settle()
-        elif context.makes_session:
-            session = context.session = self._make_session(rows)
-        session_id = NO_SESSION if session is None else session.id
-        if version < MAGIC_2_SINCE or self._has_files:
-            return self._load(session_id, rows)
-        return self._encode(session_id, [(partition, read, read.records) for partition, read in rows])  # type: ignore[misc]
+        for _ in self._conclude():
+            pass
+        if self._params.version < MAGIC_2_SINCE or self._has_files:
+            return self._load(self.rows)
+        return self._encode_rows(self.rows)
 
-    def _make_session(self, rows: list[Row]) -> FetchSession | None:
+    async def _respond_to_many(self) -> Body:
+        for _ in self._conclude():
+            await asyncio.sleep(0)
+        if self._params.version < MAGIC_2_SINCE or self._has_files:
+            return await self._load(self.rows)
+        if len(self.rows) <= SLICE:
+            return self._encode_rows(self.rows)
+        return await asyncio.to_thread(self._encode_rows, self.rows)
+
+    def _conclude(self) -> Iterator[None]:
+        """Note what the client knows now; `rows` are what it is sent. Yields after each slice."""
+        context, read_rows = self._context, self.rows
+        if context.is_overtaken:
+            self.rows, self._code = [], ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            return
+        if self._unread:
+            self.rows = read_rows + self._unread
+        if context.session is not None:
+            told = []
+            for number, row in enumerate(self.rows, 1):
+                partition, read = row
+                if partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, read.is_notable):
+                    told.append(row)
+                if number % SLICE == 0:
+                    yield
+            self.rows = told
+        elif context.makes_session:
+            yield from self._make_session()
+        if context.session is not None:
+            yield from self._settle(read_rows)
+
+    def _make_session(self) -> Iterator[None]:
         services = self._ctx.services
         session = services.fetches.sessions.create(self._partitions, self._params.is_follower, _now_ms(self._ctx))
-        if session is not None:
-            for partition, read in rows:
-                partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, is_notable=True)
-                if partition.topic.name is not None:
-                    partition.watch(services.replicas.get(partition.topic.name, partition.index))
-            self._settle()
-        return session
+        if session is None:
+            return
+        self._context.session = session
+        self._context.epoch = session.epoch
+        for number, (partition, read) in enumerate(self.rows, 1):
+            partition.must_respond(read.error_code, read.high_watermark, read.log_start_offset, is_notable=True)
+            if partition.topic.name is not None:
+                partition.watch(services.replicas.get(partition.topic.name, partition.index))
+            if number % SLICE == 0:
+                yield
 
-    def _settle(self) -> None:
+    def _settle(self, rows: list[Row]) -> Iterator[None]:
         """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time."""
         partitions = self._partitions
         changed = partitions.changed
         settled = 0
-        for partition, read in self.rows:
+        for number, (partition, read) in enumerate(rows, 1):
             if partition in changed:
                 if read.size:
                     partitions.gave_records(partition)
                 elif self._is_settled(partition, read):
                     del changed[partition]
                     settled += 1
+            if number % SLICE == 0:
+                yield
         if settled > SPARSE and settled > len(changed):
             partitions.changed = dict.fromkeys(list(changed))  # who walks a dict meets the places of deleted entries
 
@@ -305,22 +353,24 @@ class _Fetch:
             and (not params.is_follower or params.replica_id in replica.isr)
         )
 
-    async def _load(self, session_id: int, rows: list[Row]) -> Body:
+    async def _load(self, rows: list[Row]) -> Body:
         """The response when records are in files, or have to be converted."""
         budget = self._ctx.services.fetches.budget
         taken = await budget.take(sum(read.size for _, read in rows))
         try:
-            loaded = await asyncio.gather(*[load(read.records) for _, read in rows])
-            results: list[tuple[FetchPartition, PartitionRead, bytes]] = []
-            for (partition, read), data in zip(rows, loaded, strict=True):
+            loaded = await asyncio.gather(*[_load(read.records) for _, read in rows if read.size])
+            results = iter(loaded)
+            done: list[Row] = []
+            for partition, read in rows:
+                data = next(results) if read.size else NO_RECORDS
                 if isinstance(data, bytes) and self._params.version < MAGIC_2_SINCE:
                     data = await self._converted(partition, data)
                 if isinstance(data, bytes):
-                    results.append((partition, read, data))
+                    done.append((partition, read._replace(records=data)))
                 else:
                     self._has_errors = True
-                    results.append((partition, failed(data) if read.aborted is None else _UNREADABLE[data], NO_RECORDS))
-            return self._encode(session_id, results)
+                    done.append((partition, failed(data) if read.aborted is None else _UNREADABLE[data]))
+            return self._encode_rows(done) if len(done) <= SLICE else await asyncio.to_thread(self._encode_rows, done)
         finally:
             budget.give(taken)
 
@@ -349,23 +399,24 @@ class _Fetch:
         replica = None if name is None else self._ctx.services.replicas.get(name, partition.index)
         return None if replica is None or replica.log is None else replica.log.config
 
-    def _encode(self, session_id: int, rows: list[tuple[FetchPartition, PartitionRead, bytes]]) -> Body:
-        """The response body; errors get the codes that the version knows."""
-        version = self._params.version
+    def _encode_rows(self, rows: list[Row]) -> Body:
+        """The response body of rows whose records are in memory; errors get the codes that the version knows."""
+        context, version = self._context, self._params.version
+        session_id = NO_SESSION if context.session is None else context.session.id
         if version < ZSTD_SINCE:
             rows = [self._of_old_version(*row) for row in rows]
-        leaders = {}
-        if self._has_errors and version >= ENDPOINTS_SINCE:
-            leaders = {partition: self._leader(partition) for partition, read, _ in rows if read.error_code in _NAMES_LEADER}
-        return encode(version, session_id, rows, leaders, self._endpoints({leader for leader, _ in leaders.values()}) if leaders else ())
+        if self._code or not self._has_errors or version < ENDPOINTS_SINCE:
+            return encode(version, session_id, rows, error_code=self._code)
+        leaders = {partition: self._leader(partition) for partition, read in rows if read.error_code in _NAMES_LEADER}
+        return encode(version, session_id, rows, leaders, self._endpoints({leader for leader, _ in leaders.values()}))
 
-    def _of_old_version(self, partition: FetchPartition, read: PartitionRead, data: bytes) -> tuple[FetchPartition, PartitionRead, bytes]:
+    def _of_old_version(self, partition: FetchPartition, read: PartitionRead) -> Row:
         """A row for a version before 10."""
         if self._is_zstd(partition):
-            return partition, _UNREADABLE[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE], NO_RECORDS
+            return partition, _UNREADABLE[ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]
         if read.error_code == ErrorCode.KAFKA_STORAGE_ERROR and self._params.version < STORAGE_ERROR_SINCE:
-            return partition, read._replace(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER)), data
-        return partition, read, data
+            return partition, read._replace(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return partition, read
 
     def _is_zstd(self, partition: FetchPartition) -> bool:
         """Whether this broker compresses all records of the partition with zstd, which older clients do not know."""
@@ -391,7 +442,7 @@ class _Fetch:
         ]
 
 
-async def load(records: bytes | FileRead) -> bytes | ErrorCode:
+async def _load(records: bytes | FileRead) -> bytes | ErrorCode:
     """Records in memory, or why they could not be read."""
     if isinstance(records, bytes):
         return records

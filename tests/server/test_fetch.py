@@ -352,3 +352,46 @@ async def test_records_of_a_topic_that_compresses_with_zstd_need_version_10() ->
     await world.replicas.open_log(world.replica("t"))
     assert codes(await world.respond(fetch({"t": [part()]}, version=9), 9)) == {("t", 0): ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
     assert codes(await world.respond(fetch({"t": [part()]}, version=10), 10)) == {("t", 0): 0}
+
+
+@pytest.mark.parametrize(("session", "wait"), [((0, -1), 0), ((0, 0), 0), ((0, 0), 1000)])
+async def test_a_request_with_twenty_thousand_partitions_lets_the_loop_go_round(session: tuple[int, int], wait: int) -> None:
+    world = World()
+    world.host("t", 3)
+    await world.append("t", index=1)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    request = fetch({"t": [part(index) for index in range(20_000)]}, version=12, session=session, max_wait_ms=wait, min_bytes=1)
+    response = await world.finish(world.begin(request, 12), 12)
+    counting.cancel()
+    assert turns >= 40
+    found = codes(response)
+    assert len(found) == 20_000 and sum(code == 3 for code in found.values()) == 19_997
+    assert [key for key, row in rows(response).items() if row.records] == [("t", 1)]
+    if session == (0, 0):
+        again = await world.respond(fetch(version=12, session=(response.session_id, 1)), 12)
+        assert len(rows(again)) == 19_998, "errors, and the records that were not taken"
+
+
+async def test_sizes_times_and_offsets_at_the_ends_of_their_ranges() -> None:
+    world = World()
+    world.host("t")
+    await world.append("t")
+    for number in (-(2**31), 2**31 - 1):
+        response = await world.respond(fetch({"t": [part(0, 0, max_bytes=number)]}, max_bytes=number, min_bytes=number))
+        assert codes(response) == {("t", 0): -1 if number < 0 else 0}
+    for offset in (-(2**63), -1, 2, 2**63 - 1):
+        assert codes(await world.respond(fetch({"t": [part(0, offset)]}))) == {("t", 0): 1}
+    for epoch in (-(2**31), -2, -1, 0):
+        assert codes(await world.respond(fetch({"t": [part(epoch=epoch)]}))) == {("t", 0): 0}
+    for last in (-(2**31), -1, 0):
+        assert codes(await world.respond(fetch({"t": [part(last=last)]}))) == {("t", 0): 0}
+    assert codes(await world.respond(fetch({"t": [part(last=2**31 - 1)]}))) == {("t", 0): 1}
+    assert codes(await world.respond(fetch({"t": [part(-(2**31)), part(2**31 - 1)]}))) == {("t", -(2**31)): 3, ("t", 2**31 - 1): 3}

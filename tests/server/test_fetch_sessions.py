@@ -293,7 +293,7 @@ def cache(slots: int = SHARDS) -> FetchSessionCache:
 def sized(count: int) -> FetchPartitions:
     partitions = FetchPartitions(False)
     topic = messages.FetchRequest.FetchTopic("t", bytes(16), [part(index) for index in range(count)])
-    partitions.update(messages.FetchRequest(topics=[topic]), lambda _: None)
+    assert list(partitions.update(messages.FetchRequest(topics=[topic]), lambda _: None, 10_000)) == []
     return partitions
 
 
