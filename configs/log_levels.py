@@ -30,6 +30,7 @@ LEVELS = {
 COUNTERPARTS = {
     "klamm.broker.log.files.directory": "kafka.log.LogManager",
     "klamm.broker.log.files.loading": "kafka.log.UnifiedLog$",
+    "klamm.broker.log.compaction": "kafka.log.LogCleaner",
     "klamm.broker.log.manager": "kafka.log.LogManager",
     "klamm.broker.log.retention": "kafka.log.UnifiedLog",
     "klamm.broker.leaders": "kafka.cluster.Partition",

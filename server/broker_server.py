@@ -312,7 +312,8 @@ class BrokerServer:
         budget = self.seams.log_memory
         budget.limit = self.config.get("klamm.log.memory.bytes")
         directories = None if self._disks is None else self._disks.directories
-        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, TopicConfigs(self.admin_zk), directories)
+        read_configs = TopicConfigs(self.admin_zk)
+        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, read_configs, directories, asyncio.to_thread)
         return Services(
             identity=self.identity,
             config=self.config,

@@ -638,6 +638,7 @@ class Log:
         """The log ends at this offset now, which is before where it ended."""
         self.next_offset = offset
         self.log_end_offset = min(self.log_end_offset, offset)
+        self.clean_offset = min(self.clean_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._flushing = min(self._flushing, offset)
         if self.high_watermark > self.log_end_offset:
@@ -651,8 +652,9 @@ class Log:
             return segment.read(offset, max_bytes, LAST_OFFSET, True) or b""
         return await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
 
-    async def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes]) -> bool:
-        """Put one segment with these batches in the place of neighbouring closed ones. False when they are not in the log any more.
+    def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> bool:
+        """Put one segment with these batches in the place of neighbouring closed ones; then `replaced` is to be awaited. False when they
+        are not in the log any more.
 
         The memory of the batches (with `CHUNK_OVERHEAD` for each element) was reserved by the caller; it belongs to the log afterwards.
         """
@@ -673,7 +675,7 @@ class Log:
         last = made.time_index_entry()
         time_index += [last] if last else []
         made.next_offset = old[-1].next_offset
-        made.aborted = [entry for segment in old for entry in segment.aborted]
+        made.aborted = [*aborted]
         self.segments[first : first + len(old)] = [made]
         if not self._resident and batches:
             self.environment.budget.hold(self)
@@ -683,9 +685,15 @@ class Log:
             made.is_pinned = True
             gone = tuple(segment.base_offset for segment in old)
             self.storage.execute(Replace(gone, made.base_offset, b"".join(batches), index, time_index, made.aborted))
-            await self.storage.drain()
-            made.is_pinned = False
         return True
+
+    async def replaced(self, base_offset: int) -> None:
+        """Wait until a segment that replaced others is written; until then its bytes stay in memory."""
+        if self.storage is not None:
+            await self.storage.drain()
+            for segment in self.segments:
+                if segment.base_offset == base_offset:
+                    segment.is_pinned = False
 
     # --- storage and memory
 

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+from klamm.broker.log.compaction import LogCleaner, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
 from klamm.broker.log.log import Log, LogEnvironment
 from klamm.broker.log.memory import MemoryBudget
@@ -36,7 +37,7 @@ class LogManager:
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, budget: MemoryBudget, randrange: Callable[[int], int],
-        read_topic_configs: ReadTopicConfigs, directories: Directories | None = None,
+        read_topic_configs: ReadTopicConfigs, directories: Directories | None = None, work: Work = work_here,
     ) -> None:  # fmt: skip
         self.on_disk = directories is not None
         self.directories = directories
@@ -45,6 +46,7 @@ class LogManager:
         self._clock = clock
         self._read_topic_configs = read_topic_configs
         self._configs = LogConfigs(config)
+        self._cleaner = LogCleaner(lambda: list(self), config, clock, work)
         self._logs: dict[str, dict[int, Log]] = {}
         self._overrides: dict[str, Mapping[str, str]] = {}
         """Configs of topics that have logs, or whose logs are being opened."""
@@ -180,9 +182,11 @@ class LogManager:
         )
 
     async def run(self) -> None:
-        """Retention, expiry of producers and checkpoints, until this is cancelled."""
+        """Retention, compaction, expiry of producers and checkpoints, until this is cancelled."""
         get = self._config.get
         async with asyncio.TaskGroup() as group:
+            if get("log.cleaner.enable"):
+                group.create_task(self._cleaner.run())
             group.create_task(self._each(get("log.retention.check.interval.ms"), delete_old_segments))
             group.create_task(self._each(get("producer.id.expiration.check.interval.ms"), self._expire_producers))
             if self.directories is not None:

@@ -1,0 +1,208 @@
+"""The cleaner: which compacted log is cleaned next, and the passes over it. What a pass does to batches is in `broker/log/cleaner.py`.
+
+A log has a clean part, which was compacted before, then what can be cleaned, and then what cannot yet: the active segment, records younger
+than `min.compaction.lag.ms`, and what is not stable. The log with the largest share of bytes that can be cleaned is next, if the share is
+large enough or some of them wait longer than `max.compaction.lag.ms`. First the last offset of each key in what can be cleaned is noted,
+then all segments up to there are written again without the records that have a later one. Small neighbours become one segment.
+
+All of it is done in pieces, off the loop if the owner gives a way to do so. A log that changes meanwhile is left as it is, and cleaned
+another time. Source: `LogCleaner`, `LogCleanerManager`, `Cleaner` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from klamm.broker.log.cleaner import AbortedReader, CleanRules, LastRecord, clean, note_keys
+from klamm.broker.log.log import Log
+from klamm.broker.log.memory import CHUNK_OVERHEAD
+from klamm.broker.log.segment import Segment
+from klamm.broker.log.storage import ProducerEntry
+from klamm.broker.log.timestamps import next_offset_of
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError
+from klamm.protocol.records.batch import CorruptRecords
+from klamm.protocol.records.compression import BadCompression, TooLarge
+from klamm.protocol.records.scan import BadRecord
+
+log_ = logging.getLogger(__name__)
+
+PIECE_BYTES = 128 * 1024
+_KEY_MEMORY = 200
+"""Bytes of memory of a key and its offset, about."""
+
+
+class Candidate(NamedTuple):
+    """A log that can be cleaned from `first_dirty` to before `end`; `ratio` is the share of bytes in between, of all before `end`."""
+
+    log: Log
+    first_dirty: int
+    end: int
+    ratio: float
+    is_overdue: bool
+
+
+def candidate(log: Log, now_ms: int) -> Candidate | None:
+    """What can be cleaned of a log, None when it is nothing."""
+    if not log.config.compact or len(log.segments) < 2 or log.is_failed:
+        return None
+    first_dirty = log.clean_offset if log.log_start_offset <= log.clean_offset <= log.log_end_offset else log.log_start_offset
+    end = min(log.last_stable_offset, log.segments[-1].base_offset)
+    clean_bytes = dirty_bytes = 0
+    oldest_ms = None
+    for segment in log.segments[:-1]:
+        if segment.next_offset <= first_dirty:
+            clean_bytes += segment.bytes_kept
+            continue
+        young = log.config.min_compaction_lag_ms > 0 and segment.largest_timestamp > now_ms - log.config.min_compaction_lag_ms
+        if segment.base_offset >= end or young:
+            end = min(end, segment.base_offset)
+            break
+        dirty_bytes += segment.bytes_kept
+        begun_ms = segment.rolling_timestamp if segment.rolling_timestamp >= 0 else segment.created_ms
+        oldest_ms = begun_ms if oldest_ms is None else min(oldest_ms, begun_ms)
+    if not dirty_bytes or end <= first_dirty:
+        return None
+    is_overdue = oldest_ms is not None and now_ms - oldest_ms > log.config.max_compaction_lag_ms
+    return Candidate(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), is_overdue)
+
+
+def choose(logs: Iterable[Log], now_ms: int) -> Candidate | None:
+    """The log to be cleaned next: of those that are dirty enough, the one with the largest share of dirty bytes."""
+    candidates = [
+        one
+        for log in logs
+        if log.config.compact
+        and (one := candidate(log, now_ms)) is not None
+        and (one.is_overdue or one.ratio > log.config.min_cleanable_dirty_ratio)
+    ]
+    return max(candidates, key=_ratio_of, default=None)
+
+
+Work = Callable[..., Awaitable[Any]]
+"""`await work(function, *arguments)` gives what the function returns; it may run in a thread."""
+
+
+async def work_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Do it on the loop, and let other work have its turn afterwards."""
+    result = function(*arguments)
+    await asyncio.sleep(0)
+    return result
+
+
+class LogCleaner:
+    """Cleans the logs of one broker, one at a time. `logs` gives those that are open now."""
+
+    def __init__(self, logs: Callable[[], Iterable[Log]], config: BrokerConfig, clock: Clock, work: Work = work_here) -> None:
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+        self._work = work
+
+    async def run(self) -> None:
+        """Clean what is dirty, until this is cancelled."""
+        get = self._config.get
+        await self._clock.sleep(get("log.initial.task.delay.ms") / 1000)
+        while True:
+            chosen = choose(self._logs(), self._clock.now_ms())
+            if chosen is None or not await self._clean(chosen):
+                await self._clock.sleep(get("log.cleaner.backoff.ms") / 1000)
+
+    async def _clean(self, chosen: Candidate) -> bool:
+        """Clean one log; false when it could not be done now."""
+        try:
+            return await self.clean(chosen)
+        except (ApiError, BadCompression, BadRecord, CorruptRecords, TooLarge) as error:
+            log_.warning("%r is not compacted: %s", chosen.log, error)
+            return False
+
+    async def clean(self, chosen: Candidate) -> bool:
+        """Clean one log; false when it has changed meanwhile. Raises ApiError when there is no memory or a file cannot be read."""
+        log = chosen.log
+        latest, end = await self._note_keys(chosen)
+        if end <= chosen.first_dirty:
+            return False
+        rules = CleanRules(self._clock.now_ms(), log.config.delete_retention_ms, end - 1, _last_records(log.active_producers()))
+        reader = AbortedReader([entry for segment in log.segments for entry in segment.aborted])
+        segments = [segment for segment in log.segments[:-1] if segment.base_offset < end]
+        for group in _groups(segments, log.config.segment_bytes):
+            if not await self._clean_group(log, group, latest, rules, reader):
+                return False
+        log.clean_offset = end
+        log_.info("%r: compacted to offset %d, %d keys", log, end, len(latest))
+        return True
+
+    async def _note_keys(self, chosen: Candidate) -> tuple[dict[bytes, int], int]:
+        """The last offset of each key of what can be cleaned, and where that ends: earlier when the keys take too much memory."""
+        log, first = chosen.log, chosen.first_dirty
+        most_keys = max(1, self._config.get("log.cleaner.dedupe.buffer.size") // _KEY_MEMORY)
+        latest: dict[bytes, int] = {}
+        reader = AbortedReader([entry for segment in log.segments for entry in segment.aborted if entry.last_offset >= first])
+        end = first
+        for segment in log.segments[:-1]:
+            if segment.next_offset <= first:
+                continue
+            if segment.base_offset >= chosen.end or len(latest) >= most_keys:
+                break
+            offset = max(segment.base_offset, first)
+            while offset < min(segment.next_offset, chosen.end) and len(latest) < most_keys:
+                data = await log.segment_bytes(segment, offset, PIECE_BYTES)
+                if not data:
+                    break
+                offset = end = await self._work(note_keys, data, latest, reader, most_keys)
+        return latest, min(end, chosen.end)
+
+    async def _clean_group(
+        self, log: Log, group: list[Segment], latest: dict[bytes, int], rules: CleanRules, reader: AbortedReader
+    ) -> bool:
+        """Write segments again as one; false when the log has changed meanwhile."""
+        budget = log.environment.budget
+        pieces: list[bytes] = []
+        reserved = 0
+        known = len(reader.retained)
+        try:
+            for segment in group:
+                offset = segment.base_offset
+                while offset < segment.next_offset:
+                    data = await log.segment_bytes(segment, offset, PIECE_BYTES)
+                    if not data:
+                        break
+                    offset = next_offset_of(data) or segment.next_offset
+                    kept = await self._work(clean, data, latest, rules, reader)
+                    if kept:
+                        budget.reserve(len(kept) + CHUNK_OVERHEAD)
+                        reserved += len(kept) + CHUNK_OVERHEAD
+                        pieces.append(kept)
+            if not log.replace_segments(group, pieces, reader.retained[known:]):
+                return False
+            reserved = 0
+        finally:
+            budget.release(reserved)
+        await log.replaced(group[0].base_offset)
+        return True
+
+
+def _last_records(entries: Iterable[ProducerEntry]) -> Mapping[int, LastRecord]:
+    return {entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.epoch) for entry in entries}
+
+
+def _groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment]]:
+    """Neighbouring segments that together are not larger than one may be, and whose offsets fit into one."""
+    groups: list[list[Segment]] = []
+    size = 0
+    for segment in segments:
+        if groups and size + segment.bytes_kept <= segment_bytes and segment.next_offset - groups[-1][0].base_offset <= 2**31 - 1:
+            groups[-1].append(segment)
+            size += segment.bytes_kept
+        else:
+            groups.append([segment])
+            size = segment.bytes_kept
+    return groups
+
+
+def _ratio_of(one: Candidate) -> float:
+    return one.ratio
