@@ -62,7 +62,12 @@ def read_varint(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
 
 
 def scan(data: bytes, position: int, end: int, count: int, *, sized: bool = True) -> Scan:
-    """Check that `data[position:end]` are `count` records and nothing else.
+    """As `scan_fields`, with names for what it returns."""
+    return Scan._make(scan_fields(data, position, end, count, sized))
+
+
+def scan_fields(data: bytes, position: int, end: int, count: int, sized: bool) -> tuple[int, int, bool, bool]:
+    """Check that `data[position:end]` are `count` records and nothing else; return the fields of a `Scan`.
 
     `sized`: whether each record must be as long as it says. Apache Kafka does not look at that length in compressed batches that it stores
     as they are. Raises BadRecord.
@@ -163,7 +168,7 @@ def scan(data: bytes, position: int, end: int, count: int, *, sized: bool = True
                 following = index + 1 if run >= SHORTEST_RUN else index + 2 * SHORTEST_RUN
         if position != end:
             raise BadRecord("Incorrect declared batch size, records still remaining in file")
-        return Scan(max_delta, min_delta, is_consecutive, all_have_keys)
+        return max_delta, min_delta, is_consecutive, all_have_keys
     except IndexError:
         raise BadRecord("Incorrect declared batch size, premature EOF reached") from None
 
