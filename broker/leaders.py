@@ -274,11 +274,15 @@ class Leaders:
         if log is None:
             return
         if replica.role is Role.LEADER and leadership is not None:
-            leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
             if len(replica.replicas) > 1:
+                leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
                 self._checked[replica] = None
-            self._move_high_watermark(replica, leadership, log)
-        replica.changed()
+                self._move_high_watermark(replica, leadership, log)
+            else:  # it is the ISR alone
+                leadership.seen_end_offset = log.log_end_offset
+                log.set_high_watermark(log.log_end_offset)
+        if replica.waiters:
+            replica.changed()
 
     def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
         offset = leadership.high_watermark(

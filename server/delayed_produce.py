@@ -38,7 +38,8 @@ def settled(replicas: ReplicaManager, partition: HostedPartition, last_offset: i
     """What became of records that were appended up to `last_offset`; None while they have to wait."""
     if acks == ALL_REPLICAS:
         return replicas.replication_result(partition, last_offset)
-    if partition.log_end_offset > last_offset:
+    log = partition.log
+    if log is not None and log.log_end_offset > last_offset:
         return ErrorCode.NONE
     if partition.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR

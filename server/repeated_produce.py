@@ -82,17 +82,23 @@ class Repeated:
     def responses(self, appends: Appends) -> bytes:
         """The frames that say where the records are."""
         pack, length, head, tail = self.pack, self.length, self.head, self.tail
-        if self.prefix.version >= LOG_START_SINCE:
-            frames = [
-                pack(length, correlation_id, head, result[0], result[2], result[3], tail)
-                for correlation_id, result in zip(*appends, strict=True)
+        if self.prefix.version < LOG_START_SINCE:
+            return b"".join(
+                [
+                    pack(length, number, head, base_offset, time_ms, tail)
+                    for number, (base_offset, _, time_ms, _, _) in zip(*appends, strict=True)
+                ]
+            )
+        if len(appends.results) == 1:
+            base_offset, _, time_ms, log_start, _ = appends.results[0]
+            frame: bytes = pack(length, appends.correlation_ids[0], head, base_offset, time_ms, log_start, tail)
+            return frame
+        return b"".join(
+            [
+                pack(length, number, head, base_offset, time_ms, log_start, tail)
+                for number, (base_offset, _, time_ms, log_start, _) in zip(*appends, strict=True)
             ]
-        else:
-            frames = [
-                pack(length, correlation_id, head, result[0], result[2], tail)
-                for correlation_id, result in zip(*appends, strict=True)
-            ]
-        return frames[0] if len(frames) == 1 else b"".join(frames)
+        )
 
 
 class RepeatedProduce:

@@ -488,6 +488,9 @@ class Log:
 
     def set_high_watermark(self, offset: int) -> bool:
         """Set it, within the log; whether it, or the last stable offset, moved."""
+        if self._producers is None and self.high_watermark < offset <= self.log_end_offset and self.log_start_offset <= offset:
+            self.high_watermark = self.last_stable_offset = offset
+            return True
         offset = max(min(offset, self.log_end_offset), self.log_start_offset)
         before = self.high_watermark, self.last_stable_offset
         self.high_watermark = offset
