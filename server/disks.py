@@ -8,6 +8,7 @@ Apache Kafka broker halts: nobody could trust what it would write in order.
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 THREADS = 4
 """Of each log directory, for reads and writes."""
 ANNOUNCE_AGAIN_S = 1.0
+MANY_FILES = 60_000
 
 
 def are_on_disk(config: BrokerConfig) -> bool:
@@ -46,6 +48,7 @@ class Disks:
             clock,
             lambda: f"{random_bits(128):032x}",
             config.get("log.segment.delete.delay.ms"),
+            _most_files() // len(config.log_dirs),
         )
 
     def _executor(self, path: str) -> ThreadPoolExecutor:
@@ -95,3 +98,9 @@ class Disks:
         await self.directories.abandon()
         for executor in self._executors:
             executor.shutdown(wait=False)
+
+
+def _most_files() -> int:
+    """How many files of logs may stay open: half of what the process may have, the rest is for connections and reads."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MANY_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MANY_FILES)

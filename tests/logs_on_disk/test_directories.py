@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.log.files import directory as directory_module
 from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.storage import (
@@ -71,9 +70,9 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         executors.append(ThreadPoolExecutor(4))
         return executors[-1]
 
-    def new(*names: str) -> LogDirectories:
+    def new(*names: str, most_files: int = 600) -> LogDirectories:
         paths = [str(tmp_path / name) for name in names or ("data",)]
-        made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", delete_delay_ms=0))
+        made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", 0, most_files))
         return made[-1]
 
     yield new
@@ -457,9 +456,8 @@ async def test_move_ends_when_the_log_is_deleted_or_stays(make: Make, tmp_path: 
     await eventually(lambda: not any(tmp_path.glob("*/t-0*")), "both have gone")
 
 
-async def test_files_of_unused_logs_are_closed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_module, "MOST_OPEN", 5)
-    directories = make()
+async def test_files_of_unused_logs_are_closed(make: Make) -> None:
+    directories = make(most_files=15)
     await directories.start()
     logs = [await opened(directories, "t", partition) for partition in range(20)]
     for offset in range(3):

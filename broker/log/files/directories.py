@@ -43,14 +43,17 @@ class LogDirectories:
         clock: Clock,
         unique: Callable[[], str],
         delete_delay_ms: int = 60_000,
+        most_files: int = 600,
     ) -> None:
-        """`executor_of` makes the threads of a directory; `unique` gives 32 hex digits for names of folders to delete."""
+        """`executor_of` makes the threads of a directory; `unique` gives 32 hex digits for names of folders to delete; `most_files` of each
+        directory stay open between writes."""
         self.on_failed: Callable[[str, list[TopicPartition]], None] = lambda path, partitions: None
         self.found: dict[TopicPartition, bytes] = {}
         """The logs that were there at the start, in directories that are well, with their topic ids; zero where it is not known."""
         self._unique = unique
         self._directories = [
-            LogDirectory(path, executor_of(path), clock, self._directory_failed, delete_delay_ms) for path in dict.fromkeys(paths)
+            LogDirectory(path, executor_of(path), clock, self._directory_failed, delete_delay_ms, most_files)
+            for path in dict.fromkeys(paths)
         ]
         self._opening: dict[TopicPartition, asyncio.Future[None]] = {}
         self._moving: dict[TopicPartition, Move] = {}

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 LOGS_OF_A_TURN = 32
-MOST_OPEN = 200
-"""Logs of a directory whose files stay open between runs: three files each."""
+FILES_OF_A_LOG = 3
+"""Files of an active segment that stay open between runs."""
 LOADED_IN_A_TURN = 16
 T = TypeVar("T")
 
@@ -54,8 +54,15 @@ class LogDirectory:
     """One of `log.dirs`. Methods are called on the loop; those that end in `_in_thread` run in a thread."""
 
     def __init__(
-        self, path: str, executor: Executor, clock: Clock, on_failed: Callable[[LogDirectory, OSError], None], delete_delay_ms: int
+        self,
+        path: str,
+        executor: Executor,
+        clock: Clock,
+        on_failed: Callable[[LogDirectory, OSError], None],
+        delete_delay_ms: int,
+        most_files: int,
     ) -> None:
+        """`most_files` stay open between runs, of the logs that were written last."""
         self.path = os.path.abspath(path)
         self.is_offline = False
         self.is_closed = False
@@ -72,6 +79,7 @@ class LogDirectory:
         self._clock = clock
         self._on_failed = on_failed
         self._delete_delay_ms = delete_delay_ms
+        self._most_open = max(most_files // FILES_OF_A_LOG, 1)
         self._checkpoints: dict[TopicPartition, Checkpoints] = {}
         self._pending: list[DirectoryStorage] = []
         self._open: dict[DirectoryStorage, None] = {}
@@ -147,9 +155,9 @@ class LogDirectory:
 
     def _close_unused(self) -> None:
         """Close files of logs that were not written for the longest time, when too many are open."""
-        if len(self._open) <= MOST_OPEN:
+        if len(self._open) <= self._most_open:
             return
-        unused = [storage for storage in self._open if not storage.is_running][: len(self._open) - MOST_OPEN]
+        unused = [storage for storage in self._open if not storage.is_running][: len(self._open) - self._most_open]
         for storage in unused:
             del self._open[storage]
             storage.is_running = True  # nothing else is done with its files meanwhile
