@@ -70,7 +70,7 @@ def encode(
             place = len(pieces)
             add(b"")
         count += 1
-        add(_before_records(version, partition.index, read, len(records)))
+        add(before_records(version, partition.index, read, len(records)))
         if records:
             add(records)
         if is_flexible:
@@ -92,7 +92,7 @@ def encode(
     return pieces
 
 
-def _before_records(version: int, index: int, read: PartitionRead, size: int) -> bytes:
+def before_records(version: int, index: int, read: PartitionRead, size: int) -> bytes:
     """A partition up to and with the length of its records."""
     error_code, high_watermark, stable_offset, start_offset, aborted, preferred, _, _, _ = read
     if version >= FLEXIBLE_SINCE:

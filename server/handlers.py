@@ -34,11 +34,12 @@ from klamm.server.apis import (
     update_metadata,
 )
 from klamm.server.dispatch import Handler
+from klamm.server.repeated_fetch import RepeatedFetch
 from klamm.server.repeated_produce import RepeatedProduce
 
 HANDLERS: dict[int, Handler] = {
     ApiKey.PRODUCE: Handler(produce.handle, produce.refuse, pipelined=True, repeated=RepeatedProduce),
-    ApiKey.FETCH: Handler(fetch.handle, fetch.refuse),
+    ApiKey.FETCH: Handler(fetch.handle, fetch.refuse, repeated=RepeatedFetch),
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.refuse),
     ApiKey.METADATA: Handler(metadata.handle, metadata.refuse, cached=True),
     ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.refuse),

@@ -14,11 +14,12 @@ class Peer:
 
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
-    `repeated`: what the last Produce request for one partition had in front of its records.
+    `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
+    that may be repeated.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "responses")
+    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "repeated_fetch", "responses")
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
@@ -27,6 +28,7 @@ class Peer:
         self.connection = connection
         self.exclusive = False
         self.repeated: Any = None  # of `server/repeated_produce.py`
+        self.repeated_fetch: Any = None  # of `server/repeated_fetch.py`
         self.listener = listener
         self.host = host
         self.responses = responses

@@ -102,7 +102,7 @@ def _now_ms(ctx: Context) -> int:
     return int(ctx.services.clock.monotonic() * 1000)
 
 
-def _params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
+def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     """What holds for all partitions of a request; the same value for equal requests."""
     if len(request.rack_id) > LONGEST_RACK:
         return _new_params(ctx, request)
@@ -151,7 +151,7 @@ class _Fetch:
         self._ctx = ctx
         self._context = context
         self._partitions = partitions = context.partitions
-        self._params = params = _params(ctx, request)
+        self._params = params = params_of(ctx, request)
         self._allows_all = type(ctx.services.authorizer) is AllowAll
         self._allowed: dict[str, bool] = {}
         self._code = ErrorCode.NONE
