@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from struct import Struct, unpack_from
+from struct import error as struct_error
 
 import cramjam
 
@@ -95,7 +96,7 @@ def decompress(codec: Codec, data: bytes | memoryview, limit: int = LIMIT, *, ma
                 return _unlz4(bytes(data), limit, magic)
             case Codec.ZSTD:
                 return _unzstd(bytes(data), limit)
-    except (zlib.error, cramjam.DecompressionError, IndexError, ValueError) as error:
+    except (zlib.error, cramjam.DecompressionError, IndexError, ValueError, struct_error) as error:
         raise BadCompression(f"{codec.name.lower()}: {error}") from error
 
 
@@ -114,7 +115,7 @@ def bound(codec: Codec, data: bytes | memoryview) -> int:
                 return _lz4_bound(data)
             case Codec.ZSTD:
                 return _zstd_bound(data)
-    except (BadCompression, IndexError, ValueError):
+    except (BadCompression, cramjam.DecompressionError, IndexError, ValueError, struct_error):
         return 0
 
 
