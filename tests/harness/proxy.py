@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import struct
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -26,8 +27,10 @@ _arrival = itertools.count(1)
 class Proxy:
     """Listens on `port` once started and forwards to `target_port`, which may change."""
 
-    def __init__(self, target_port: int, *, frames: bool = True) -> None:
+    def __init__(self, target_port: int, *, frames: bool = True, dropped: Collection[int] = ()) -> None:
+        """Requests with the API keys `dropped` never reach the server."""
         self.target_port, self.port = target_port, 0
+        self._dropped = dropped
         self.frames: list[Frame] = []
         self.answers: dict[int, Any] = {}
         """Answers to the frames, by the frame's number."""
@@ -107,6 +110,8 @@ class Proxy:
                 if self._records:
                     head = await reader.readexactly(4)
                     piece = await reader.readexactly(struct.unpack(">i", head)[0])
+                    if struct.unpack_from(">h", piece)[0] in self._dropped:
+                        continue
                     unanswered.append(self._record(number, piece))
                     piece = head + piece
                 elif not (piece := await reader.read(1 << 16)):

@@ -1,9 +1,10 @@
 """Tells the recorded story to three klamm processes, each behind a proxy that records what the controller sends to it.
 
-What is not built yet is done by hand: leaders' AlterPartition requests are sent as they were recorded, in their order, in the leader's
-name; internal topics are created by request; and the reassignment's outcome is written into ZooKeeper, followed by an election that
-the same broker wins (so controller epochs are one higher from there on). Where two brokers could win an election, the other one's way
-to ZooKeeper is held until the one of the recording has won. Produced records, fetches and groups are left out.
+What would come in another order is done by hand: the brokers' fetches do not arrive, so that no leader changes its ISR, none recovers by
+itself, and leaders' AlterPartition requests are sent as they were recorded, in their order, in the leader's name. So is what is not built
+yet: internal topics are created by request; and the reassignment's outcome is written into ZooKeeper, followed by an election that the
+same broker wins (so controller epochs are one higher from there on). Where two brokers could win an election, the other one's way to
+ZooKeeper is held until the one of the recording has won. Produced records and groups are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.protocol import json_form, messages
+from klamm.protocol.apis import ApiKey
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.fake_broker import FakeBroker, Frame
@@ -72,7 +74,7 @@ class Teller:
         """The whole story, step by step."""
         try:
             for broker in BROKERS:
-                self.fronts[broker] = await Proxy(free_port()).start()
+                self.fronts[broker] = await Proxy(free_port(), dropped={ApiKey.FETCH}).start()
                 self.ways[broker] = await Proxy(self._zookeeper_port, frames=False).start()
             for step, act in self._acts().items():
                 await act()
@@ -169,6 +171,8 @@ class Teller:
             zookeeper_connect=f"127.0.0.1:{way.port}{self.chroot}",
             zookeeper_session_timeout_ms=SESSION_MS,
             broker_rack=f"rack-{broker}",
+            replica_lag_time_max_ms=3_600_000,
+            **{"kip704.recovery.mode": "manual"},
         )
         self.cluster.brokers[broker] = process
         mark = len(front.frames)
