@@ -218,6 +218,7 @@ class LogManager:
         while True:
             await self._clock.sleep(interval_ms / 1000)
             offsets = self._offsets()
+            self._note_cleaned()
             if self.directories is not None and offsets != self._checkpointed:
                 self.directories.checkpoint(offsets)
                 self._checkpointed = offsets
@@ -225,11 +226,18 @@ class LogManager:
     def _offsets(self) -> list[tuple[str, int, int, int]]:
         return [(opened.topic, opened.partition, opened.log_start_offset, opened.high_watermark) for opened in self]
 
+    def _note_cleaned(self) -> None:
+        if self.directories is not None:
+            for opened in self:
+                if opened.clean_offset:
+                    self.directories.cleaned(opened.topic, opened.partition, opened.clean_offset)
+
     async def close(self) -> None:
         """Write everything that is not on disk yet, and the checkpoints; give the memory back."""
         if self.directories is not None:
             for opened in self:
                 opened.close_files()
+            self._note_cleaned()
             await self.directories.close(self._offsets())
         self.drop()
 

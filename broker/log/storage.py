@@ -296,5 +296,8 @@ class Directories(Protocol):
     def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> Awaitable[None]:
         """Write the checkpoints of all directories: (topic, partition, log start offset, high watermark) each; recovery points it knows."""
 
+    def cleaned(self, topic: str, partition: int, clean_offset: int) -> None:
+        """The cleaner has compacted a log up to this offset; the next checkpoints say so."""
+
     async def close(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
         """Wait until all queues are empty, write the checkpoints as `checkpoint` does, and say that this was a clean stop."""

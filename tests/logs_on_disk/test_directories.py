@@ -290,13 +290,20 @@ async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_
     storage.execute(Flush(10))
     await storage.drain()
     assert reports.flushed_to == [10]
+    directories.cleaned("t", 0, 5)
     await directories.checkpoint([("t", 0, 3, 7)])
     read = {name: (tmp_path / "data" / name).read_text().splitlines()[2:] for name in os.listdir(tmp_path / "data") if "checkpoint" in name}
     assert read == {
         "recovery-point-offset-checkpoint": ["t 0 10"],
         "log-start-offset-checkpoint": ["t 0 3"],
         "replication-offset-checkpoint": ["t 0 7"],
+        "cleaner-offset-checkpoint": ["t 0 5"],
     }
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.clean_offset, loaded.log_start_offset, loaded.high_watermark) == (5, 3, 7)
 
 
 async def test_deleted_log_is_renamed_at_once_and_can_be_made_anew(make: Make, tmp_path: Path) -> None:

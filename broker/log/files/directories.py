@@ -251,6 +251,12 @@ class LogDirectories:
         rows = list(offsets)
         return asyncio.ensure_future(self._checkpoint(rows))
 
+    def cleaned(self, topic: str, partition: int, clean_offset: int) -> None:
+        """See `Directories.cleaned`."""
+        directory = self._home(topic, partition)
+        if directory is not None:
+            directory.clean_offsets[topic, partition] = clean_offset
+
     async def _checkpoint(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
         await asyncio.gather(*(directory.checkpoint(rows) for directory in self._directories))
 

@@ -81,6 +81,8 @@ class LogDirectory:
         self._delete_delay_ms = delete_delay_ms
         self._most_open = max(most_files // FILES_OF_A_LOG, 1)
         self._checkpoints: dict[TopicPartition, Checkpoints] = {}
+        self.clean_offsets: dict[TopicPartition, int] = {}
+        """Up to where logs were compacted, of those that were."""
         self._pending: list[DirectoryStorage] = []
         self._open: dict[DirectoryStorage, None] = {}
         """Logs whose files may be open, the longest unused first."""
@@ -274,6 +276,7 @@ class LogDirectory:
                 files_of.LOG_START_OFFSET_CHECKPOINT, files_of.RECOVERY_POINT_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
             )
         )  # fmt: skip
+        self.clean_offsets = self._offsets(files_of.CLEANER_OFFSET_CHECKPOINT)
         for key in starts.keys() | points.keys() | watermarks.keys():
             self._checkpoints[key] = Checkpoints(starts.get(key, 0), points.get(key, 0), watermarks.get(key, 0))
 
@@ -297,9 +300,11 @@ class LogDirectory:
     def _load_one(self, key: TopicPartition) -> LoadedLog:
         folder = f"{self.path}/{names.log_folder(*key)}"
         try:
-            return load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean)
+            loaded = load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean)
         except CorruptRecords as error:
             raise OSError(f"{folder} cannot be loaded: {error}") from error
+        loaded.clean_offset = self.clean_offsets.get(key, 0)
+        return loaded
 
     async def close(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
         """Stop in order: wait for what is queued, write the checkpoints and say that the logs are complete."""
@@ -309,7 +314,7 @@ class LogDirectory:
         await self.until_idle()
         if not self.is_offline and self.is_loaded:
             try:
-                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets))
+                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets), dict(self.clean_offsets))
                 await self.submit(self._end_in_thread)
             except OSError as error:
                 log.error("log directory %s cannot be closed in order: %s", self.path, error)
@@ -372,6 +377,8 @@ class LogDirectory:
         self.topic_ids[key] = source.topic_ids.pop(key)
         if key in source._checkpoints:
             self._checkpoints[key] = source._checkpoints.pop(key)
+        if key in source.clean_offsets:
+            self.clean_offsets[key] = source.clean_offsets.pop(key)
         storage = source.storages.pop(key, None)
         if storage is not None:
             source._open.pop(storage, None)
@@ -388,6 +395,7 @@ class LogDirectory:
         self.loaded.pop(key, None)
         self.topic_ids.pop(key, None)
         self._checkpoints.pop(key, None)
+        self.clean_offsets.pop(key, None)
         return asyncio.ensure_future(self._delete(storage, topic, partition, unique))
 
     async def _delete(self, storage: DirectoryStorage | None, topic: str, partition: int, unique: str) -> None:
@@ -413,7 +421,7 @@ class LogDirectory:
         if self.is_offline or self.is_closed:
             return
         try:
-            await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets))
+            await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets), dict(self.clean_offsets))
         except OSError as error:
             log.error("log directory %s: checkpoints cannot be written: %s", self.path, error)
 
@@ -425,11 +433,12 @@ class LogDirectory:
                 self._checkpoints[topic, partition] = Checkpoints(log_start_offset, storage.recovery_point, high_watermark)
         return {key: self._checkpoints.get(key, Checkpoints()) for key in self.topic_ids}
 
-    def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints]) -> None:
+    def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints], cleaned: Mapping[TopicPartition, int]) -> None:
         for name, values in (
             (files_of.RECOVERY_POINT_CHECKPOINT, {key: value.recovery_point for key, value in offsets.items()}),
             (files_of.LOG_START_OFFSET_CHECKPOINT, {k: v.log_start_offset for k, v in offsets.items() if v.log_start_offset}),
             (files_of.REPLICATION_OFFSET_CHECKPOINT, {key: value.high_watermark for key, value in offsets.items()}),
+            (files_of.CLEANER_OFFSET_CHECKPOINT, {key: offset for key, offset in cleaned.items() if key in offsets}),
         ):
             replace_file(f"{self.path}/{name}", files_of.encode_offsets(values), flush=True)
 
