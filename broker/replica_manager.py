@@ -470,6 +470,7 @@ class ReplicaManager:
     def _attach(self, replica: HostedPartition, opened: Log) -> None:
         replica.log = opened
         opened.on_written = partial(self.leaders.log_end_moved, replica)
+        opened.on_start_moved = replica.changed
 
     def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
         """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""

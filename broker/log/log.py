@@ -104,7 +104,7 @@ class Log:
     __slots__ = (
         "_flushing", "_leader_high_watermark", "_producers", "_resident", "clean_offset", "config", "environment", "epochs", "flushed_ms",
         "high_watermark", "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset",
-        "on_failed", "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
+        "on_failed", "on_start_moved", "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -125,6 +125,8 @@ class Log:
         self.segments: list[Segment] = []
         self.on_written: Callable[[], None] = _nothing
         """Called when the log end offset moved because bytes were written."""
+        self.on_start_moved: Callable[[], object] = _nothing
+        """Called when the log start offset moved forward: by a request, retention, or as memory was needed."""
         self.on_failed: Callable[[OSError], None] = _ignore
         self.clean_offset = 0
         """The cleaner has compacted everything before it."""
@@ -529,6 +531,7 @@ class Log:
             self._update_last_stable_offset()
         if self.storage is None:
             self.delete_before_start()
+        self.on_start_moved()
         return True
 
     def delete_before_start(self) -> int:

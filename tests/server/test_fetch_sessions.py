@@ -94,6 +94,18 @@ async def test_the_high_watermark_and_the_start_of_the_log_are_changes() -> None
     assert rows(await client.fetch()) == {}
 
 
+async def test_a_start_of_the_log_that_retention_moved_is_a_change() -> None:
+    world = World()
+    world.host("t")
+    await world.append("t", batch(), batch())
+    client = Client(world)
+    await client.fetch({"t": [part(0, 2)]})
+    log = world.replica("t").log
+    assert log is not None and rows(await client.fetch()) == {}
+    log.advance_log_start(1)
+    assert [row.log_start_offset for row in rows(await client.fetch()).values()] == [1]
+
+
 async def test_an_error_is_sent_every_time_and_the_partition_when_it_is_gone() -> None:
     world = World()
     world.host("t")
