@@ -28,6 +28,7 @@ from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.values import ControllerMoved, StoreLost
+from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
@@ -73,7 +74,7 @@ log = logging.getLogger(__name__)
 
 
 CANNOT_START = (
-    CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError,
+    ApiError, CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError,
 )  # fmt: skip
 """What a person can mend."""
 

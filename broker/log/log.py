@@ -41,7 +41,7 @@ from klamm.broker.log.storage import (
 )
 from klamm.broker.log.timestamps import TimestampOffset, first_record_since, first_record_with, next_offset_of
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, check_crcs, each_header
+from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
 LAST_OFFSET = 2**63 - 1
@@ -241,14 +241,14 @@ class Log:
         for position, header in each_header(whole):
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"{self!r} received offset {header.base_offset}, expected {next_offset} or a later one")
+            if not crc_checked and computed_crc(whole, position, header.size) != header.crc:
+                raise CorruptRecords(f"the batch at offset {header.base_offset} has a wrong CRC")
             next_offset = header.next_offset
             headers.append(header)
             ends.append((header.base_offset, next_offset, position + header.size))
         if headers:
             if ends[-1][2] < len(whole):
                 whole = whole[: ends[-1][2]]
-            if not crc_checked:
-                check_crcs(whole)
             self.environment.budget.make_space(len(whole) + CHUNK_OVERHEAD * len(headers))
             self._append_pieces(whole, headers, ends)
         elif len(whole) > 0:
