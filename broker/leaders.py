@@ -26,6 +26,7 @@ from klamm.protocol.records.validation import Assigned, Origin
 log = logging.getLogger("klamm.broker.leaders")
 
 MAX_SHARED_LISTS = 10_000
+_LEADER = Role.LEADER
 
 NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 STATE_UNKNOWN = frozenset({
@@ -54,9 +55,13 @@ class Leaders:
         self._metadata = metadata
         self._hosted = hosted
         self._clock = clock
-        self._lists: dict[Ints, Ints] = {}
+        self.lists: dict[Ints, Ints] = {}
         """Lists of broker ids, each once."""
-        self._idle = IdleFollowers(NEVER, ())
+        self.pairs: dict[tuple[Ints, Ints], tuple[Ints, Ints]] = {}
+        """Pairs of such lists, ISR and replicas, each once."""
+        self._idles: dict[IdleFollowers, IdleFollowers] = {}
+        """What is known of followers of empty partitions, each once."""
+        self.idle = IdleFollowers(NEVER, ())
         """Of partitions that the present request makes this broker lead."""
         self._unproven: deque[tuple[int, str, list[int]]] = deque()
         """What was led since when: its followers have not been checked yet."""
@@ -68,13 +73,17 @@ class Leaders:
 
     def begin_request(self) -> None:
         """Partitions that the broker leads from now on are led since this moment."""
-        self._idle = IdleFollowers(self._now_ms(), ())
-        if len(self._lists) > MAX_SHARED_LISTS:
-            self._lists = {}
+        self.idle = IdleFollowers(self._now_ms(), ())
+        if len(self.lists) > MAX_SHARED_LISTS:
+            self.lists.clear()
+        if len(self.pairs) > MAX_SHARED_LISTS:
+            self.pairs.clear()
+        if len(self._idles) > MAX_SHARED_LISTS:
+            self._idles = {}
 
     def share(self, ids: Ints) -> Ints:
         """The list of broker ids that all partitions with equal lists share."""
-        return self._lists.setdefault(ids, ids)
+        return self.lists.setdefault(ids, ids)
 
     def lead(self, replica: HostedPartition, led: bool) -> None:
         """This broker leads the partition in a new epoch; `led`: it did before."""
@@ -82,11 +91,11 @@ class Leaders:
             self.begin_epoch(replica, led)
         else:
             idle = replica.idle
-            replica.idle = self._idle if idle is None or not idle.fetched else IdleFollowers(self._idle.since_ms, idle.fetched)
+            replica.idle = self.idle if idle is None or not idle.fetched else IdleFollowers(self.idle.since_ms, idle.fetched)
 
     def leads(self, topic: str, indexes: list[int]) -> None:
         """The followers of these partitions are checked when they have had their time."""
-        self._unproven.append((self._idle.since_ms, topic, indexes))
+        self._unproven.append((self.idle.since_ms, topic, indexes))
 
     def drop(self, replica: HostedPartition) -> None:
         """This broker does not lead the partition any more."""
@@ -119,7 +128,7 @@ class Leaders:
 
     def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
         """The log, if records may be appended."""
-        if replica.role is not Role.LEADER or replica.log is None or replica.is_recovering:
+        if replica.role is not _LEADER or replica.log is None or replica.is_recovering:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -157,7 +166,8 @@ class Leaders:
             if broker_id in replica.isr and fetch_offset == 0:
                 if broker_id not in idle.fetched:
                     fetched = (*idle.fetched, broker_id)
-                    replica.idle = IdleFollowers(idle.since_ms, self.share(fetched))
+                    now_idle = IdleFollowers(idle.since_ms, self.share(fetched))
+                    replica.idle = self._idles.setdefault(now_idle, now_idle)
                 return
             leadership = self.open(replica)
         follower = leadership.followers.get(broker_id)
@@ -273,7 +283,7 @@ class Leaders:
         log, leadership = replica.log, replica.leadership
         if log is None:
             return
-        if replica.role is Role.LEADER and leadership is not None:
+        if replica.role is _LEADER and leadership is not None:
             if len(replica.replicas) > 1:
                 leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
                 self._checked[replica] = None
@@ -311,7 +321,7 @@ class Leaders:
         """The state of the followers of a partition that was empty until now."""
         leadership = replica.leadership
         if leadership is None:
-            idle = self._idle if replica.idle is None else replica.idle
+            idle = self.idle if replica.idle is None else replica.idle
             leadership = replica.leadership = Leadership(replica, replica.log_end_offset)
             leadership.begin_epoch(replica.log_end_offset, idle.since_ms, True)
             for broker_id, follower in leadership.followers.items():

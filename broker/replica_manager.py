@@ -7,7 +7,8 @@ follower does not move to a leader that the metadata cache does not know as aliv
 fetching; role, leader epoch and data stay. UpdateMetadata goes into the metadata cache.
 
 The decoded partition state is kept as it came. What changed is returned with the response, as values (`broker/replica_effects.py`).
-Nothing is on disk here: `offline`, `log_dir_failed` and `logs_found` are what the logs will report through once there are any.
+A broker with logs on disk makes those that are missing before it responds; `offline`, `log_dir_failed` and `logs_found` are what the log
+directories report through. What this broker does as a leader is in `broker/leaders.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _KAFKA_STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 _FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 _INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
 _RECOVERY_STATES = frozenset((0, 1))
+_LEADER, _FOLLOWER = Role.LEADER, Role.FOLLOWER
 
 Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
 ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
@@ -89,6 +91,7 @@ class ReplicaManager:
         """Called when this broker leads a partition that it has to recover first (KIP-704). None: a leader serves at once."""
         self._topics: dict[str, dict[int, HostedPartition]] = {}
         self._errors: dict[tuple[int, int], Row] = {}
+        self._share = leaders.pairs.setdefault
         self._woken: list[HostedPartition] = []
         self._recovering: list[HostedPartition] = []
         # what requests of clients and followers need of `leaders`, so that they need one object
@@ -110,7 +113,7 @@ class ReplicaManager:
         return sum(map(len, self._topics.values()))
 
     def leader_count(self) -> int:
-        return sum(replica.role is Role.LEADER for _, _, replica in self)
+        return sum(replica.role is _LEADER for _, _, replica in self)
 
     def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
         """A log directory failed: the partitions in it are offline until the process ends, and no old log is made anew elsewhere."""
@@ -283,34 +286,39 @@ class ReplicaManager:
     ) -> None:
         """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
         epoch nothing is. `into` gets the states that took effect: as leader, as follower, with a leader that is not alive."""
-        leads = state.leader == self.broker_id
-        follows = not leads and state.leader in self.metadata.brokers
-        if (leads or follows) and state.partition_epoch < replica.partition_epoch:
+        _, _, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, _, recovery = state
+        leads = leader == self.broker_id
+        follows = not leads and leader in self.metadata.brokers
+        if partition_epoch < replica.partition_epoch and (leads or follows):
             return
         if topic_id != ZERO_UUID:
             replica.topic_id = topic_id
         if not leads and not follows:
             into[2].append(state)
             return
-        into[not leads].append(state)
-        led = replica.role is Role.LEADER
-        replica.role = Role.LEADER if leads else Role.FOLLOWER
+        into[follows].append(state)
+        led = replica.role is _LEADER
         replica.fetching = follows
-        replica.leader_epoch = state.leader_epoch
-        replica.partition_epoch = state.partition_epoch
-        replica.leader = state.leader
-        share = self.leaders.share
-        replica.isr, replica.replicas = share(tuple(state.isr)), share(tuple(state.replicas))
-        replica.recovery = state.leader_recovery_state
-        replica.controller_epoch = state.controller_epoch
-        if not leads:
+        replica.leader_epoch = leader_epoch
+        replica.partition_epoch = partition_epoch
+        replica.leader = leader
+        shared = tuple(isr), tuple(replicas)
+        replica.isr, replica.replicas = self._share(shared, shared)
+        replica.recovery = recovery
+        replica.controller_epoch = controller_epoch
+        if follows:
+            replica.role = _FOLLOWER
             if led:
                 self.leaders.drop(replica)
-        elif state.leader_recovery_state and self.recover is not None:
-            self.leaders.begin_epoch(replica, led, recovering=True)
-            self._recovering.append(replica)
         else:
-            self.leaders.lead(replica, led)
+            replica.role = _LEADER
+            if recovery and self.recover is not None:
+                self.leaders.begin_epoch(replica, led, recovering=True)
+                self._recovering.append(replica)
+            elif replica.idle is None and replica.log is None and replica.leadership is None:
+                replica.idle = self.leaders.idle
+            else:
+                self.leaders.lead(replica, led)
         if replica.waiters:
             self._woken.append(replica)
 
@@ -344,6 +352,8 @@ class ReplicaManager:
     def _stop(self, topic: str, partition: int, leader_epoch: int, delete: bool, into: dict[str, list[int]]) -> int:
         replica = self.get(topic, partition)
         if replica is None:
+            if delete and self.logs is not None and self.logs.on_disk:
+                self.logs.delete(topic, partition)  # what is left of it on disk
             return _NONE
         if replica.offline:
             return _KAFKA_STORAGE_ERROR
@@ -361,8 +371,10 @@ class ReplicaManager:
 
     # what a request changed
 
-    def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, None] | None:
-        """Act on what a request changed: logs, fetchers, waiting requests. A coroutine where logs have to be made on disk first."""
+    def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, set[tuple[str, int]]] | None:
+        """Act on what a request changed: logs, fetchers, waiting requests. A coroutine where logs have to be made on disk first: it returns
+        the partitions whose logs cannot be made; they are offline now.
+        """
         logs = self.logs
         for effect in effects:
             match effect:
@@ -387,8 +399,7 @@ class ReplicaManager:
         made = [effect for effect in effects if isinstance(effect, BecameLeader | BecameFollower | LeaderUnavailable)]
         return self._make_logs(made) if made else None
 
-    async def _make_logs(self, effects: Sequence[BecameLeader | BecameFollower | LeaderUnavailable]) -> None:
-        """Make the logs that are missing on disk. What cannot be made is offline."""
+    async def _make_logs(self, effects: Sequence[BecameLeader | BecameFollower | LeaderUnavailable]) -> set[tuple[str, int]]:
         missing = [
             (replica, state.is_new)
             for effect in effects
@@ -396,11 +407,20 @@ class ReplicaManager:
             if (replica := self.get(effect.topic, state.partition_index)) is not None and replica.log is None and not replica.offline
         ]
         results = await asyncio.gather(*(self.open_log(replica, is_new) for replica, is_new in missing), return_exceptions=True)
+        failed: dict[str, list[int]] = {}
         for (replica, _), result in zip(missing, results, strict=True):
             if isinstance(result, ApiError):
                 log.warning("broker %d: no log of %s: %s", self.broker_id, replica, result)
+                if self.get(replica.topic, replica.index) is replica and result.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    failed.setdefault(replica.topic, []).append(replica.index)
+                    if not replica.offline:
+                        replica.offline = True
+                        self._drop(replica)
             elif isinstance(result, BaseException):
                 raise result
+        if failed:
+            self.apply([WentOffline(topic, indexes) for topic, indexes in failed.items()])
+        return {(topic, index) for topic, indexes in failed.items() for index in indexes}
 
     def _drop(self, replica: HostedPartition) -> None:
         """This broker does not serve the replica any more."""
@@ -419,7 +439,7 @@ class ReplicaManager:
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         replica = self.replica(topic, index, current_leader_epoch)
-        if replica.role is not Role.LEADER:
+        if replica.role is not _LEADER:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
@@ -462,7 +482,7 @@ class ReplicaManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         if replica.log is None:
             self._attach(replica, made)
-            if replica.role is Role.LEADER:
+            if replica.role is _LEADER:
                 made.assign_epoch(replica.leader_epoch, made.next_offset)
                 self.leaders.open(replica)
         return made
@@ -474,7 +494,7 @@ class ReplicaManager:
 
     def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
         """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""
-        if replica.role is not Role.LEADER:
+        if replica.role is not _LEADER:
             if replica.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             hosted = self.get(replica.topic, replica.index) is replica

@@ -5,7 +5,7 @@ LeaderAndIsr lists partitions flat before version 2, StopReplica before version 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from klamm.broker.replica_effects import PartitionState
 from klamm.protocol import messages
@@ -77,3 +77,23 @@ def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, 
     if request.topic_states:
         return [(topic.topic_name, topic.partition_states) for topic in request.topic_states]
     return [(state.topic_name, [state]) for state in request.ungrouped_partition_states]
+
+
+def with_storage_errors(
+    request: messages.LeaderAndIsrRequest, version: int, response: messages.LeaderAndIsrResponse, failed: Collection[tuple[str, int]]
+) -> messages.LeaderAndIsrResponse:
+    """The response to a LeaderAndIsr when the logs of these partitions could not be made."""
+    code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+    if version < 5:
+        rows = response.partition_errors
+        flat = [row._replace(error_code=code) if (row.topic_name, row.partition_index) in failed else row for row in rows]
+        return response._replace(partition_errors=flat)
+    names: dict[bytes, set[str]] = {}
+    for topic in request.topic_states:
+        names.setdefault(topic.topic_id, set()).add(topic.topic_name)
+    topics = []
+    for element in response.topics:
+        lost = {index for name, index in failed if name in names.get(element.topic_id, ())}
+        rows = [row._replace(error_code=code) if row.partition_index in lost else row for row in element.partition_errors]
+        topics.append(element._replace(partition_errors=rows))
+    return response._replace(topics=topics)

@@ -5,10 +5,10 @@ Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 
 from klamm.broker.replica_effects import log_effects
-from klamm.broker.replica_requests import refuse_leader_and_isr
+from klamm.broker.replica_requests import refuse_leader_and_isr, with_storage_errors
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
@@ -24,12 +24,17 @@ def handle(
     response, effects = services.replicas.handle_leader_and_isr(request, ctx.api_version, services.identity.broker_epoch)
     log_effects(services.identity.broker_id, effects)
     logs_made = services.replicas.apply(effects)
-    return response if logs_made is None else _when_made(logs_made, response)
+    return response if logs_made is None else _when_made(logs_made, request, ctx.api_version, response)
 
 
-async def _when_made(logs_made: Awaitable[None], response: messages.LeaderAndIsrResponse) -> messages.LeaderAndIsrResponse:
-    await logs_made
-    return response
+async def _when_made(
+    logs_made: Awaitable[Collection[tuple[str, int]]],
+    request: messages.LeaderAndIsrRequest,
+    version: int,
+    response: messages.LeaderAndIsrResponse,
+) -> messages.LeaderAndIsrResponse:
+    failed = await logs_made
+    return with_storage_errors(request, version, response, failed) if failed else response
 
 
 def refuse(

@@ -34,6 +34,7 @@ def hosting() -> ReplicaManager:
 
 def state(leader_epoch: int, leader: int = 1, index: int = 0, **more: Any) -> Any:
     fields: dict[str, Any] = {"isr": [1, 2], "replicas": [1, 2], "is_new": True} | more
+    fields |= {name: tuple(fields[name]) for name in ("isr", "replicas")}
     return LISR.LeaderAndIsrPartitionState(partition_index=index, leader=leader, leader_epoch=leader_epoch, **fields)
 
 
