@@ -53,6 +53,9 @@ __all__ = ("NOTHING", "AppendRules", "Assigned", "Origin", "Refused", "assign", 
 MUCH = 256 * 1024
 """Bytes whose check takes so long that it should not stop an event loop."""
 
+MUCH_OLD, MUCH_OLD_COMPRESSED = 16 * 1024, 1024
+"""The same for messages of magic 0 and 1, which are written anew one by one."""
+
 SMALL = 4096
 """Bytes of a batch that are copied rather than viewed."""
 
@@ -317,8 +320,10 @@ def costs_much(records: Buffer, rules: AppendRules) -> bool:
     size = len(records)
     if size > MUCH:
         return True
-    if size < HEADER_SIZE or records[16] != MAGIC:
+    if size < HEADER_SIZE:
         return False
+    if records[16] != MAGIC:
+        return size > (MUCH_OLD_COMPRESSED if records[17] & CODEC_MASK else MUCH_OLD)
     number = records[22] & CODEC_MASK
     if rules.compression is not None and number != rules.compression:
         return True

@@ -11,6 +11,7 @@ import pytest
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import Codec, check_crcs, each_header, read_header
 from klamm.protocol.records.compression import compress
+from klamm.protocol.records.legacy import encode_messages
 from klamm.protocol.records.record import Record, encode_batch, read_records, seal
 from klamm.protocol.records.validation import AppendRules, Origin, Refused, assign, costs_much
 from klamm.tests.protocol import golden
@@ -160,3 +161,12 @@ def test_a_false_size_in_the_trailer_of_gzip_does_not_bring_a_huge_batch_into_th
 )
 def test_what_takes_long_is_known_before_it_is_done(codec: Codec, size: int, rules: AppendRules, much: bool) -> None:
     assert costs_much(encode_batch([one(bytes(size))], codec=codec), rules) is much
+
+
+@pytest.mark.parametrize(
+    ("codec", "count", "size", "much"),
+    [(Codec.NONE, 10, 10, False), (Codec.NONE, 1000, 10, True), (Codec.GZIP, 2, 10, False), (Codec.GZIP, 1, 3_000_000, True)],
+)
+def test_old_messages_take_long_when_they_are_many_or_may_decompress_to_much(codec: Codec, count: int, size: int, much: bool) -> None:
+    data = encode_messages(1, [Record(offset, NOW, None, bytes(size)) for offset in range(count)], codec)
+    assert costs_much(data, AppendRules()) is much
