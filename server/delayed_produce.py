@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.protocol.clock import Clock
+from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.errors import ErrorCode
 
 ALL_REPLICAS = -1
@@ -49,23 +49,27 @@ def settled(replicas: ReplicaManager, partition: HostedPartition, last_offset: i
 class DelayedProduce:
     """Waits until all records of one request are settled, or the time-out is over; then calls `done`, once.
 
-    Records that are not settled then keep None as their code: the request has timed out for them.
+    Records that are not settled then keep None as their code: the request has timed out for them. The time-out is for the replicas: the
+    file of this broker's own log is waited for in any case.
     """
 
-    __slots__ = ("_acks", "_done", "_left", "_replicas", "_timer", "_waiting")
+    __slots__ = ("_acks", "_done", "_is_over", "_replicas", "_timer", "_waiting")
 
     def __init__(self, replicas: ReplicaManager, acks: int, appended: list[Appended], done: Callable[[], object]) -> None:
         """`appended` are not settled yet."""
         self._replicas = replicas
         self._acks = acks
         self._done: Callable[[], object] | None = done
+        self._timer: Timer | None = None
+        self._is_over = False
         self._waiting: dict[HostedPartition, Appended] = {one.partition: one for one in appended}
         for one in appended:
             one.partition.watch(self)
 
     def begin(self, clock: Clock, timeout_ms: int) -> None:
-        """Start the time-out."""
-        self._timer = clock.call_later(max(timeout_ms, 0) / 1000, self._finish)
+        """Start the time-out, which acks=1 does not have."""
+        if self._acks == ALL_REPLICAS:
+            self._timer = clock.call_later(max(timeout_ms, 0) / 1000, self._time_out)
 
     def partition_changed(self, partition: HostedPartition) -> None:
         """From the partition."""
@@ -73,13 +77,23 @@ class DelayedProduce:
         if one is not None and one.settle(self._replicas, self._acks):
             del self._waiting[partition]
             partition.unwatch(self)
-            if not self._waiting:
-                self._finish()
+        if not self._waiting or (self._is_over and self._is_written()):
+            self._finish()
+
+    def _time_out(self) -> None:
+        self._is_over = True
+        if self._is_written():
+            self._finish()
+
+    def _is_written(self) -> bool:
+        """Whether the own logs have the records, as far as this broker still leads."""
+        return all(not partition.is_leader or partition.log_end_offset > one.last_offset for partition, one in self._waiting.items())
 
     def _finish(self) -> None:
         done, self._done = self._done, None
         if done is not None:
-            self._timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             for partition in self._waiting:
                 partition.unwatch(self)
             self._waiting = {}

@@ -316,3 +316,22 @@ def test_a_refused_request_names_its_partitions() -> None:
     rows = [(topic.name, row.index, row.error_code) for topic in response.responses for row in topic.partition_responses]
     assert rows == [("t", 0, -1), ("u", 1, -1)]
     assert produce.refuse(asked_for(acks=0), 9, ErrorCode.UNKNOWN_SERVER_ERROR) is None
+
+
+async def test_the_time_out_is_for_the_replicas_and_not_for_the_own_file() -> None:
+    logged = Logged()
+    log = await logged.log(1)
+    for acks in (1, -1):
+        before = log.log_end_offset
+        _, pending = logged.begin(asked_for(("t", 1, GOOD), acks=acks, timeout_ms=0))
+        if acks == 1:
+            assert isinstance(pending, messages.ProduceResponse)
+            continue
+        log.log_end_offset = before  # as if it were on its way to the disk
+        task = asyncio.ensure_future(pending)
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        log.log_end_offset = before + 1
+        logged.partition(1).changed()
+        (row,) = (await task).responses[0].partition_responses
+        assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
