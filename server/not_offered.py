@@ -17,12 +17,9 @@ log = logging.getLogger(__name__)
 MAX_CLIENTS = 1000
 """So many pairs of API and client are remembered; later clients are one."""
 
-RECORDS, GROUPS, TRANSACTIONS = "records", "consumer groups", "transactions"
+GROUPS, TRANSACTIONS = "consumer groups", "transactions"
 ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"
 NOT_OFFERED: Mapping[str, str] = {
-    "Fetch": RECORDS,
-    "ListOffsets": RECORDS,
-    "OffsetForLeaderEpoch": RECORDS,
     "OffsetCommit": GROUPS,
     "OffsetFetch": GROUPS,
     "FindCoordinator": f"{GROUPS}, transactions",

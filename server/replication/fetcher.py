@@ -96,7 +96,7 @@ class LeaderFetcher:
         """(end, partition, its standing from then on), in the order of the ends."""
         self._truncating: dict[Partition, None] = {}
         self._news = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._run())
 
     # --- from the owner
 
@@ -126,8 +126,10 @@ class LeaderFetcher:
 
     async def close(self) -> None:
         """Stop fetching. A response that is being applied is applied no further."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None  # a task that is over holds its last frame, and with it this object
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         self._connection.close()
 
     # --- the loop

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -189,14 +189,3 @@ def test_unclean_election(admin: AdminClient, served: Served) -> None:
     state = served.tree.state(name)
     assert state is not None and (state.leader, state.isr, state.recovery) == (3, [3], 1)
     assert elect(admin, ElectionType.UNCLEAN, [TopicPartition(name, 0)]) == {(name, 0): KafkaError.ELECTION_NOT_NEEDED}
-
-
-def test_a_producer_is_told_at_once_that_no_records_are_stored(admin: AdminClient, served: Served) -> None:
-    create(admin, NewTopic("no-records", 1, 1))
-    told: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": served.bootstrap, "log_level": 3})
-    producer.produce("no-records", b"text", on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(WITHIN_S) == 0
-    (error,) = told
-    assert error is not None
-    assert error.code() == KafkaError.UNSUPPORTED_VERSION
