@@ -21,7 +21,7 @@ from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.batch import NO_TIMESTAMP, read_header
+from klamm.protocol.records.batch import NO_TIMESTAMP, TRANSACTIONAL, read_header
 from klamm.protocol.records.plain import HEAD_SIZE, are_plain, plain_batch
 from klamm.protocol.records.validation import Assigned, Origin, Refused, costs_much
 from klamm.server.apis import produce
@@ -36,6 +36,8 @@ from klamm.server.services import Services
 LOG_START_SINCE = 5
 NO_RESPONSE = b""
 MAX_PREFIXES = 10_000
+ATTRIBUTES_AT = 22
+"""Of the two bytes of a batch's attributes the one that has bits."""
 RUN_BYTES = 32 << 10
 """Requests that came together are appended together up to this size."""
 
@@ -99,6 +101,11 @@ class Repeated:
                 for number, (base_offset, _, time_ms, log_start, _) in zip(*appends, strict=True)
             ]
         )
+
+
+def _may_be_transactional(records: bytes) -> bool:
+    """Whether the attributes of the first batch say so, where they are in magic 2: the handler looks closer."""
+    return len(records) > ATTRIBUTES_AT and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 class RepeatedProduce:
@@ -165,11 +172,11 @@ class RepeatedProduce:
         return known
 
     def _append(self, known: Repeated, payload: bytes) -> Appends | None:
-        """Append one request's records; None when they cost much, or are null. Raises ApiError and Refused."""
+        """Append one request's records; None when they cost much, are null, or belong to a transaction. Raises ApiError and Refused."""
         prefix = known.prefix
         start, end = records_limits(payload, prefix)
         records = payload[start:end]
-        if not start or costs_much(records, known.config.rules):
+        if not start or _may_be_transactional(records) or costs_much(records, known.config.rules):
             return None
         result = self._replicas.append(known.partition, records, prefix.version, prefix.acks, Origin.CLIENT, self._now_ms())
         return Appends([payload[4:8]], [result])

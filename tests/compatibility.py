@@ -53,7 +53,7 @@ RECORDINGS = [
     ("Bytes of every message in every version, good and bad", "messages.jsonl.gz", "protocol/test_golden_messages.py"),
     ("Requests of real clients and a cluster's answers", "responses.jsonl.gz", "protocol/test_recorded_frames.py"),
     ("Whole client sessions", "live.jsonl.gz", "protocol/test_recorded_frames.py"),
-    ("Odd frames, and what a broker does with them", "raw.jsonl.gz", "server/test_odd_frames.py"),
+    ("Odd frames, and what a broker does with them", "raw.jsonl.gz", "server/test_odd_frames.py, golden/test_data_frames.py"),
     ("A controller's requests to one broker, and its answers", "broker_story.jsonl.gz", "broker/test_broker_story.py"),
     ("Frames between brokers in a story of 34 steps", "interbroker.jsonl.gz", "stories"),
     ("Frames and answers of brokers of older protocols", "older_protocols.jsonl.gz", "golden/test_older_protocols.py"),

@@ -32,14 +32,17 @@ Response = messages.DeleteRecordsResponse
 
 async def handle(ctx: Context, request: messages.DeleteRecordsRequest) -> Response:
     pace = Pace()
-    parts: dict[tuple[str, int], _Part] = {}
+    offsets: dict[tuple[str, int], tuple[int, bool]] = {}
     for topic in request.topics:
         await pace()
         allowed = ctx.authorize(Operation.DELETE, ResourceType.TOPIC, topic.name)
         for entry in topic.partitions:
             await pace()
-            part = parts[topic.name, entry.partition_index] = _Part(topic.name, entry.partition_index)
-            await part.delete(ctx, entry.offset, allowed)
+            offsets[topic.name, entry.partition_index] = entry.offset, allowed
+    parts = {key: _Part(*key) for key in offsets}
+    for key, (offset, allowed) in offsets.items():
+        await pace()
+        await parts[key].delete(ctx, offset, allowed)
     waiting = [part for part in parts.values() if part.is_waiting]
     if waiting:
         await _wait(ctx.services.replicas, ctx.services.clock, waiting, request.timeout_ms)

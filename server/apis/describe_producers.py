@@ -14,6 +14,7 @@ from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 
 NO_SEQUENCE = -1
+UNKNOWN_TOPIC = "This server does not host this topic-partition."
 Response = messages.DescribeProducersResponse
 
 
@@ -47,6 +48,8 @@ def _partition(ctx: Context, topic: str, index: int, allowed: bool) -> Response.
     row = Response.PartitionResponse
     if not allowed:
         return row(partition_index=index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not ctx.services.metadata.contains(topic):
+        return row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=UNKNOWN_TOPIC)
     try:
         replica = ctx.services.replicas.replica(topic, index)
     except ApiError as error:
