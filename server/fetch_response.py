@@ -15,6 +15,7 @@ from typing import Any
 from klamm.broker.fetch_reads import PartitionRead
 from klamm.broker.fetch_sessions import TOPIC_IDS_SINCE, FetchPartition
 from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.primitives import write_uvarint
 
 THROTTLE_SINCE, ABORTED_SINCE, START_SINCE, SESSIONS_SINCE, PREFERRED_SINCE, FLEXIBLE_SINCE, ENDPOINTS_SINCE = 1, 4, 5, 7, 11, 12, 16
@@ -22,6 +23,9 @@ THROTTLE_SINCE, ABORTED_SINCE, START_SINCE, SESSIONS_SINCE, PREFERRED_SINCE, FLE
 
 Row = tuple[FetchPartition, PartitionRead]
 
+NULL = -1
+_NOT_CONVERTED = frozenset((ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE))
+"""To versions 0-3: records in an older format are refused, and null as on an Apache Kafka broker; with other errors they are empty."""
 _NONE: Mapping[FetchPartition, tuple[int, int]] = MappingProxyType({})
 _INT32 = Struct(">i").pack
 _INT16 = Struct(">h").pack
@@ -70,7 +74,8 @@ def encode(
             place = len(pieces)
             add(b"")
         count += 1
-        add(before_records(version, partition.index, read, len(records)))
+        size = NULL if version < ABORTED_SINCE and read.error_code in _NOT_CONVERTED else len(records)
+        add(before_records(version, partition.index, read, size))
         if records:
             add(records)
         if is_flexible:
