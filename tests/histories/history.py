@@ -6,12 +6,14 @@ partitions, read from the start to the end, and counts what must not be:
 
 * lost: acknowledged, and not found;
 * moved: acknowledged with an offset at which another record is found;
-* out of order: of one producer and partition, a record whose first place is behind that of a later one;
-* duplicates: found twice, although the producer was idempotent; those of others are counted apart;
+* out of order: of one idempotent producer and partition, a record whose first place is behind that of a later one;
+* duplicates: found twice, although the producer was idempotent;
 * strange: found, and never sent; or at an offset that another record has, or behind a gap;
 * changed: a reader that read along was given another record at that offset than stands there now, or one twice.
 
-A record without acknowledgement may be found or not.
+A record without acknowledgement may be found or not. Producers that are not idempotent may have duplicates, and records that were
+overtaken: one request in flight means one for each broker, so after a change of leaders a request to the new one may arrive before the
+retry of a request to the former one. Both are counted apart.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class Verdict:
     found: int = 0
     unacknowledged_found: int = 0
     allowed_duplicates: int = 0
+    allowed_overtaken: int = 0
     lost: list[str] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     out_of_order: list[str] = field(default_factory=list)
@@ -75,7 +78,8 @@ class Verdict:
         return (
             f"sent {self.sent}, acknowledged {self.acknowledged}, failed {self.failed}, found {self.found}, "
             f"found without acknowledgement {self.unacknowledged_found}, duplicates of producers that are not idempotent "
-            f"{self.allowed_duplicates}; lost {len(self.lost)}, moved {len(self.moved)}, out of order {len(self.out_of_order)}, "
+            f"{self.allowed_duplicates}, overtaken {self.allowed_overtaken}; "
+            f"lost {len(self.lost)}, moved {len(self.moved)}, out of order {len(self.out_of_order)}, "
             f"duplicates {len(self.duplicates)}, strange {len(self.strange)}, changed {len(self.changed)}"
         )
 
@@ -130,7 +134,9 @@ def _judge_producer(
             else:
                 verdict.allowed_duplicates += len(found) - 1
         first = min(place[1] for place in found)
-        if first < latest.get(partition, -1):
+        if first < latest.get(partition, -1) and not sent.idempotent:
+            verdict.allowed_overtaken += 1
+        elif first < latest.get(partition, -1):
             verdict.out_of_order.append(f"{value} at {partition}/{first}, an earlier one at {latest[partition]}")
         latest[partition] = max(first, latest.get(partition, -1))
 

@@ -61,11 +61,14 @@ def test_duplicates_are_a_fault_of_idempotent_producers_only(*, idempotent: bool
     assert verdict.allowed_duplicates == (0 if idempotent else 1)
 
 
-def test_a_later_record_before_an_earlier_one_is_out_of_order() -> None:
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_order_is_kept_by_idempotent_producers_only(*, idempotent: bool) -> None:
     logs = {0: [(0, "p:0"), (1, "p:4"), (2, "p:2")], 1: LOGS[1]}
-    turned = sent()
+    turned = sent(idempotent=idempotent)
     turned.offsets.update({2: 2, 4: 1})
-    assert faults(judge([turned], logs)) == {"out_of_order": 1}
+    verdict = judge([turned], logs)
+    assert faults(verdict) == ({"out_of_order": 1} if idempotent else {})
+    assert verdict.allowed_overtaken == (0 if idempotent else 1)
 
 
 def test_a_late_duplicate_is_not_out_of_order() -> None:

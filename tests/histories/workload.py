@@ -1,7 +1,7 @@
 """Producers and a reader of confluent-kafka (librdkafka) that go on while a cluster has trouble, and keep what came of every record.
 
-Each has a thread of its own. Producers have acks=all, idempotent or not; those that are not keep one request in flight, so that their
-order holds as well. The reader is assigned all partitions, without a group, and reads what is committed while it is written.
+Each has a thread of its own. Producers have acks=all, idempotent or not; those that are not keep one request in flight to a broker.
+The reader is assigned all partitions, without a group, and reads what is committed while it is written.
 """
 
 from __future__ import annotations
