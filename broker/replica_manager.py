@@ -1,69 +1,45 @@
-"""The partitions a broker hosts, as LeaderAndIsr and StopReplica made them, and what it takes from a controller at all.
+"""The partitions a broker hosts, and what it takes from a controller at all.
 
 Three requests of the controller end here (controller 15). Each is refused when it was meant for an earlier life of this broker
-(stale broker epoch), or when it comes from a controller older than the newest one seen in *any* of the three. What passes is
-judged partition by partition: a higher leader epoch makes the broker leader or follower, the same or a lower one is refused, a
-follower does not move to a leader that the metadata cache does not know as alive. StopReplica without deletion only ends the
-fetching; role, leader epoch and data stay. UpdateMetadata goes into the metadata cache.
+(stale broker epoch), or when it comes from a controller older than the newest one seen in *any* of the three. What passes goes on:
+LeaderAndIsr and StopReplica to `broker/partition_states.py`, UpdateMetadata into the metadata cache.
 
-The decoded partition state is kept as it came. What changed is returned with the response, as values (`broker/replica_effects.py`).
-A broker with logs on disk makes those that are missing before it responds; `offline`, `log_dir_failed` and `logs_found` are what the log
-directories report through. What this broker does as a leader is in `broker/leaders.py`.
+What a request changed is returned with the response, as values (`broker/replica_effects.py`); `apply` acts on them. A broker with logs on
+disk makes those that are missing before it responds. What this broker does as a leader is in `broker/leaders.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from klamm.broker.leaders import Leaders
 from klamm.broker.log.log import Log
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition, Role
 from klamm.broker.partition_log import Logs
+from klamm.broker.partition_states import Handled, PartitionStates, Topics
 from klamm.broker.replica_effects import (
     BecameFollower,
     BecameLeader,
     Deleted,
     Effect,
     LeaderUnavailable,
-    PartitionState,
-    Stopped,
-    TopicIdAssigned,
     WentOffline,
 )
-from klamm.broker.replica_requests import each_once, refuse_leader_and_isr, stopped_partitions
+from klamm.broker.replica_requests import refuse_leader_and_isr
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, ZERO_UUID
+from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
 
 log = logging.getLogger("klamm.broker.replica_manager")
 
-# plain numbers: these are compared and stored once for each of ten thousand partitions
-_NONE = int(ErrorCode.NONE)
-_UNKNOWN_TOPIC_OR_PARTITION = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-_STALE_CONTROLLER_EPOCH = int(ErrorCode.STALE_CONTROLLER_EPOCH)
-_KAFKA_STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
-_FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
-_INCONSISTENT_TOPIC_ID = int(ErrorCode.INCONSISTENT_TOPIC_ID)
-_RECOVERY_STATES = frozenset((0, 1))
-_LEADER, _FOLLOWER = Role.LEADER, Role.FOLLOWER
+_LEADER = Role.LEADER
 
-Row: TypeAlias = "messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError"
 ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopReplicaRequest | messages.UpdateMetadataRequest"
-Lists = tuple[list[PartitionState], list[PartitionState], list[PartitionState]]
-Response = TypeVar("Response")
-
-
-class Handled(NamedTuple, Generic[Response]):
-    """The response to a controller's request, and what the request changed here."""
-
-    response: Response
-    effects: list[Effect]
 
 
 class ReplicaManager:
@@ -80,20 +56,13 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.metadata = metadata
         self.controller_epoch = 0
-        self.log_dir_failed = False
-        self.logs_found: Mapping[tuple[str, int], bytes] = {}
-        """Partitions whose logs were there when this process started, in directories that are well, with their topic ids."""
         self.logs = logs
         self.leaders = leaders = Leaders(broker_id, metadata, self.get, clock, max_lag_ms)
         self.listeners: list[Callable[[Sequence[Effect]], None]] = []
         """Called with what each request changed: who fetches from leaders, coordinates groups."""
-        self.recover: Callable[[HostedPartition], object] | None = None
-        """Called when this broker leads a partition that it has to recover first (KIP-704). None: a leader serves at once."""
-        self._topics: dict[str, dict[int, HostedPartition]] = {}
-        self._errors: dict[tuple[int, int], Row] = {}
-        self._share = leaders.pairs.setdefault
-        self._woken: list[HostedPartition] = []
-        self._recovering: list[HostedPartition] = []
+        self._topics: Topics = {}
+        self.states = PartitionStates(broker_id, metadata, logs, leaders, self._topics)
+        """Acts on LeaderAndIsr and StopReplica."""
         # what requests of clients and followers need of `leaders`, so that they need one object
         self.append, self.append_assigned = leaders.append, leaders.append_assigned
         self.min_isr, self.low_watermark = leaders.min_isr, leaders.low_watermark
@@ -117,13 +86,13 @@ class ReplicaManager:
 
     def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
         """A log directory failed: the partitions in it are offline until the process ends, and no old log is made anew elsewhere."""
-        self.log_dir_failed = True
+        self.states.log_dir_failed = True
         offline: dict[str, list[int]] = {}
         for topic, partition in partitions:
             replica = self._topics.setdefault(topic, {}).setdefault(partition, HostedPartition(topic, partition, ZERO_UUID))
             if not replica.offline:
                 replica.offline = True
-                self._drop(replica)
+                self.states.drop(replica)
                 offline.setdefault(topic, []).append(partition)
         return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
@@ -149,225 +118,25 @@ class ReplicaManager:
             self.leaders.brokers_changed()
         return messages.UpdateMetadataResponse(error_code=int(refusal)), touched
 
-    # LeaderAndIsr
+    # LeaderAndIsr and StopReplica
 
     def handle_leader_and_isr(
         self, request: messages.LeaderAndIsrRequest, version: int, broker_epoch: int
     ) -> Handled[messages.LeaderAndIsrResponse]:
-        """The response and the effects. Versions 0-1 list partitions flat, 2 and later by topic. The last entry of a partition counts.
-
-        A topic in two elements, or a follower with a recovery state that does not exist, makes it an unknown server error as a whole,
-        before anything has changed.
-        """
+        """The response and the effects, as `PartitionStates.leader_and_isr` says."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return Handled(refuse_leader_and_isr(request, version, refusal), [])
-        topics = each_once(request)
-        if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
-            return Handled(refuse_leader_and_isr(request, version, ErrorCode.UNKNOWN_SERVER_ERROR), [])
-        self.leaders.begin_request()
-        effects: list[Effect] = []
-        if version >= 5:
-            topic_error = messages.LeaderAndIsrResponse.LeaderAndIsrTopicError
-            by_id: dict[bytes, list[Row]] = {}
-            for (name, topic_id), states in topics:
-                errors = self._apply(name, topic_id, states, effects)
-                if topic_id in by_id:
-                    by_id[topic_id] += errors
-                else:
-                    by_id[topic_id] = errors
-            response = messages.LeaderAndIsrResponse(topics=[topic_error(topic_id, errors) for topic_id, errors in by_id.items()])
-            return Handled(response, effects)
-        partition_error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError
-        flat = []
-        for (name, _), states in topics:
-            errors = self._apply(name, ZERO_UUID, states, effects)
-            flat += [partition_error(topic_name=name, partition_index=e.partition_index, error_code=e.error_code) for e in errors]
-        return Handled(messages.LeaderAndIsrResponse(partition_errors=flat), effects)
-
-    def _has_unknown_recovery(self, topic: str, states: Sequence[PartitionState]) -> bool:
-        """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in Apache Kafka."""
-        if {state.leader_recovery_state for state in states} <= _RECOVERY_STATES:
-            return False
-        me, alive = self.broker_id, self.metadata.brokers
-        for state in states:
-            if (
-                state.leader_recovery_state not in _RECOVERY_STATES
-                and state.leader != me
-                and state.leader in alive
-                and me in state.replicas
-            ):
-                replica = self.get(topic, state.partition_index)
-                if state.leader_epoch > (NO_EPOCH if replica is None else replica.leader_epoch):
-                    return True
-        return False
-
-    def _apply(self, topic: str, topic_id: bytes, states: Sequence[PartitionState], effects: list[Effect]) -> list[Row]:
-        """Results of one topic's partition states, each made effective where it is good. Equal results are one object."""
-        leads: list[PartitionState] = []
-        follows: list[PartitionState] = []
-        waits: list[PartitionState] = []
-        identified: list[int] = []
-        into = leads, follows, waits
-        me = self.broker_id
-        known = self._errors
-        hosted = self._topics.get(topic)
-        if hosted is None:
-            hosted = self._topics[topic] = {}
-        errors = []
-        for state in states:
-            index = state.partition_index
-            replica = hosted.get(index)
-            if replica is None:
-                code = self._host(hosted, topic, state, topic_id, into)
-            elif replica.offline:
-                code = _KAFKA_STORAGE_ERROR
-            elif topic_id != replica.topic_id and topic_id != ZERO_UUID and replica.topic_id != ZERO_UUID:
-                code = _INCONSISTENT_TOPIC_ID
-            elif state.leader_epoch > replica.leader_epoch:
-                if me in state.replicas:
-                    self._become(replica, state, topic_id, into)
-                    code = _NONE
-                else:
-                    code = _UNKNOWN_TOPIC_OR_PARTITION
-            elif state.leader_epoch < replica.leader_epoch or topic_id == replica.topic_id:
-                code = _STALE_CONTROLLER_EPOCH
-            elif topic_id != ZERO_UUID:
-                # the log has no id yet
-                replica.topic_id = topic_id
-                identified.append(index)
-                code = _NONE
-            else:
-                # the log has an id, the controller knows none: a follower goes on fetching without one
-                code = _STALE_CONTROLLER_EPOCH if state.leader == me else _NONE
-            error = known.get((index, code))
-            if error is None:
-                error = messages.LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=index, error_code=code)
-                known[index, code] = error
-            errors.append(error)
-        if not hosted:
-            del self._topics[topic]
-        if leads:
-            effects.append(BecameLeader(topic, topic_id, leads))
-        if follows:
-            effects.append(BecameFollower(topic, topic_id, follows))
-        if waits:
-            effects.append(LeaderUnavailable(topic, topic_id, waits))
-        if identified:
-            effects.append(TopicIdAssigned(topic, topic_id, identified))
-        return errors
-
-    def _host(
-        self, hosted: dict[int, HostedPartition], topic: str, state: PartitionState, topic_id: bytes, into: Lists
-    ) -> int:
-        """A partition this broker does not have yet; its local leader epoch counts as -1."""
-        if state.leader_epoch <= NO_EPOCH:
-            return _STALE_CONTROLLER_EPOCH
-        if self.broker_id not in state.replicas:
-            return _UNKNOWN_TOPIC_OR_PARTITION
-        name = topic, state.partition_index
-        found_id = self.logs_found.get(name, ZERO_UUID)
-        if found_id != topic_id and ZERO_UUID not in (found_id, topic_id):
-            return _INCONSISTENT_TOPIC_ID
-        replica = HostedPartition(topic, state.partition_index, topic_id)
-        hosted[state.partition_index] = replica
-        if self.log_dir_failed and not state.is_new and name not in self.logs_found:
-            replica.offline = True
-            return _KAFKA_STORAGE_ERROR
-        if self.logs is not None and self.logs.on_disk:
-            found = self.logs.get(*name)
-            if found is not None:
-                self._attach(replica, found)
-        self._become(replica, state, topic_id, into)
-        return _NONE
-
-    def _become(
-        self, replica: HostedPartition, state: PartitionState, topic_id: bytes, into: Lists
-    ) -> None:
-        """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
-        epoch nothing is. `into` gets the states that took effect: as leader, as follower, with a leader that is not alive."""
-        _, _, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, _, recovery = state
-        leads = leader == self.broker_id
-        follows = not leads and leader in self.metadata.brokers
-        if partition_epoch < replica.partition_epoch and (leads or follows):
-            return
-        if topic_id != ZERO_UUID:
-            replica.topic_id = topic_id
-        if not leads and not follows:
-            into[2].append(state)
-            return
-        into[follows].append(state)
-        led = replica.role is _LEADER
-        replica.fetching = follows
-        replica.leader_epoch = leader_epoch
-        replica.partition_epoch = partition_epoch
-        replica.leader = leader
-        shared = tuple(isr), tuple(replicas)
-        replica.isr, replica.replicas = self._share(shared, shared)
-        replica.recovery = recovery
-        replica.controller_epoch = controller_epoch
-        if follows:
-            replica.role = _FOLLOWER
-            if led:
-                self.leaders.drop(replica)
-        else:
-            replica.role = _LEADER
-            if recovery and self.recover is not None:
-                self.leaders.begin_epoch(replica, led, recovering=True)
-                self._recovering.append(replica)
-            elif replica.idle is None and replica.log is None and replica.leadership is None:
-                replica.idle = self.leaders.idle
-            else:
-                self.leaders.lead(replica, led)
-        if replica.waiters:
-            self._woken.append(replica)
-
-    # StopReplica
+        return self.states.leader_and_isr(request, version)
 
     def handle_stop_replica(
         self, request: messages.StopReplicaRequest, version: int, broker_epoch: int
     ) -> Handled[messages.StopReplicaResponse]:
-        """The response and the effects; a refused request lists no partitions. Of a partition named twice the last entry counts."""
+        """The response and the effects; a refused request lists no partitions."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return Handled(messages.StopReplicaResponse(error_code=int(refusal)), [])
-        error = messages.StopReplicaResponse.StopReplicaPartitionError
-        last = {
-            (topic, partition): (leader_epoch, delete) for topic, partition, leader_epoch, delete in stopped_partitions(request, version)
-        }
-        stopped: dict[str, list[int]] = {}
-        deleted: dict[str, list[int]] = {}
-        results = [
-            error(
-                topic_name=topic,
-                partition_index=partition,
-                error_code=self._stop(topic, partition, leader_epoch, delete, deleted if delete else stopped),
-            )
-            for (topic, partition), (leader_epoch, delete) in last.items()
-        ]
-        effects: list[Effect] = [Stopped(topic, indexes) for topic, indexes in stopped.items()]
-        effects += [Deleted(topic, indexes) for topic, indexes in deleted.items()]
-        return Handled(messages.StopReplicaResponse(partition_errors=results), effects)
-
-    def _stop(self, topic: str, partition: int, leader_epoch: int, delete: bool, into: dict[str, list[int]]) -> int:
-        replica = self.get(topic, partition)
-        if replica is None:
-            if delete and self.logs is not None and self.logs.on_disk:
-                self.logs.delete(topic, partition)  # what is left of it on disk
-            return _NONE
-        if replica.offline:
-            return _KAFKA_STORAGE_ERROR
-        if leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < replica.leader_epoch:
-            return _FENCED_LEADER_EPOCH
-        replica.fetching = False
-        into.setdefault(topic, []).append(partition)
-        if delete:
-            self._drop(replica)
-            hosted = self._topics[topic]
-            del hosted[partition]
-            if not hosted:
-                del self._topics[topic]
-        return _NONE
+        return self.states.stop_replica(request, version)
 
     # what a request changed
 
@@ -387,11 +156,12 @@ class ReplicaManager:
                     pass
         for listener in self.listeners:
             listener(effects)
-        recovering, self._recovering = self._recovering, []
-        if self.recover is not None:
+        pending = self.states
+        recovering, pending.recovering = pending.recovering, []
+        if pending.recover is not None:
             for replica in recovering:
-                self.recover(replica)
-        woken, self._woken = self._woken, []
+                pending.recover(replica)
+        woken, pending.woken = pending.woken, []
         for replica in woken:
             replica.changed()
         if logs is None or not logs.on_disk:
@@ -415,20 +185,12 @@ class ReplicaManager:
                     failed.setdefault(replica.topic, []).append(replica.index)
                     if not replica.offline:
                         replica.offline = True
-                        self._drop(replica)
+                        self.states.drop(replica)
             elif isinstance(result, BaseException):
                 raise result
         if failed:
             self.apply([WentOffline(topic, indexes) for topic, indexes in failed.items()])
         return {(topic, index) for topic, indexes in failed.items() for index in indexes}
-
-    def _drop(self, replica: HostedPartition) -> None:
-        """This broker does not serve the replica any more."""
-        replica.role = Role.NONE
-        self.leaders.drop(replica)
-        replica.log = None
-        if replica.waiters:
-            self._woken.append(replica)
 
     # what requests of clients and followers need
 
@@ -481,16 +243,11 @@ class ReplicaManager:
         if replica.offline:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         if replica.log is None:
-            self._attach(replica, made)
+            self.states.attach(replica, made)
             if replica.role is _LEADER:
                 made.assign_epoch(replica.leader_epoch, made.next_offset)
                 self.leaders.open(replica)
         return made
-
-    def _attach(self, replica: HostedPartition, opened: Log) -> None:
-        replica.log = opened
-        opened.on_written = partial(self.leaders.log_end_moved, replica)
-        opened.on_start_moved = replica.changed
 
     def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
         """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""

@@ -295,8 +295,8 @@ class BrokerServer:
             return
         if not disks.directories.is_any_online:
             raise StartFailed(disks.all_failed)
-        self.replicas.logs_found = disks.directories.found
-        self.replicas.log_dir_failed = disks.directories.has_failed
+        self.replicas.states.logs_found = disks.directories.found
+        self.replicas.states.log_dir_failed = disks.directories.has_failed
         disks.watch(self.id, self.replicas, self.admin_zk, self._background, self._halt)
 
     def _halt(self, reason: str) -> None:
@@ -350,7 +350,7 @@ class BrokerServer:
             leaders.isr_updates = StoredIsrUpdates(leaders, self.admin_zk, self._background, self.clock)
         if config.inter_broker_protocol_version.has_leader_recovery:
             process = RecoveryProcess(config.get("kip704.recovery.mode"), self.clock, self.seams.recovery_gate, self.seams.recovery_work)
-            self.replicas.recover = lambda replica: self._background.start(self._recover(replica, process))
+            self.replicas.states.recover = lambda replica: self._background.start(self._recover(replica, process))
         self._background.start(self._check_followers(leaders.max_lag_ms / 2000))
         open_log = self.replicas.open_log
         follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log)

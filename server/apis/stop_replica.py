@@ -1,6 +1,6 @@
 """StopReplica (5), versions 0-4: the controller takes replicas away from this broker, or only ends their fetching.
 
-Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/replica_manager.py`.
+Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/partition_states.py`.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ async def test_result_for_another_epoch_does_not_count(rig: Rig, leader_epoch: i
 
 @pytest.mark.requirement("R704-10", "R704-15")
 async def test_recovering_leader_lets_nobody_join_until_it_is_confirmed(rig: Rig) -> None:
-    rig.replicas.recover = lambda replica: None
+    rig.replicas.states.recover = lambda replica: None
     replica = rig.lead(isr=[1], leader_recovery_state=1, adding_replicas=[3])
     assert replica.is_recovering
     for find in (rig.replicas.leader, rig.replicas.replica):

@@ -270,7 +270,7 @@ def test_no_old_log_is_made_anew_while_a_log_dir_is_offline() -> None:
 def test_an_old_log_in_another_log_dir_is_used() -> None:
     hosted = hosting()
     hosted.fail_log_dir([])
-    hosted.logs_found = {("t", 1): ZERO_UUID}
+    hosted.states.logs_found = {("t", 1): ZERO_UUID}
     assert tell(hosted, state(1, is_new=False), state(1, index=1, is_new=False)) == [ErrorCode.KAFKA_STORAGE_ERROR, OK]
 
 

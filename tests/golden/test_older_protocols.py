@@ -142,7 +142,7 @@ def test_answers_are_the_real_brokers(protocol: str, broker_id: int) -> None:
             continue
         if "life" in line:
             services = new_broker({"broker_id": broker_id, **line})
-            services.replicas.logs_found = dict.fromkeys(map(tuple, line["logs"]), ZERO_UUID)
+            services.replicas.states.logs_found = dict.fromkeys(map(tuple, line["logs"]), ZERO_UUID)
         if "failed" in line:
             services.replicas.fail_log_dir((topic, partition) for topic, partition in line["failed"])
         if line.get("api_key") in HANDLERS:

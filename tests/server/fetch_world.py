@@ -48,7 +48,7 @@ class World:
         config = broker_config(1, **properties)
         self.logs = LogManager(config, self.clock, MemoryBudget(), random.randrange, no_topic_configs)
         self.replicas = ReplicaManager(1, self.metadata, self.logs, self.clock)
-        self.replicas.recover = lambda replica: None
+        self.replicas.states.recover = lambda replica: None
         made = make_services(metadata=self.metadata, config=config, authorizer=authorizer)
         self.services: Services = dataclasses.replace(made, replicas=self.replicas, clock=self.clock)
         self.racks = racks

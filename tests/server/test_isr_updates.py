@@ -151,7 +151,7 @@ async def test_version_is_the_newest_that_both_know_and_at_most_1_without_topic_
 async def test_older_controller_gets_version_0_and_the_leader_counts_as_recovered(controller: ScriptedBroker) -> None:
     rig = Rig(controller)
     try:
-        rig.replicas.recover = lambda replica: rig.replicas.leaders.recovered(replica, replica.leader_epoch)
+        rig.replicas.states.recover = lambda replica: rig.replicas.leaders.recovered(replica, replica.leader_epoch)
         rig.lead(0, 1, isr=[1], leader_recovery_state=1, partition_epoch=6)
         rig.replicas.apply([])
         assert rig.replica().is_recovering
