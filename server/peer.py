@@ -15,11 +15,11 @@ class Peer:
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
     `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
-    that may be repeated.
+    that may be repeated. `single`: responds to a frame that came alone, when it repeats the last Produce request, or returns None.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "repeated_fetch", "responses")
+    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "repeated_fetch", "responses", "single")
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
@@ -29,6 +29,7 @@ class Peer:
         self.exclusive = False
         self.repeated: Any = None  # of `server/repeated_produce.py`
         self.repeated_fetch: Any = None  # of `server/repeated_fetch.py`
+        self.single: Callable[[bytes], bytes | None] | None = None
         self.listener = listener
         self.host = host
         self.responses = responses

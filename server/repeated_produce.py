@@ -32,8 +32,8 @@ from klamm.server.following import NOTHING_FOLLOWS, Following
 from klamm.server.peer import Peer
 from klamm.server.produce_prefix import Prefix, read_prefix, records_limits
 from klamm.server.services import Services
+from klamm.server.single_produce import LOG_START_SINCE, Pieces, SingleProduce
 
-LOG_START_SINCE = 5
 NO_RESPONSE = b""
 MAX_PREFIXES = 10_000
 ATTRIBUTES_AT = 22
@@ -58,13 +58,14 @@ class Appends(NamedTuple):
 class Repeated:
     """A prefix whose partition this broker leads, and the pieces of its responses."""
 
-    __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "tail")
+    __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "single", "tail")
 
     def __init__(self, prefix: Prefix, partition: HostedPartition, config: LogConfig) -> None:
         self.prefix = prefix
         self.partition = partition
         self.config = config
         self.is_plain = are_plain(config.rules)
+        self.single: SingleProduce | None = None
         row = messages.ProduceResponse.PartitionProduceResponse(
             index=prefix.index, base_offset=_MARKED, log_append_time_ms=_MARKED, log_start_offset=_MARKED
         )  # fmt: skip
@@ -125,12 +126,13 @@ class RepeatedProduce:
         known: Repeated | None = peer.repeated
         if known is None or not known.matches(payload):
             known = peer.repeated = self._find(payload)
+            peer.single = None if known is None else known.single
             if known is None:
                 return None
         log = known.partition.log
         if log is None or log.config is not known.config:
             self._known.pop((known.prefix.head, known.prefix.bytes), None)
-            peer.repeated = None
+            peer.repeated = peer.single = None
             return None
         try:
             appends = None
@@ -169,6 +171,9 @@ class RepeatedProduce:
         if len(self._known) >= MAX_PREFIXES:
             self._known.clear()
         known = self._known[key] = Repeated(prefix, partition, partition.log.config)
+        if known.is_plain and prefix.acks == 1:
+            pieces = Pieces(known.pack, known.length, known.head, known.tail)
+            known.single = SingleProduce(prefix, partition, known.config, pieces, self._replicas, self._now_ms)
         return known
 
     def _append(self, known: Repeated, payload: bytes) -> Appends | None:
