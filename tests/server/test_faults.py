@@ -60,8 +60,10 @@ def test_every_request_has_an_error_answer(key: int, version: int) -> None:
     name = f"{messages.APIS[key].name}Response"
     decoded, _ = messages.decode(name, version, messages.encode(response, version))
     codes = list(error_codes(to_json(decoded, version)))
-    assert codes
-    assert set(codes) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    if key == ApiKey.DESCRIBE_LOG_DIRS and version < 3:
+        assert codes == []  # its only place for an error is a directory: as Apache Kafka's, the response lists none
+    else:
+        assert set(codes) == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 @pytest.mark.parametrize(("key", "version"), [(key, version) for key, version in FULL if key in CLUSTER_ACTIONS])
