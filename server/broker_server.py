@@ -54,7 +54,7 @@ from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKee
 from klamm.server.properties_log import log_properties
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
-from klamm.server.replication.fetcher import FollowerServices
+from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.followers import Followers
 from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions

@@ -3,83 +3,31 @@
 One task, one connection, one request in flight. The leader holds a Fetch request back until there is news or `replica.fetch.wait.max.ms`
 is over, so a fetcher whose partitions are idle sends two small requests a second, whatever their number.
 
-Each response is applied partition by partition, in slices: records are appended, then the leader's high watermark and log start offset are
-taken over. The next request tells the leader how far the logs are, and it counts what a request tells as replicated. So where logs are on
-disk, the next request waits until the records of the last response are written.
+What is done with a response, and before the first fetch of a partition, is in `server/replication/followed_logs.py`.
 
-What goes wrong with one partition changes nothing for the others:
-
-* the leader is not ready (unknown topic or id, newer leader epoch here, not leader, recovering: error 6): the partition is left out for
-  `replica.fetch.backoff.ms`;
-* the leader has a newer leader epoch: the partition is dropped, the controller sends a LeaderAndIsr for it;
-* the offset is out of range: ListOffsets says whether to cut the log or to start anew (`broker/follower_truncation.py`);
-* the leader names an epoch from which on the logs differ: the log is cut, and the next request compares again;
-* this broker's disk failed: the partition is dropped; an error of the records: back-off.
-
-A request that fails as a whole ends the session; all partitions wait for the back-off. Below inter-broker protocol 2.7 the logs are
-compared by OffsetForLeaderEpoch before the first fetch. Source: controller 14 and 15, wire 5; `AbstractFetcherThread` and
-`ReplicaFetcherThread` of 3.9.1.
+A request that fails as a whole ends the session; all partitions wait for the back-off. Source: controller 14 and 15, wire 5;
+`AbstractFetcherThread` and `ReplicaFetcherThread` of 3.9.1.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
 
 from klamm.broker.follower_session import FollowerSession, Standing
-from klamm.broker.follower_truncation import out_of_range, truncation
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clock import Clock
-from klamm.protocol.errors import ApiError, ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import NO_EPOCH
-from klamm.protocol.records.batch import CorruptRecords
+from klamm.server.replication.followed_logs import FollowedLogs, FollowerServices
 from klamm.server.replication.leader_connection import LeaderConnection
-from klamm.server.replication.leader_requests import (
-    EARLIEST,
-    LATEST,
-    SLICE,
-    WITHOUT_IDS,
-    FetcherOptions,
-    Partition,
-    epoch_ends,
-    fetch_request,
-    last_epoch,
-    list_offsets,
-)
-from klamm.server.replication.written import all_written
+from klamm.server.replication.leader_requests import SLICE, fetch_request, last_epoch
 
 log = logging.getLogger(__name__)
 
 _LARGE_RESPONSE = 4 * SLICE
 """A response of more partitions is decoded in a thread."""
-_SLICE_BYTES = 1 << 18
-
-PartitionData: TypeAlias = "messages.FetchResponse.PartitionData"
-
-
-class _Later(NamedTuple):
-    """What is done with parts of a response when all its records are appended."""
-
-    appended: list[HostedPartition]
-    diverging: list[tuple[Partition, PartitionData]]
-    out_of_range: list[Partition]
-    started: list[tuple[Partition, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerServices:
-    """What a fetcher needs of its broker. `open_log` makes or loads the log of a replica; it raises ApiError."""
-
-    options: FetcherOptions
-    clock: Clock
-    broker_epoch: Callable[[], int]
-    open_log: Callable[[HostedPartition], Awaitable[Any]]
 
 
 class LeaderFetcher:
@@ -92,9 +40,7 @@ class LeaderFetcher:
         self._options = services.options
         self._clock = services.clock
         self._connection = connection
-        self._delayed: deque[tuple[float, Partition, Standing]] = deque()
-        """(end, partition, its standing from then on), in the order of the ends."""
-        self._truncating: dict[Partition, None] = {}
+        self._logs = FollowedLogs(leader, services, connection, self.session)
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(self._run())
 
@@ -110,14 +56,14 @@ class LeaderFetcher:
         self.stop(hosted.topic, hosted.index)
         partition = self.session.add(hosted.topic, topic_id, hosted.index, hosted, leader_epoch, offset, standing)
         if standing is Standing.TRUNCATING:
-            self._truncating[partition] = None
+            self._logs.truncating[partition] = None
 
     def stop(self, topic: str, index: int) -> bool:
         """Fetch a partition no more; whether it was fetched. A response that is on its way is not applied to it."""
         partition = self.session.get(topic, index)
         if partition is None:
             return False
-        self._drop(partition)
+        self._logs.drop(partition)
         return True
 
     def wake(self) -> None:
@@ -137,9 +83,9 @@ class LeaderFetcher:
     async def _run(self) -> None:
         while True:
             try:
-                self._end_delays()
-                if self._truncating:
-                    await self._compare()
+                self._logs.end_delays()
+                if self._logs.truncating:
+                    await self._logs.compare()
                 await self._fetch()
             except (OSError, RemoteProtocolError) as error:
                 log.warning("no response to a fetch from broker %d: %s", self.leader, str(error) or "no response in time")
@@ -164,28 +110,11 @@ class LeaderFetcher:
             if timer is not None:
                 timer.cancel()
 
-    def _end_delays(self) -> None:
-        now = self._clock.monotonic()
-        while self._delayed and self._delayed[0][0] <= now:
-            _, partition, standing = self._delayed.popleft()
-            if partition.standing is Standing.DELAYED:
-                self._resume(partition, standing)
-
-    def _until_next_delay_ends(self) -> float | None:
-        return max(0.0, self._delayed[0][0] - self._clock.monotonic()) if self._delayed else None
-
-    def _resume(self, partition: Partition, standing: Standing) -> None:
-        if standing is Standing.TRUNCATING:
-            partition.standing = standing
-            self._truncating[partition] = None
-        else:
-            self.session.resume(partition)
-
     async def _fetch(self) -> None:
         content = self.session.build()
         if content is None:
-            if not self._truncating:
-                await self._wait(self._until_next_delay_ends())
+            if not self._logs.truncating:
+                await self._wait(self._logs.until_next_delay_ends())
             return
         version, body = await fetch_request(self._options, content, self._services.broker_epoch())
         payload, offset = await self._connection.exchange(ApiKey.FETCH, version, body)
@@ -199,258 +128,8 @@ class LeaderFetcher:
             if response.error_code not in (ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 await self._wait(self._options.backoff_ms / 1000)
             return
-        await self._apply(response, version)
+        await self._logs.apply(response, version)
 
     def _session_ended(self, code: int) -> None:
         reason = "its response does not have what was fetched" if code == ErrorCode.NONE else ErrorCode(code).name
         log.info("the fetch session with broker %d ended: %s", self.leader, reason)
-
-    # --- responses
-
-    async def _apply(self, response: messages.FetchResponse, version: int) -> None:
-        """Take a response over, partition by partition."""
-        parts = self._parts(response, version)
-        await self._open_logs(parts)
-        later = _Later([], [], [], [])
-        size = 0
-        for number, (partition, data) in enumerate(parts, 1):
-            if self.session.concerns(partition):
-                size += self._apply_one(partition, data, later)
-            if number % SLICE == 0 or size > _SLICE_BYTES:
-                size = 0
-                await asyncio.sleep(0)
-        for partition, data in later.diverging:
-            if partition.standing is Standing.READY:
-                await self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-        if later.appended:
-            await all_written(later.appended)
-        for partition, start_offset in later.started:
-            if partition.standing is Standing.READY:
-                self._advance_start(partition, start_offset)
-        if later.out_of_range:
-            await self._find_offsets(later.out_of_range)
-
-    def _parts(self, response: messages.FetchResponse, version: int) -> list[tuple[Partition, PartitionData]]:
-        """The parts of a response that are for partitions as they are now."""
-        session = self.session
-        parts = []
-        for topic in response.responses:
-            followed = session.topic(topic.topic) if version <= WITHOUT_IDS else session.topic_by_id(topic.topic_id)
-            if followed is None:
-                continue
-            for data in topic.partitions:
-                partition = followed.partitions.get(data.partition_index)
-                if partition is not None and session.concerns(partition):
-                    parts.append((partition, data))
-        return parts
-
-    async def _open_logs(self, parts: Sequence[tuple[Partition, PartitionData]]) -> None:
-        """Have a log where records came for an empty partition."""
-        lacking = [partition for partition, data in parts if data.records and partition.hosted.log is None]
-        if not lacking:
-            return
-        results = await asyncio.gather(*(self._services.open_log(p.hosted) for p in lacking), return_exceptions=True)
-        for partition, result in zip(lacking, results, strict=True):
-            if partition.standing is Standing.REMOVED:
-                continue
-            if isinstance(result, BaseException):
-                self._failed(partition, result)
-            elif result.next_offset != partition.offset:  # it was emptied, and does not begin at 0
-                self._moved(partition, result.next_offset)
-
-    def _apply_one(self, partition: Partition, data: PartitionData, later: _Later) -> int:
-        """Take one partition's part over; how many bytes were appended."""
-        code = data.error_code
-        if code == ErrorCode.NONE:
-            if data.diverging_epoch.epoch >= 0 and self._options.protocol.has_truncation_on_fetch:
-                later.diverging.append((partition, data))
-                return 0
-            try:
-                return self._append(partition, data, later)
-            except Exception as error:  # noqa: BLE001 whatever a log raises ends the fetching of its partition only
-                self._failed(partition, error)
-        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            later.out_of_range.append(partition)
-        else:
-            self._refused(partition, code)
-        return 0
-
-    def _append(self, partition: Partition, data: PartitionData, later: _Later) -> int:
-        """Append the records of a response, and take over the leader's high watermark and start. Raises what the log raises."""
-        hosted = partition.hosted
-        replica_log = hosted.log
-        if replica_log is None:
-            return 0
-        records = data.records
-        size = 0
-        if records:
-            if replica_log.next_offset != partition.offset:
-                raise RuntimeError(f"fetched from {partition.offset}, but the log ends at {replica_log.next_offset}")
-            size = len(records)
-            replica_log.append_as_follower(records, data.high_watermark)
-            later.appended.append(hosted)
-            if replica_log.next_offset != partition.offset:
-                partition.offset = replica_log.next_offset
-                self.session.change(partition)
-        else:
-            replica_log.follow_high_watermark(data.high_watermark)
-        if data.log_start_offset > replica_log.log_start_offset:
-            later.started.append((partition, data.log_start_offset))
-        hosted.changed()
-        return size
-
-    def _advance_start(self, partition: Partition, offset: int) -> None:
-        """Take over the leader's log start offset: it deleted what was before."""
-        replica_log = partition.hosted.log
-        if replica_log is not None and replica_log.advance_log_start(min(offset, replica_log.log_end_offset)):
-            self.session.change(partition)
-            partition.hosted.changed()
-
-    def _refused(self, partition: Partition, code: int) -> None:
-        """The leader returned an error for a partition."""
-        if code == ErrorCode.FENCED_LEADER_EPOCH:
-            log.info("%s: broker %d knows a later leader epoch than %d; waiting for a LeaderAndIsr request",
-                     partition, self.leader, partition.leader_epoch)  # fmt: skip
-            self._drop(partition)
-            return
-        expected = code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
-        log.log(logging.DEBUG if expected else logging.WARNING, "%s: broker %d returned error %d", partition, self.leader, code)
-        self._delay(partition)
-
-    def _failed(self, partition: Partition, error: BaseException) -> None:
-        """The records of a partition could not be taken over. An error of the records, and a full memory, may go away."""
-        if isinstance(error, (ApiError, CorruptRecords)) and not partition.hosted.offline:
-            log.error("%s: what broker %d returned at offset %d is not appended: %s", partition, self.leader, partition.offset, error)
-            self._delay(partition)
-            return
-        log.error("%s is not fetched any more", partition, exc_info=None if partition.hosted.offline else error)
-        self._drop(partition)
-
-    def _delay(self, partition: Partition) -> None:
-        standing = partition.standing
-        if standing in (Standing.READY, Standing.TRUNCATING):
-            self._truncating.pop(partition, None)
-            self.session.leave(partition, Standing.DELAYED)
-            self._delayed.append((self._clock.monotonic() + self._options.backoff_ms / 1000, partition, standing))
-
-    def _drop(self, partition: Partition) -> None:
-        if partition.standing is not Standing.REMOVED:
-            self._truncating.pop(partition, None)
-            self.session.remove(partition.topic.name, partition.index)
-
-    # --- truncation
-
-    async def _compare(self) -> None:
-        """Before the first fetch of a partition: cut its log to the high watermark where nothing is known of epochs, else where the
-        leader says that the last epoch ends."""
-        with_epochs = []
-        for partition in list(self._truncating):
-            if partition.hosted.log is None:
-                self._go_on(partition)
-            elif self._options.protocol.has_offset_for_leader_epoch and last_epoch(partition.hosted) != NO_EPOCH:
-                with_epochs.append(partition)
-            elif await self._truncate(partition, partition.hosted.high_watermark):
-                self._go_on(partition)
-        if not with_epochs:
-            return
-        for partition, code, epoch, end_offset in await epoch_ends(self._connection, self._options, with_epochs):
-            if partition.standing is not Standing.TRUNCATING:
-                continue
-            if code != ErrorCode.NONE:
-                self._refused(partition, code)
-            elif await self._cut(partition, epoch, end_offset):
-                self._go_on(partition)
-
-    def _go_on(self, partition: Partition) -> None:
-        """The log agrees with the leader's: fetch."""
-        if partition.standing is Standing.TRUNCATING:
-            del self._truncating[partition]
-            self.session.resume(partition)
-
-    async def _cut(self, partition: Partition, leader_epoch: int, leader_end_offset: int) -> bool:
-        """Cut a log to where it is the leader's; whether the logs agree now."""
-        replica_log = partition.hosted.log
-        if replica_log is None:
-            return True
-        end_offset = replica_log.next_offset
-        own = replica_log.epochs.end_offset_for
-        cut = truncation(leader_epoch, leader_end_offset, partition.offset, end_offset, lambda epoch: own(epoch, end_offset))
-        log.info("%s: epoch %d ends at %d on broker %d: truncated from %d to %d",
-                 partition, leader_epoch, leader_end_offset, self.leader, end_offset, cut.offset)  # fmt: skip
-        return await self._truncate(partition, cut.offset) and cut.is_complete
-
-    async def _truncate(self, partition: Partition, offset: int) -> bool:
-        """Cut a log to this offset and fetch from there; whether that worked."""
-        hosted = partition.hosted
-        replica_log = hosted.log
-        if replica_log is None:
-            return True
-        if offset < replica_log.high_watermark:
-            log.warning("%s is truncated to %d, below its high watermark %d", partition, offset, replica_log.high_watermark)
-        try:
-            rest = replica_log.truncate_to(offset)
-            if rest is not None:
-                await rest
-        except Exception as error:  # noqa: BLE001 whatever a log raises ends the fetching of its partition only
-            self._failed(partition, error)
-            return False
-        self._moved(partition, replica_log.next_offset)
-        return True
-
-    def _moved(self, partition: Partition, offset: int) -> None:
-        """The log ends at this offset now."""
-        partition.offset = offset
-        if partition.standing is Standing.READY:
-            self.session.change(partition)
-        if partition.standing is not Standing.REMOVED:
-            partition.hosted.changed()
-
-    # --- offsets out of range
-
-    async def _find_offsets(self, partitions: Sequence[Partition]) -> None:
-        """Find where the leader's logs end and, where that is not below ours, where they start; cut or start anew."""
-        ends = await self._list_offsets(partitions, LATEST)
-        starts = await self._list_offsets([p for p, end in ends.items() if end >= self._end_offset(p)], EARLIEST)
-        for partition, end in ends.items():
-            if partition.standing is not Standing.READY:
-                continue
-            step = out_of_range(self._end_offset(partition), end, starts.get(partition))
-            if step is None:
-                self._delay(partition)
-                continue
-            log.warning("%s: offset %d is out of range on broker %d, whose log ends at %d; going on at %d",
-                        partition, partition.offset, self.leader, end, step.offset)  # fmt: skip
-            if step.starts_anew:
-                await self._start_anew(partition, step.offset)
-            elif step.is_truncated:
-                await self._truncate(partition, step.offset)
-            else:
-                self._moved(partition, step.offset)
-
-    async def _start_anew(self, partition: Partition, offset: int) -> None:
-        """Empty a log, to begin at this offset."""
-        hosted = partition.hosted
-        try:
-            replica_log = await self._services.open_log(hosted)
-            if partition.standing is Standing.READY:
-                replica_log.truncate_fully_and_start_at(offset)
-                self._moved(partition, offset)
-        except Exception as error:  # noqa: BLE001 as in `_truncate`
-            self._failed(partition, error)
-
-    async def _list_offsets(self, partitions: Sequence[Partition], timestamp: int) -> dict[Partition, int]:
-        """The leader's offsets; partitions with an error are refused."""
-        offsets: dict[Partition, int] = {}
-        if partitions:
-            for partition, code, offset in await list_offsets(self._connection, self._options, partitions, timestamp):
-                if partition.standing is Standing.READY:
-                    if code == ErrorCode.NONE:
-                        offsets[partition] = offset
-                    else:
-                        self._refused(partition, code)
-        return offsets
-
-    @staticmethod
-    def _end_offset(partition: Partition) -> int:
-        replica_log = partition.hosted.log
-        return 0 if replica_log is None else replica_log.next_offset

@@ -27,7 +27,8 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.nouns import Endpoint
 from klamm.server.background import BackgroundTasks
 from klamm.server.net.tap import BrokerTap
-from klamm.server.replication.fetcher import FollowerServices, LeaderFetcher
+from klamm.server.replication.fetcher import LeaderFetcher
+from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.leader_connection import LeaderConnection
 
 

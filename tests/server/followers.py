@@ -17,7 +17,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.background import BackgroundTasks
 from klamm.server.local.driven_clock import DrivenClock
-from klamm.server.replication.fetcher import FollowerServices, LeaderFetcher
+from klamm.server.replication.fetcher import LeaderFetcher
+from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.followers import Followers
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.tests.broker.log.batches import batch
