@@ -4,7 +4,8 @@ All of it runs on the loop and makes no system call. A log in memory has its byt
 to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of it.
 
 Segments are made when they are needed: an empty log in memory is this object and nothing else. Bytes in memory are counted by the budget
-that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`.
+that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`, the search by timestamp in
+`broker/log/timestamps.py`.
 
 Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
 """
@@ -39,14 +40,12 @@ from klamm.broker.log.storage import (
     Truncate,
     WriteEpochs,
 )
-from klamm.broker.log.timestamps import TimestampOffset, first_record_since, first_record_with, next_offset_of
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
 LAST_OFFSET = 2**63 - 1
 _SHAPES_READ = 64 * 1024
-_SEARCH_BYTES = 1 << 20
 
 
 class UnexpectedOffset(Exception):
@@ -452,42 +451,6 @@ class Log:
             total += segment.position_of(end_offset) - segment.position_of(offset)
         return total
 
-    async def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record with this timestamp or a later one, from the log start offset on. Raises ApiError(KAFKA_STORAGE_ERROR).
-
-        It is looked for in the first segment that may have one, as Apache Kafka does.
-        """
-        for segment in self.segments:
-            if segment.largest_timestamp >= timestamp:
-                start = max(segment.offset_before_timestamp(timestamp), self.log_start_offset)
-                return await self._search(segment, start, lambda data, offset: first_record_since(data, timestamp, offset))
-        return None
-
-    async def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of the log, None when it has no record. Raises ApiError(KAFKA_STORAGE_ERROR).
-
-        The timestamp is -1 when no record has one.
-        """
-        segment = max(self.segments, key=_max_timestamp_of_segment, default=None)
-        if segment is None:
-            return None
-        timestamp = segment.max_timestamp
-        start = segment.offset_before_timestamp(timestamp)
-        return await self._search(segment, start, lambda data, _: first_record_with(data, timestamp))
-
-    async def _search(
-        self, segment: Segment, offset: int, find: Callable[[bytes, int], TimestampOffset | None]
-    ) -> TimestampOffset | None:
-        """What `find(batches, offset)` finds first in a segment, from an offset on."""
-        while offset < segment.next_offset:
-            data = await self.segment_bytes(segment, offset, _SEARCH_BYTES)
-            found = find(data, offset) if data else None
-            following = next_offset_of(data) if data else None
-            if found is not None or following is None:
-                return found
-            offset = following
-        return None
-
     async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
         """Batches of a segment from its file. Raises ApiError."""
         assert self.storage is not None
@@ -804,10 +767,6 @@ class Log:
 
 def _base_offset_of(segment: Segment) -> int:
     return segment.base_offset
-
-
-def _max_timestamp_of_segment(segment: Segment) -> int:
-    return segment.max_timestamp
 
 
 def _max_timestamp_of(header: BatchHeader) -> int:

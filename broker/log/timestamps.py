@@ -1,13 +1,18 @@
-"""The search for a record by its timestamp, in bytes that hold whole batches."""
+"""The search for a record by its timestamp, in a log and in bytes that hold whole batches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from klamm.broker.log.log import Log
+from klamm.broker.log.segment import Segment
 from klamm.protocol.records.batch import BatchHeader, each_header
 from klamm.protocol.records.compression import BadCompression, TooLarge
 from klamm.protocol.records.record import Record, read_records
 from klamm.protocol.records.scan import BadRecord
+
+_SEARCH_BYTES = 1 << 20
 
 
 class TimestampOffset(NamedTuple):
@@ -16,6 +21,45 @@ class TimestampOffset(NamedTuple):
     timestamp: int
     offset: int
     leader_epoch: int
+
+
+async def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+    """The first record of a log with this timestamp or a later one, from the log start offset on. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+    It is looked for in the first segment that may have one, as Apache Kafka does.
+    """
+    for segment in log.segments:
+        if segment.largest_timestamp >= timestamp:
+            start = max(segment.offset_before_timestamp(timestamp), log.log_start_offset)
+            return await _search(log, segment, start, lambda data, offset: first_record_since(data, timestamp, offset))
+    return None
+
+
+async def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
+    """The first record with the largest timestamp of the log, None when it has no record. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+    The timestamp is -1 when no record has one.
+    """
+    segment = max(log.segments, key=_max_timestamp_of_segment, default=None)
+    if segment is None:
+        return None
+    timestamp = segment.max_timestamp
+    start = segment.offset_before_timestamp(timestamp)
+    return await _search(log, segment, start, lambda data, _: first_record_with(data, timestamp))
+
+
+async def _search(
+    log: Log, segment: Segment, offset: int, find: Callable[[bytes, int], TimestampOffset | None]
+) -> TimestampOffset | None:
+    """What `find(batches, offset)` finds first in a segment, from an offset on."""
+    while offset < segment.next_offset:
+        data = await log.segment_bytes(segment, offset, _SEARCH_BYTES)
+        found = find(data, offset) if data else None
+        following = next_offset_of(data) if data else None
+        if found is not None or following is None:
+            return found
+        offset = following
+    return None
 
 
 def first_record_since(data: bytes, timestamp: int, offset: int) -> TimestampOffset | None:
@@ -52,3 +96,7 @@ def _records(data: bytes, header: BatchHeader, position: int) -> list[Record]:
         return read_records(data, header, position)
     except (BadCompression, BadRecord, TooLarge, ValueError):
         return []
+
+
+def _max_timestamp_of_segment(segment: Segment) -> int:
+    return segment.max_timestamp

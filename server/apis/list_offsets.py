@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from klamm.broker.partition import HostedPartition
 from klamm.controller.pace import Pace
 from klamm.protocol import messages
@@ -137,7 +138,7 @@ async def _search(replica: HostedPartition, timestamp: int) -> Place | None:
     log = replica.log
     if log is None:
         return None
-    found = await (log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp))
+    found = await (offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp))
     return None if found is None else Place(found.offset, found.timestamp, found.leader_epoch)
 
 

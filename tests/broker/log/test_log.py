@@ -8,6 +8,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.log import Log, LogEnvironment, UnexpectedOffset
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import CorruptRecords, each_header
 from klamm.protocol.records.validation import Origin
@@ -187,31 +188,31 @@ async def test_a_timestamp_finds_the_first_record_that_is_not_older() -> None:
     append(log, batch(timestamp=100, max_timestamp=105, records=[record(0, b"a"), record(1, b"b", None, 5)]))
     append(log, batch(timestamp=103), epoch=2)
     append(log, batch(timestamp=110), epoch=2)
-    assert await log.offset_for_timestamp(0) == (100, 0, 0)
-    assert await log.offset_for_timestamp(101) == (105, 1, 0)
-    assert await log.offset_for_timestamp(106) == (110, 3, 2)
-    assert await log.offset_for_timestamp(111) is None
-    assert await log.offset_of_max_timestamp() == (110, 3, 2)
+    assert await offset_for_timestamp(log, 0) == (100, 0, 0)
+    assert await offset_for_timestamp(log, 101) == (105, 1, 0)
+    assert await offset_for_timestamp(log, 106) == (110, 3, 2)
+    assert await offset_for_timestamp(log, 111) is None
+    assert await offset_of_max_timestamp(log) == (110, 3, 2)
     log.set_high_watermark(4)
     log.set_log_start_offset(2)
-    assert await log.offset_for_timestamp(0) == (103, 2, 2)
+    assert await offset_for_timestamp(log, 0) == (103, 2, 2)
 
 
 async def test_the_largest_timestamp_is_that_of_the_first_record_which_has_it() -> None:
     log = make()
     append(log, batch(timestamp=100, max_timestamp=107, records=[record(0, b"a", None, 7), record(1, b"b", None, 7)]))
     append(log, batch(timestamp=50))
-    assert await log.offset_of_max_timestamp() == (107, 0, 0)
+    assert await offset_of_max_timestamp(log) == (107, 0, 0)
     assert log.truncate_to(0) is None
-    assert await log.offset_of_max_timestamp() is None
+    assert await offset_of_max_timestamp(log) is None
 
 
 async def test_where_no_record_has_a_timestamp_the_largest_one_is_that_of_the_first_record() -> None:
     log = make()
-    assert await log.offset_of_max_timestamp() is None
+    assert await offset_of_max_timestamp(log) is None
     append(log, timestamp=-1)
     append(log, timestamp=-1)
-    assert await log.offset_of_max_timestamp() == (-1, 0, 0)
+    assert await offset_of_max_timestamp(log) == (-1, 0, 0)
 
 
 async def test_a_timestamp_is_found_in_a_long_log() -> None:
@@ -219,7 +220,7 @@ async def test_a_timestamp_is_found_in_a_long_log() -> None:
     for timestamp in range(1_000, 2_000):
         append(log, timestamp=timestamp)
     for timestamp in (1_000, 1_001, 1_500, 1_999):
-        assert await log.offset_for_timestamp(timestamp) == (timestamp, timestamp - 1_000, 0)
+        assert await offset_for_timestamp(log, timestamp) == (timestamp, timestamp - 1_000, 0)
 
 
 # --- memory

@@ -11,6 +11,7 @@ from klamm.broker.log.config import LogConfig
 from klamm.broker.log.log import FileRead, Log, LogEnvironment
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.validation import Origin
@@ -146,8 +147,8 @@ async def test_a_log_in_files_is_searched_by_time() -> None:
         storage.run()
     assert log.segments[0].resident_from > 400_000
     for timestamp in (0, 17, 299):
-        assert await log.offset_for_timestamp(timestamp) == (timestamp, timestamp, 0)
-    assert await log.offset_of_max_timestamp() == (299, 299, 0)
+        assert await offset_for_timestamp(log, timestamp) == (timestamp, timestamp, 0)
+    assert await offset_of_max_timestamp(log) == (299, 299, 0)
     assert storage.reads > 2
 
 
