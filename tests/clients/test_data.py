@@ -89,6 +89,8 @@ def test_clients_lose_nothing_while_leaders_brokers_and_controllers_change(membe
 
 
 KEEP_TRYING = ["--producer-property", "retries=1000000", "--producer-property", "max.in.flight.requests.per.connection=1"]
+# this one's own options win over properties: by default it gives a record up, without a word, when it had no leader for 1.5 s
+KEEP_TRYING_OF_2016 = [*KEEP_TRYING, "--message-send-max-retries", "1000000", "--request-timeout-ms", "60000"]
 JAVA: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     VERSION: (
         ["kafka.tools.ConsoleProducer", "--bootstrap-server", "{}", "--request-required-acks", "all", *KEEP_TRYING],
@@ -99,7 +101,7 @@ JAVA: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["kafka.tools.ConsoleConsumer", "--bootstrap-server", "{}"],
     ),
     CLIENTS_OF_2016: (
-        ["kafka.tools.ConsoleProducer", "--broker-list", "{}", "--request-required-acks", "all", *KEEP_TRYING],
+        ["kafka.tools.ConsoleProducer", "--broker-list", "{}", "--request-required-acks", "all", *KEEP_TRYING_OF_2016],
         ["kafka.tools.ConsoleConsumer", "--bootstrap-server", "{}"],
     ),
 }

@@ -56,8 +56,12 @@ class Members:
             self.brokers[broker_id] = KafkaBroker(self.jars, self.tree, self.folder, broker_id, state_changes=state_changes, **settings)
 
     def start(self, *ids: int) -> None:
-        """Start members that are not running, all at once, and wait until every running member knows every other."""
+        """Start members that are not running, all at once, and wait until every running member knows every other.
+
+        A broker ends at its start while a former session of it is still registered, so the end of that is waited for.
+        """
         old = {broker_id: self.tree.broker_epoch(broker_id) for broker_id in ids}
+        wait_for(lambda: all(self.tree.broker_epoch(broker_id) == -1 for broker_id in ids), f"the former sessions of {ids} are over")
         for broker_id in ids:
             self.brokers[broker_id].launch()
         for broker_id in ids:

@@ -35,16 +35,9 @@ def same_metadata(members: Members) -> Any:
 
 
 def rejoin(members: Members, topic: str, partition: int) -> None:
-    """What a leader that holds data would ask of the controller by itself: all replicas into the ISR."""
-    state, replicas = members.state(topic, partition), members.tree.assignment(topic)[partition]
-    topic_id = members.tree.topic_id(topic)
-    assert topic_id is not None
-    epoch = members.tree.broker_epoch(state.leader)
-    alter = requests.alter_partition(
-        state.leader, epoch, topic, topic_id, partition, replicas, leader_epoch=state.le, partition_epoch=state.pe
-    )
-    answer = members.ask(alter, 3)
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0), answer
+    """Wait until the leader has all replicas in the ISR again."""
+    replicas = members.tree.assignment(topic)[partition]
+    members.becomes(topic, partition, lambda s: sorted(s.isr) == sorted(replicas), "in sync with all replicas")
 
 
 def test_klamm_brokers_are_healthy_members_of_a_real_controllers_cluster(members: Members) -> None:
