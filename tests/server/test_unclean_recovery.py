@@ -66,6 +66,12 @@ async def elect_uncleanly(cluster: LocalCluster) -> tuple[int, int]:
     leader = state.leader
     (follower,) = (broker_id for broker_id in state.replicas if broker_id != leader)
     await cluster.kill_broker(follower, expire=True)
+
+    def has_left() -> bool:
+        shown = broker_of(cluster, leader).metadata.partition(*T)
+        return shown is not None and tuple(shown.isr) == (leader,)
+
+    await eventually(has_left, f"broker {follower} has left the ISR")
     await cluster.kill_broker(leader, expire=True)
     await cluster.start_broker(follower)
 
