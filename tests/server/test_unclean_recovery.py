@@ -208,8 +208,8 @@ async def test_follower_joins_the_isr_only_after_the_recovery(zookeeper: str, ch
         leader, other = await elect_uncleanly(cluster)
         await eventually(lambda: cluster.recovering, "the leader recovers")
         await cluster.start_broker(other)
-        follower = replica_of(cluster, other)
-        await eventually(lambda: follower.fetching, "it follows")
+        hosted = broker_of(cluster, other).replicas
+        await eventually(lambda: (follower := hosted.get(*T)) is not None and follower.fetching, "it follows")
         response = await codes(broker_of(cluster, leader))
         assert response["Fetch of a follower"] == REFUSED
         assert replica_of(cluster, leader).isr == (leader,)
