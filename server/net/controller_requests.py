@@ -22,7 +22,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
-from klamm.server.net.outgoing import OutgoingConnection, dial
+from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
 
 log = logging.getLogger(__name__)
@@ -58,18 +58,12 @@ class ControllerRequests:
     def __init__(
         self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._client_id = client_id
-        self._find = find
         self.clock = clock
-        self._tap = tap
         self._waiting: deque[_Request] = deque()
         self._sender: asyncio.Task[None] | None = None
-        self._connection: OutgoingConnection | None = None
-        self._address = ("", 0)
-        self._next_correlation_id = 0
+        self._connection = KeptConnection("controller", ConnectionKind.TO_CONTROLLER, client_id, find, tap, clock)
         self._versions: dict[int, tuple[int, int]] | None = None
         """What the controller at the other end knows."""
-        self._payload: asyncio.Future[bytes] | None = None
         self._closed = False
 
     async def send(
@@ -121,7 +115,7 @@ class ControllerRequests:
             if not request.response.done():
                 request.response.set_exception(ControllerUnreachable("the broker stops"))
         self._waiting.clear()
-        self._hang_up()
+        self._connection.close()
 
     async def _send_all(self) -> None:
         try:
@@ -142,9 +136,10 @@ class ControllerRequests:
                     if not request.response.done():
                         request.response.set_result((response, version))
                     return
-                failure = f"{self._address[0]}:{self._address[1]} is not the controller"
+                host, port = self._connection.address
+                failure = f"{host}:{port} is not the controller"
             except (OSError, RemoteProtocolError) as error:
-                self._hang_up()
+                self._connection.close()
                 failure = str(error) or "no response in time"
             log.debug("%s to the controller: %s", messages.APIS[request.api_key].name, failure)
             if self.clock.monotonic() + RETRY_S > request.retry_until:
@@ -155,22 +150,23 @@ class ControllerRequests:
 
     async def _try(self, request: _Request) -> tuple[Any, int]:
         """Send a request once; its decoded response, and its version. Raises OSError or RemoteProtocolError."""
-        connection = await self._connected(request.timeout_s)
+        if await self._connection.connect(request.timeout_s):
+            self._versions = None
         version, body = request.version, request.body
         if request.build is not None:
-            version = await self._negotiate(connection, request)
+            version = await self._negotiate(request)
             body = messages.encode(request.build(version), version)
-        payload, offset = await self._exchange(connection, request.api_key, version, body, request.timeout_s, request.cause)
+        payload, offset = await self._connection.exchange(request.api_key, version, body, request.timeout_s, request.cause)
         response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", version, payload, offset)
         return response, version
 
-    async def _negotiate(self, connection: OutgoingConnection, request: _Request) -> int:
+    async def _negotiate(self, request: _Request) -> int:
         """The newest version of a request that the controller knows too. Raises as `_try`, ConnectionError where there is none."""
         if self._versions is None:
             message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
             body = messages.encode(message, API_VERSIONS_VERSION)
-            payload, offset = await self._exchange(
-                connection, ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, request.timeout_s, request.cause
+            payload, offset = await self._connection.exchange(
+                ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, request.timeout_s, request.cause
             )
             is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
             response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else API_VERSIONS_VERSION, payload, offset)
@@ -180,51 +176,3 @@ class ControllerRequests:
         if version < max(oldest, messages.APIS[request.api_key].min_version):
             raise ConnectionError(f"the controller has no version of {messages.APIS[request.api_key].name} up to {request.version}")
         return version
-
-    async def _exchange(
-        self, connection: OutgoingConnection, api_key: int, version: int, body: bytes, timeout_s: float, cause: Cause | None
-    ) -> tuple[bytes, int]:
-        """Send a request; the payload of its response, and where the body begins. Raises OSError or RemoteProtocolError."""
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id += 1
-        self._payload = asyncio.get_running_loop().create_future()
-        connection.send(messages.encode_request(api_key, version, correlation_id, self._client_id, body), cause)
-        try:
-            async with self.clock.timeout(timeout_s):
-                payload = await self._payload
-        finally:
-            self._payload = None
-        got, offset = messages.decode_response_header(api_key, version, payload)
-        if got != correlation_id:
-            raise RemoteProtocolError(f"response to request {got} instead of {correlation_id}")
-        return payload, offset
-
-    async def _connected(self, timeout_s: float) -> OutgoingConnection:
-        """The connection to the controller that the metadata cache has now. Raises OSError."""
-        endpoint = self._find()
-        if endpoint is None:
-            raise ConnectionError("the controller is not known")
-        address = endpoint.host, endpoint.port
-        if self._connection is not None and address != self._address:
-            self._hang_up()
-        if self._connection is None:
-            tap = None if self._tap is None else self._tap.connection(ConnectionKind.TO_CONTROLLER, f"{endpoint.host}:{endpoint.port}")
-            self._connection = await dial(endpoint.host, endpoint.port, self._on_payload, self._on_lost, timeout_s, tap, self.clock)
-            self._address = address
-            self._versions = None
-        return self._connection
-
-    def _on_payload(self, payload: bytes) -> None:
-        if self._payload is None or self._payload.done():
-            raise RemoteProtocolError("a response without a request")
-        self._payload.set_result(payload)
-
-    def _on_lost(self, reason: Exception | None) -> None:
-        self._connection = None
-        if self._payload is not None and not self._payload.done():
-            self._payload.set_exception(reason or ConnectionResetError("closed by the controller"))
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

@@ -119,7 +119,7 @@ async def test_connection_lost_while_idle_is_opened_again_for_the_next_request(b
         brokers[0].answer(number)
         await pending
         brokers[0].writers[number].close()
-        await eventually(lambda: sender.requests._connection is None, "the loss is noticed")
+        await eventually(lambda: not sender.requests._connection.is_open, "the loss is noticed")
     assert brokers[0].connections == 2
 
 

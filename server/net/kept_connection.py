@@ -1,0 +1,96 @@
+"""A connection to another broker that is kept: made when something is sent, made anew when that broker has moved, one request in flight.
+
+Its owner decides what to do after a failure, and closes it then: `controller_requests.py` and `server/replication/leader_connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from klamm.protocol import messages
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.nouns import Endpoint
+from klamm.server.net.outgoing import OutgoingConnection, dial
+from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class KeptConnection:
+    """`peer` names the broker in errors; `find` returns where it listens, None while that is not known. Times are in seconds."""
+
+    def __init__(
+        self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock
+    ) -> None:
+        self.address = ("", 0)
+        """Host and port of the last connection."""
+        self._peer = peer
+        self._kind = kind
+        self._client_id = client_id
+        self._find = find
+        self._tap = tap
+        self._clock = clock
+        self._connection: OutgoingConnection | None = None
+        self._next_correlation_id = 0
+        self._payload: asyncio.Future[bytes] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._connection is not None
+
+    async def connect(self, timeout_s: float) -> bool:
+        """Have a connection to where the broker listens now; whether it is a new one. Raises OSError."""
+        endpoint = self._find()
+        if endpoint is None:
+            raise ConnectionError(f"the {self._peer} is not known")
+        address = endpoint.host, endpoint.port
+        if self._connection is not None and address != self.address:
+            self.close()
+        if self._connection is not None:
+            return False
+        tap = None if self._tap is None else self._tap.connection(self._kind, f"{endpoint.host}:{endpoint.port}")
+        self._connection = await dial(*address, self._on_payload, self._on_lost, timeout_s, tap, self._clock)
+        self.address = address
+        return True
+
+    async def exchange(
+        self, api_key: int, version: int, body: bytes, timeout_s: float, cause: Cause | None = None
+    ) -> tuple[bytes, int]:
+        """Send a request after `connect`; the payload of its response, and where the body starts in it.
+
+        Raises OSError (connection lost, no response in time) and RemoteProtocolError.
+        """
+        if self._connection is None:
+            raise ConnectionResetError(f"closed by the {self._peer}")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & _MAX_CORRELATION_ID
+        self._payload = asyncio.get_running_loop().create_future()
+        self._connection.send(messages.encode_request(api_key, version, correlation_id, self._client_id, body), cause)
+        try:
+            async with self._clock.timeout(timeout_s):
+                payload = await self._payload
+        finally:
+            self._payload = None
+        got, offset = messages.decode_response_header(api_key, version, payload)
+        if got != correlation_id:
+            raise RemoteProtocolError(f"response to request {got} instead of {correlation_id}")
+        return payload, offset
+
+    def close(self) -> None:
+        """Close the connection; `connect` makes another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _on_payload(self, payload: bytes) -> None:
+        if self._payload is None or self._payload.done():
+            raise RemoteProtocolError("a response without a request")
+        self._payload.set_result(payload)
+
+    def _on_lost(self, reason: Exception | None) -> None:
+        self._connection = None
+        if self._payload is not None and not self._payload.done():
+            self._payload.set_exception(reason or ConnectionResetError(f"closed by the {self._peer}"))
