@@ -120,11 +120,6 @@ class Leadership:
             self.followers[broker_id] = follower
         self.epoch_start_offset = self.seen_end_offset = epoch_start_offset
 
-    def set_replicas(self) -> None:
-        """Know a follower for each replica of the assignment, and no other."""
-        partition, before = self.partition, self.followers
-        self.followers = {b: before.get(b) or Follower(NEVER) for b in partition.replicas if b != partition.leader}
-
     def end_offset_moved(self, end_offset: int, last_requests_ms: Mapping[int, int]) -> None:
         """The leader appended. Who had all records before had them until its last request, which may not have named this partition."""
         before, self.seen_end_offset = self.seen_end_offset, end_offset

@@ -61,11 +61,6 @@ class LeaderEpochs:
         end_offset = entries[following][1]
         return (epoch if following == 0 else entries[following - 1][0]), end_offset
 
-    def epoch_for(self, offset: int) -> int | None:
-        """The epoch in which this offset was written, None when it is before the first."""
-        index = bisect_right(self._entries, offset, key=_start_of)
-        return None if index == 0 else self._entries[index - 1][0]
-
     def truncate_from(self, offset: int) -> bool:
         """Remove the epochs that began at this offset or later."""
         entries = self._entries

@@ -13,7 +13,7 @@ Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -758,11 +758,6 @@ class Log:
             segment.start = segment.resident_from
             self.advance_log_start(segment.chunk_offsets[0] if segment.chunks else segment.next_offset)
         return freed
-
-    def each_batch_shape(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
-        """(base offset, last offset, size, largest timestamp) of the batches in memory from this offset on."""
-        for segment in self.segments[self._segment_index(offset) :]:
-            yield from segment.each_shape(offset)
 
 
 def _base_offset_of(segment: Segment) -> int:

@@ -111,10 +111,6 @@ class LogManager:
 
     # --- configs
 
-    def config_of(self, topic: str) -> LogConfig | None:
-        """The configs of a topic that has logs here, None for others."""
-        return self._config_of(topic) if topic in self._overrides else None
-
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The configs of a topic are these now."""
         if topic in self._overrides or topic in self._wanted or topic in self._reading:

@@ -60,11 +60,6 @@ def delete_folder(topic: str, partition: int, unique: str) -> str:
     return _suffixed_and_cut(topic, partition, unique, DELETE_FOLDER)
 
 
-def stray_folder(topic: str, partition: int, unique: str) -> str:
-    """The name of the folder of a log that is here, but not assigned to this broker."""
-    return _suffixed_and_cut(topic, partition, unique, STRAY_FOLDER)
-
-
 def future_folder(topic: str, partition: int, unique: str) -> str:
     """The name of the folder of a log that moves here from another directory. It is never cut: the name must give the topic back."""
     return f"{topic}-{partition}.{unique}{FUTURE_FOLDER}"
