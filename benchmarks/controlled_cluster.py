@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import socket
 import struct
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 
@@ -24,6 +25,8 @@ from klamm.zk import layout, paths, topic_layout
 from klamm.zk.requests import Multi, MultiRead, Operations, Znode
 
 FAKES = (101, 102, 103)
+SPARE = 104
+"""A fake broker that has no replicas, and is registered only while replicas move to it."""
 HOLDER = 999
 PER_TOPIC = 100
 _CHUNK = 500
@@ -63,12 +66,19 @@ class Session:
         return [node for result in waiting for node in result.get(120)]
 
 
+class Counts(NamedTuple):
+    """ZooKeeper's: transactions so far (a multi is one), requests so far, of all clients."""
+
+    txns: int
+    requests: int
+
+
 class Fakes:
     """The compiled fake brokers, one process for all."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
-        self.process = Process([compiled("fakes/fakes.c"), ",".join(map(str, FAKES))], folder / "fakes.log")
+        self.process = Process([compiled("fakes/fakes.c"), ",".join(map(str, (*FAKES, SPARE)))], folder / "fakes.log")
         self.ports = {int(broker): int(port) for broker, port in self.process.answer().items()}
 
     def ask(self, command: str) -> Any:
@@ -129,7 +139,7 @@ class ControlledCluster:
         self._per = min(partitions, PER_TOPIC)
         self.keys: list[Partition] = [(t, p) for t in self.topics for p in range(self._per)]
         self.state_paths = [paths.state_path(t, p) for t, p in self.keys]
-        self.replicas = {(t, p): tuple(FAKES[(p + k) % 3] for k in range(3)) for t, p in self.keys}
+        self.replicas = self._first_replicas()
         self.topic_ids = {t: bytes([1, *os.urandom(15)]) for t in self.topics}
         self.fakes = Fakes(folder)
         self.sessions: dict[int, Session] = {}
@@ -169,6 +179,9 @@ class ControlledCluster:
         self.admin.write(states)
         self.hold()
 
+    def _first_replicas(self) -> dict[Partition, tuple[int, ...]]:
+        return {(t, p): tuple(FAKES[(p + k) % 3] for k in range(3)) for t, p in self.keys}
+
     def _topic_node(self, topic: str) -> bytes:
         return topic_layout.encode_topic(self.topic_ids[topic], {p: Assignment(self.replicas[topic, p]) for p in range(self._per)})
 
@@ -177,10 +190,14 @@ class ControlledCluster:
         return topic_layout.encode_state(LeaderAndIsr(replicas[0], 0, replicas, controller_epoch=1))
 
     def reset(self) -> None:
-        """States as after `load`, topics made since removed; while the controller is held."""
+        """Topics and states as after `load`, topics made since removed, the spare broker too; while the controller is held."""
+        if self.admin.client.exists(paths.broker_path(SPARE)):
+            self.leave(SPARE)
         for topic in set(self.admin.client.get_children("/brokers/topics")) - set(self.topics):
             self.admin.client.delete(f"/brokers/topics/{topic}", recursive=True)
         make = self.admin.operations
+        self.replicas = self._first_replicas()
+        self.admin.write([make.set_data(paths.topic_path(topic), self._topic_node(topic), -1) for topic in self.topics])
         self.admin.write([make.set_data(path, self._first_state(*key), -1) for path, key in zip(self.state_paths, self.keys, strict=True)])
 
     def hold(self) -> None:
@@ -203,6 +220,16 @@ class ControlledCluster:
         if None in states:
             raise Failed(f"{states.count(None)} of {len(states)} states are missing")
         return [s for s in states if s is not None], max(node.mtime_ms for node in found if node is not None) / 1000
+
+    def counts(self) -> Counts:
+        """What ZooKeeper has done so far."""
+        host, _, port = self.address.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as connection:
+            connection.sendall(b"srvr")
+            text = connection.makefile("rb").read().decode()
+        zxid, received = re.search(r"Zxid: 0x([0-9a-f]+)", text), re.search(r"Received: (\d+)", text)
+        assert zxid is not None and received is not None, text
+        return Counts(int(zxid[1], 16) & 0xFFFFFFFF, int(received[1]))
 
     # brokers
 
