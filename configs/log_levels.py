@@ -39,6 +39,7 @@ COUNTERPARTS = {
     "klamm.controller": "kafka.controller.KafkaController",
     "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",
     "klamm.controller.state_change": "state.change.logger",
+    "klamm.controller.throttles": "kafka.controller.KafkaController",
     "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
     "klamm.server.replication.isr_updates": "kafka.cluster.Partition",
     "klamm.server.replication.stored_isr_updates": "kafka.cluster.Partition",

@@ -24,6 +24,7 @@ class ControllerOptions:
     stop_replica_version: int = 4
     leader_recovery_supported: bool = True
     topic_ids_supported: bool = True
+    kip179_enable: bool = True
 
     @property
     def channel_listener(self) -> str:

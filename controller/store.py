@@ -25,6 +25,7 @@ from klamm.controller.values import (
     StateWrite,
     StoredConfig,
     StoredTopic,
+    ThrottleRemovals,
     TopicWrite,
     WriteOutcome,
 )
@@ -186,8 +187,12 @@ class ConfigStore(Protocol):
 class ThrottleRemovalStore(Protocol):
     """Which replication throttles go when the last reassignment is complete (KIP-179, layout 4.1).
 
-    Lists are sorted and name nothing twice. Reads and deletions see both names of a znode, writes go to `throttled_*_removal`.
+    Lists are sorted and name nothing twice. Reads and deletions see both names of a znode, writes go to `throttled_*_removal` and delete
+    the other one.
     """
+
+    async def throttle_removals(self) -> ThrottleRemovals:
+        """Both, and whether `/admin/reassign_partitions` exists, in one read. Arms nothing."""
 
     async def throttled_replicas_removal(self) -> list[str] | None:
         """Topics whose throttled replicas are to be removed; None without a znode, empty when it is unreadable."""

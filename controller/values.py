@@ -152,6 +152,15 @@ class ConfigWrite(NamedTuple):
     expected: int
 
 
+class ThrottleRemovals(NamedTuple):
+    """Whose throttles go when no reassignment is ongoing (layout 4.1); None where there is no znode."""
+
+    topics: list[str] | None
+    broker_ids: list[int] | None
+    reassigning: bool
+    """Whether `/admin/reassign_partitions` exists."""
+
+
 class BrokerState(IntEnum):
     """State of a broker that registers with the controller (RegisterBroker)."""
 

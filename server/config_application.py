@@ -33,6 +33,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
         stop_replica_version=step.stop_replica_version,
         leader_recovery_supported=step.has_leader_recovery,
         topic_ids_supported=step.has_topic_ids,
+        kip179_enable=get("kip179.enable"),
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from klamm.controller.values import ThrottleRemovals
 from klamm.protocol.nouns import TopicPartition
 from klamm.zk import layout, paths
 from klamm.zk.store_base import ZkArea
 
 T = TypeVar("T", str, int)
+
+_REPLICAS_REMOVAL = (paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS)
+_RATES_REMOVAL = (paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES)
 
 
 class ZkPreferredElection(ZkArea):
@@ -69,24 +73,32 @@ class ZkNotifications(ZkArea):
 class ZkThrottleRemovals(ZkArea):
     """`/admin/throttled_replicas_removal` and `/admin/throttled_rates_removal`, with their other names."""
 
+    async def throttle_removals(self) -> ThrottleRemovals:
+        moves, *nodes = await self._session.read_versions([paths.REASSIGN_PARTITIONS, *_REPLICAS_REMOVAL, *_RATES_REMOVAL])
+        topics = _union(nodes[:2], layout.decode_throttled_topics)
+        return ThrottleRemovals(topics, _union(nodes[2:], layout.decode_throttled_brokers), moves is not None)
+
     async def throttled_replicas_removal(self) -> list[str] | None:
-        return await self._union((paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS), layout.decode_throttled_topics)
+        return _union(await self._session.read_versions(_REPLICAS_REMOVAL), layout.decode_throttled_topics)
 
     async def write_throttled_replicas_removal(self, topics: Iterable[str]) -> None:
         await self._put(paths.THROTTLED_REPLICAS_REMOVAL, layout.encode_throttled_topics(topics))
+        await self._delete([paths.REMOVE_THROTTLED_REPLICAS])
 
     async def delete_throttled_replicas_removal(self) -> None:
-        await self._delete([paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS])
+        await self._delete(_REPLICAS_REMOVAL)
 
     async def throttled_rates_removal(self) -> list[int] | None:
-        return await self._union((paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES), layout.decode_throttled_brokers)
+        return _union(await self._session.read_versions(_RATES_REMOVAL), layout.decode_throttled_brokers)
 
     async def write_throttled_rates_removal(self, broker_ids: Iterable[int]) -> None:
         await self._put(paths.THROTTLED_RATES_REMOVAL, layout.encode_throttled_brokers(broker_ids))
+        await self._delete([paths.REMOVE_THROTTLED_RATES])
 
     async def delete_throttled_rates_removal(self) -> None:
-        await self._delete([paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES])
+        await self._delete(_RATES_REMOVAL)
 
-    async def _union(self, both: tuple[str, str], decode: Callable[[bytes | None], list[T]]) -> list[T] | None:
-        found = [node for node in await self._session.read_versions(both) if node is not None]
-        return sorted({name for data, _ in found for name in decode(data)}) if found else None
+
+def _union(nodes: Sequence[tuple[bytes | None, int] | None], decode: Callable[[bytes | None], list[T]]) -> list[T] | None:
+    found = [node for node in nodes if node is not None]
+    return sorted({name for data, _ in found for name in decode(data)}) if found else None

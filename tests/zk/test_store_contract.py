@@ -20,6 +20,7 @@ from klamm.controller.values import (
     StoredConfig,
     StoredTopic,
     StoreRefused,
+    ThrottleRemovals,
     TopicWrite,
     WriteOutcome,
 )
@@ -531,6 +532,16 @@ async def test_throttle_removals_under_their_other_names_are_read_and_deleted_to
     await lab.put("/admin/remove_throttled_rates", {"version": 1, "brokers": [2, 1]})
     assert await store.throttled_replicas_removal() == ["a", "b", "c"]
     assert await store.throttled_rates_removal() == [1, 2]
+    assert await store.throttle_removals() == ThrottleRemovals(["a", "b", "c"], [1, 2], False)
+    await store.write_throttled_rates_removal([2])
+    assert await lab.read("/admin/remove_throttled_rates") is None
+    await store.write_reassignments({TopicPartition("t", 0): (1,)})
+    assert await store.throttle_removals() == ThrottleRemovals(["a", "b", "c"], [2], True)
+    await store.write_throttled_replicas_removal(["c"])
+    assert await lab.read("/admin/remove_throttled_replicas") is None
+    await store.write_reassignments({})
+    await lab.put("/admin/remove_throttled_rates", {"version": 1, "brokers": [1]})
+    assert await store.throttle_removals() == ThrottleRemovals(["c"], [1, 2], False)
     await store.delete_throttled_replicas_removal()
     await store.delete_throttled_rates_removal()
     assert await store.throttled_replicas_removal() is None
