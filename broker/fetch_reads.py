@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from klamm.broker.fetch_sessions import FetchPartition
-from klamm.broker.log.log import FileRead
+from klamm.broker.log.local_log import FileRead
 from klamm.broker.partition import HostedPartition, Role
 from klamm.broker.preferred_replica import NO_REPLICA, preferred_replica
 from klamm.broker.replica_manager import ReplicaManager

@@ -13,7 +13,7 @@ from typing import Any
 from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, PartitionRead, end_of, failed, read_partition
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import FileRead
+from klamm.broker.log.local_log import FileRead
 from klamm.broker.metadata_responses import brokers_at
 from klamm.controller.pace import SLICE
 from klamm.protocol import messages

@@ -3,24 +3,23 @@
 All of it runs on the loop and makes no system call. A log in memory has its bytes when it has appended them. A log on disk hands commands
 to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of it.
 
-Segments are made when they are needed: an empty log in memory is this object and nothing else. Bytes in memory are counted by the budget
-that all logs of a process share (`broker/log/memory.py`). Retention is in `broker/log/retention.py`, the search by timestamp in
-`broker/log/timestamps.py`.
+Segments, their memory, and reading from them are in `broker/log/local_log.py`, retention is in `broker/log/retention.py`, the search by
+timestamp in `broker/log/timestamps.py`.
 
-Source: `UnifiedLog` and `LocalLog` of Apache Kafka 3.9.1.
+Source: `UnifiedLog` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
+from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
 from klamm.broker.log.markers import read_marker
-from klamm.broker.log.memory import CHUNK_OVERHEAD, MemoryBudget
+from klamm.broker.log.memory import CHUNK_OVERHEAD
 from klamm.broker.log.producers import ProducerStates
 from klamm.broker.log.segment import Segment, pieces_of
 from klamm.broker.log.storage import (
@@ -29,11 +28,9 @@ from klamm.broker.log.storage import (
     BatchMetadata,
     Close,
     DeleteSegments,
-    Flush,
     LoadedLog,
     ProducerEntry,
     ReadCommand,
-    Replace,
     Roll,
     StartAt,
     Storage,
@@ -44,7 +41,6 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
-LAST_OFFSET = 2**63 - 1
 _SHAPES_READ = 64 * 1024
 
 
@@ -62,48 +58,16 @@ class AppendResult(NamedTuple):
     is_duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogEnvironment:
-    """What all logs of a broker share."""
-
-    budget: MemoryBudget
-    now_ms: Callable[[], int]
-    randrange: Callable[[int], int]
-    """Draws the jitter of segments."""
-    tail_bytes: int = 1 << 20
-    """What a log on disk keeps of its end in memory, at least."""
-
-
-class FileRead:
-    """A read that needs a file. `size` is an estimate of what it gives, in bytes."""
-
-    __slots__ = ("_log", "_request", "size")
-
-    def __init__(self, log: Log, request: tuple[int, int, int, bool], size: int) -> None:
-        self._log = log
-        self._request = request
-        self.size = size
-
-    async def load(self) -> bytes:
-        """The batches. Raises ApiError, as `Log.read` does: the log may have changed meanwhile."""
-        return await self._log.load(*self._request)
-
-
 def _nothing() -> None:
     pass
 
 
-def _ignore(error: OSError) -> None:
-    pass
-
-
-class Log:
+class Log(LocalLog):
     """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
 
     __slots__ = (
-        "_flushing", "_leader_high_watermark", "_producers", "_resident", "clean_offset", "config", "environment", "epochs", "flushed_ms",
-        "high_watermark", "is_failed", "is_truncating", "last_stable_offset", "log_end_offset", "log_start_offset", "next_offset",
-        "on_failed", "on_start_moved", "on_written", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
+        "_leader_high_watermark", "_producers", "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved",
+        "on_written",
     )  # fmt: skip
 
     def __init__(
@@ -111,41 +75,22 @@ class Log:
         storage: Storage | None = None, loaded: LoadedLog | None = None,
     ) -> None:  # fmt: skip
         """An empty log in memory, or what was loaded of a log on disk."""
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
-        self.config = config
-        self.environment = environment
-        self.storage = storage
-        self.log_start_offset = self.next_offset = self.log_end_offset = self.high_watermark = self.last_stable_offset = 0
-        self.recovery_point = 0
-        self.flushed_ms = environment.now_ms()
+        super().__init__(topic, partition, topic_id, config, environment, storage)
+        self.high_watermark = self.last_stable_offset = 0
         self.epochs = LeaderEpochs()
-        self.segments: list[Segment] = []
         self.on_written: Callable[[], None] = _nothing
         """Called when the log end offset moved because bytes were written."""
         self.on_start_moved: Callable[[], object] = _nothing
         """Called when the log start offset moved forward: by a request, retention, or as memory was needed."""
-        self.on_failed: Callable[[OSError], None] = _ignore
         self.clean_offset = 0
         """The cleaner has compacted everything before it."""
-        self.is_failed = False
-        self.is_truncating = False
         self._producers: ProducerStates | None = None
         self._leader_high_watermark = 0
-        self._resident = 0
-        self._flushing = 0
         if storage is not None and loaded is not None:
             self._take(storage, loaded)
 
     def _take(self, storage: Storage, loaded: LoadedLog) -> None:
-        ends = [segment.base_offset for segment in loaded.segments[1:]] + [loaded.next_offset]
-        self.segments = [
-            Segment.loaded(segment, end, self._jitter()) for segment, end in zip(loaded.segments, ends, strict=True)
-        ]
-        self.log_start_offset = loaded.log_start_offset
-        self.next_offset = self.log_end_offset = loaded.next_offset
-        self.recovery_point = loaded.recovery_point
+        self._take_segments(loaded)
         self.clean_offset = loaded.clean_offset
         self.epochs = LeaderEpochs(loaded.epochs)
         if loaded.producers:
@@ -153,20 +98,7 @@ class Log:
         storage.attach(self)
         self.set_high_watermark(loaded.high_watermark)
 
-    def __repr__(self) -> str:
-        return f"Log({self.topic}-{self.partition}, {self.log_start_offset} to {self.log_end_offset})"
-
     # --- what it is
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all batches."""
-        return sum(segment.bytes_kept for segment in self.segments)
-
-    @property
-    def unflushed(self) -> int:
-        """Records after the recovery point."""
-        return self.next_offset - self.recovery_point
 
     def active_producers(self) -> tuple[ProducerEntry, ...]:
         """The producers that the log knows, as DescribeProducers shows them."""
@@ -185,17 +117,6 @@ class Log:
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
         """(the largest known epoch up to this one, its end offset), (-1, -1) when the epoch is not known yet."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that a consumer of committed records needs for the records from `offset` to before `end_offset`."""
-        aborted = []
-        for segment in self.segments[self._segment_index(offset) :]:
-            for entry in segment.aborted:
-                if entry.last_offset >= offset and entry.first_offset < end_offset:
-                    aborted.append(entry)
-                if entry.last_stable_offset >= end_offset:
-                    return aborted
-        return aborted
 
     # --- appending
 
@@ -287,7 +208,7 @@ class Log:
             while headers[count - 1].next_offset < next_offset:
                 count += 1
             batches = headers[done:count]
-            newest = max(batches, key=_max_timestamp_of)
+            newest = max(batches, key=max_timestamp_of)
             self._append(piece, batches, newest.max_timestamp, newest.last_offset, now_ms)
             done = count
 
@@ -342,17 +263,6 @@ class Log:
         if self.storage is not None:
             self.storage.execute(Roll(self.next_offset, entry, self.active_producers()))
 
-    def _jitter(self) -> int:
-        """What is taken off the age of a new segment, in milliseconds."""
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self.environment.randrange(bound) if bound > 0 else 0
-
-    def _check_writable(self) -> None:
-        if self.is_failed:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
-        if self.is_truncating:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log is being truncated")
-
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
         """The batch of which this one is a duplicate, None when it may be appended. Raises ApiError."""
         producers = self._producers
@@ -387,89 +297,6 @@ class Log:
         if producers is not None:
             self._update_last_stable_offset()
         return aborted
-
-    # --- reading
-
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | FileRead:
-        """Whole batches of one segment, from the one that holds `offset`, as long as they end before `end_offset` (and before the log end
-        offset) and `max_bytes` are not exceeded; with `min_one` the first one in any case.
-
-        Raises ApiError(OFFSET_OUT_OF_RANGE).
-        """
-        end = min(end_offset, self.log_end_offset)
-        if offset < self.log_start_offset or offset > self.log_end_offset:
-            raise self.out_of_range(offset)
-        if offset >= end or not self.segments:
-            return b""
-        for segment in self.segments[self._segment_index(offset) :]:
-            if segment.base_offset >= end:
-                break
-            if self.storage is not None and not segment.has_in_memory(offset):
-                size = min(max_bytes, self.bytes_between(offset, end))
-                return FileRead(self, (offset, max_bytes, end_offset, min_one), size)
-            data = segment.read(offset, max_bytes, end, min_one)
-            if data is not None:
-                return data
-        return b""
-
-    async def load(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """`read`, from files where it has to. Raises ApiError."""
-        end = min(end_offset, self.log_end_offset)
-        if offset < self.log_start_offset or offset > self.log_end_offset:
-            raise self.out_of_range(offset)
-        for segment in list(self.segments[self._segment_index(offset) :]):
-            if segment.base_offset >= end:
-                break
-            data: bytes | None
-            if segment.has_in_memory(offset):
-                data = segment.read(offset, max_bytes, end, min_one)
-            else:
-                data = await self._read_file(segment, offset, max_bytes, end, min_one)
-            if data is not None and (data or not min_one):
-                return data
-        return b""
-
-    def out_of_range(self, offset: int) -> ApiError:
-        """The error for an offset that the log does not have."""
-        return ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Received request for offset {offset} for partition {self.topic}-{self.partition}, but we only have log segments upto "
-            f"{self.log_end_offset}.",
-        )
-
-    def bytes_between(self, offset: int, end_offset: int) -> int:
-        """About how many bytes a fetch from `offset` to `end_offset` gives; exact where batches were appended one by one."""
-        if offset >= end_offset:
-            return 0
-        segments = self.segments
-        if segments and segments[-1].base_offset <= offset:
-            return segments[-1].position_of(end_offset) - segments[-1].position_of(offset)
-        total = 0
-        for segment in segments[self._segment_index(offset) :]:
-            if segment.base_offset >= end_offset:
-                break
-            total += segment.position_of(end_offset) - segment.position_of(offset)
-        return total
-
-    async def _read_file(self, segment: Segment, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """Batches of a segment from its file. Raises ApiError."""
-        assert self.storage is not None
-        position = segment.position_of(offset)
-        try:
-            return await self.storage.read(
-                ReadCommand(segment.base_offset, position, segment.size, offset, end_offset, max_bytes, min_one)
-            )
-        except OSError as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        except KeyError:
-            raise self.out_of_range(offset) from None
-
-    def _segment_index(self, offset: int) -> int:
-        """Of the segment that holds the offset; of the first one for earlier offsets."""
-        segments = self.segments
-        if segments and segments[-1].base_offset <= offset:
-            return len(segments) - 1
-        return max(bisect_right(segments, offset, key=_base_offset_of) - 1, 0)
 
     # --- offsets
 
@@ -557,7 +384,7 @@ class Log:
         if not self.segments or offset < self.segments[0].first_offset:
             self.truncate_fully_and_start_at(offset)
             return None
-        kept = bisect_right(self.segments, offset, key=_base_offset_of)
+        kept = bisect_right(self.segments, offset, key=base_offset_of)
         segment = self.segments[kept - 1]
         try:
             position, _ = segment.cut_of(offset)
@@ -635,64 +462,7 @@ class Log:
         if self.high_watermark > self.log_end_offset:
             self.set_high_watermark(self.log_end_offset)
 
-    # --- the cleaner
-
-    async def segment_bytes(self, segment: Segment, offset: int, max_bytes: int) -> bytes:
-        """Whole batches of a segment from the one with this offset on, at least one; b"" at its end. Raises ApiError."""
-        if self.storage is None or segment.has_in_memory(offset):
-            return segment.read(offset, max_bytes, LAST_OFFSET, True) or b""
-        return await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
-
-    def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> bool:
-        """Put one segment with these batches in the place of neighbouring closed ones; then `replaced` is to be awaited. False when they
-        are not in the log any more.
-
-        The memory of the batches (with `CHUNK_OVERHEAD` for each element) was reserved by the caller; it belongs to the log afterwards.
-        """
-        first = next((index for index, segment in enumerate(self.segments) if segment is old[0]), None)
-        if first is None or self.segments[first : first + len(old)] != [*old] or old[-1] is self.segments[-1] or self.is_failed:
-            return False
-        made = Segment(old[0].base_offset, old[-1].created_ms, old[0].roll_jitter_ms)
-        interval, on_disk, tick = self.config.index_interval_bytes, self.storage is not None, self.environment.budget.tick
-        index, time_index = [], []
-        for data in batches:
-            headers = [header for _, header in each_header(data)]
-            newest = max(headers, key=_max_timestamp_of)
-            entry, time_entry = made.append(
-                data, headers[0], headers[-1].next_offset, newest.max_timestamp, newest.last_offset, interval, tick, on_disk
-            )
-            index += [entry] if entry else []
-            time_index += [time_entry] if time_entry else []
-        last = made.time_index_entry()
-        time_index += [last] if last else []
-        made.next_offset = old[-1].next_offset
-        made.aborted = [*aborted]
-        self.segments[first : first + len(old)] = [made]
-        if not self._resident and batches:
-            self.environment.budget.hold(self)
-        self._resident += made.memory
-        self._free(sum(segment.memory for segment in old))
-        if self.storage is not None:
-            made.is_pinned = True
-            gone = tuple(segment.base_offset for segment in old)
-            self.storage.execute(Replace(gone, made.base_offset, b"".join(batches), index, time_index, made.aborted))
-        return True
-
-    async def replaced(self, base_offset: int) -> None:
-        """Wait until a segment that replaced others is written; until then its bytes stay in memory."""
-        if self.storage is not None:
-            await self.storage.drain()
-            for segment in self.segments:
-                if segment.base_offset == base_offset:
-                    segment.is_pinned = False
-
     # --- storage and memory
-
-    def flush(self) -> None:
-        """Force what is appended to disk, if the log is on disk."""
-        if self.storage is not None and max(self._flushing, self.recovery_point) < self.next_offset:
-            self._flushing = self.next_offset
-            self.storage.execute(Flush(self.next_offset))
 
     def written(self, next_offset: int) -> None:
         """From the storage: everything before this offset is written."""
@@ -705,64 +475,14 @@ class Log:
             pass
         self.on_written()
 
-    def flushed(self, offset: int) -> None:
-        """From the storage: everything before this offset is forced to disk."""
-        self.recovery_point = max(self.recovery_point, min(offset, self.next_offset))
-        self.flushed_ms = self.environment.now_ms()
-
-    def failed(self, error: OSError) -> None:
-        """From the storage: a command failed."""
-        if not self.is_failed:
-            self.is_failed = True
-            self.on_failed(error)
-
     def close_files(self) -> None:
         """The last command of a clean stop, if the log is on disk."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self.active_producers()))
 
-    def close(self) -> None:
-        """Give its memory back. The log is not used afterwards."""
-        self._free(self._resident)
-        self.segments = []
-
-    def _free(self, size: int) -> None:
-        if size:
-            self._resident -= size
-            self.environment.budget.release(size)
-            if not self._resident:
-                self.environment.budget.forget(self)
-
     def _droppable_below(self) -> int:
         return self.high_watermark if self.storage is None else self.log_end_offset
 
-    def _oldest_resident(self) -> Segment | None:
-        return next((segment for segment in self.segments if segment.chunks), None)
-
-    def oldest_tick(self) -> int | None:
-        """For the memory budget."""
-        segment = self._oldest_resident()
-        if segment is None or not segment.has_head(self._droppable_below()):
-            return None
-        return segment.marks[0][0]
-
-    def drop_oldest(self) -> int:
-        """For the memory budget: in memory the log start offset moves, on disk the bytes can be read from the file."""
-        segment = self._oldest_resident()
-        freed = 0 if segment is None else segment.drop_head(self._droppable_below())
-        if segment is None or not freed:
-            return 0
-        self._free(freed)
-        if self.storage is None:
-            segment.start = segment.resident_from
-            self.advance_log_start(segment.chunk_offsets[0] if segment.chunks else segment.next_offset)
-        return freed
-
-
-def _base_offset_of(segment: Segment) -> int:
-    return segment.base_offset
-
-
-def _max_timestamp_of(header: BatchHeader) -> int:
-    return header.max_timestamp
+    def _head_dropped(self, offset: int) -> None:
+        self.advance_log_start(offset)

@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from klamm.broker.log.compaction import LogCleaner, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
-from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import Directories

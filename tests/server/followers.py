@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition

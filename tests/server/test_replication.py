@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.broker.log.log import FileRead
+from klamm.broker.log.local_log import FileRead
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

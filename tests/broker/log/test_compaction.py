@@ -10,7 +10,8 @@ import pytest
 from klamm.broker.log import compaction
 from klamm.broker.log.compaction import LogCleaner, candidate, choose
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import FileRead, Log, LogEnvironment
+from klamm.broker.log.local_log import FileRead, LogEnvironment
+from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.records.batch import each_header

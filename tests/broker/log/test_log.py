@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import Log, LogEnvironment, UnexpectedOffset
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import Log, UnexpectedOffset
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import Log, LogEnvironment
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.protocol.errors import ApiError, ErrorCode

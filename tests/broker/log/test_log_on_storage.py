@@ -8,7 +8,8 @@ import random
 import pytest
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import FileRead, Log, LogEnvironment
+from klamm.broker.log.local_log import FileRead, LogEnvironment
+from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp

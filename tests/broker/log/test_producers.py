@@ -7,7 +7,8 @@ import random
 import pytest
 
 from klamm.broker.log.config import LogConfig
-from klamm.broker.log.log import AppendResult, Log, LogEnvironment
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.producers import ProducerStates
 from klamm.protocol.errors import ApiError, ErrorCode
