@@ -268,6 +268,10 @@ class World:
         self.topics: MutableMapping[str, StoredTopic] = _Children(zk, paths.TOPICS, str, self._topic, self._place_topic)
         self.states = _States(zk)
         self.configs: MutableMapping[str, dict[str, str]] = _Children(zk, "/config/topics", str, self._config, self._place_config)
+        self.broker_configs: MutableMapping[str, dict[str, str]] = _Children(
+            zk, "/config/brokers", str, lambda _, path: layout.decode_config(zk.nodes[path].data),
+            lambda name, config: zk.place(paths.config_path("brokers", name), layout.encode_config(config)),
+        )  # fmt: skip
         self.unreadable_configs = _UnreadableConfigs(self)
         self.deletions: MutableMapping[str, None] = _Children(
             zk, paths.DELETE_TOPICS, str, lambda _, __: None, lambda topic, _: zk.place(paths.deletion_path(topic), None)
@@ -291,6 +295,8 @@ class World:
         self.story: list[Step] = []
         """What the outside did, in order."""
         self.telling = False
+        self.observers: list[Callable[[Operation, int], None]] = []
+        """Each is called after every operation on the tree, with the session that did it, 0 for the outside."""
 
     def _committed(self, operation: Operation, session: int) -> None:
         kind, path = operation.kind, operation.path
@@ -307,9 +313,11 @@ class World:
         elif kind == SET_DATA and session and path.startswith(f"{paths.TOPICS}/") and len(parts) == 4:
             self.spoilt.forget(path)
             self.journal.append(WroteTopic(parts[3], self.topics[parts[3]]))
+        for observer in self.observers:
+            observer(operation, session)
 
     def _missing(self, path: str) -> None:
-        if path.rpartition("/")[0] in _JOURNALED or path == paths.PREFERRED_REPLICA_ELECTION:
+        if path.rpartition("/")[0] in _JOURNALED or path in _JOURNALED_NODES:
             self.journal.append(Removed(path))
 
     # --- nodes as values ---
@@ -347,6 +355,29 @@ class World:
             self.zk.take_away(paths.PREFERRED_REPLICA_ELECTION)
         else:
             self.zk.place(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(partitions))
+
+    @property
+    def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        """The entries of `/admin/reassign_partitions`, None where it is missing."""
+        node = self.zk.get(paths.REASSIGN_PARTITIONS)
+        return None if node is None else layout.decode_reassignments(node.data)
+
+    @property
+    def reassigning(self) -> set[TopicPartition]:
+        """Partitions with adding or removing replicas in their topic's node."""
+        return {TopicPartition(t, i) for t, stored in self.topics.items() for i, a in stored.assignments.items() if a.is_reassigning}
+
+    @property
+    def throttled_topics(self) -> set[str]:
+        """Topics in the nodes that say whose throttled replicas are to be removed, by both of their names."""
+        nodes = [self.zk.get(path) for path in (paths.THROTTLED_REPLICAS_REMOVAL, paths.REMOVE_THROTTLED_REPLICAS)]
+        return {name for node in nodes if node is not None for name in layout.decode_throttled_topics(node.data)}
+
+    @property
+    def throttled_brokers(self) -> set[int]:
+        """Brokers in the nodes that say whose throttled rates are to be removed, by both of their names."""
+        nodes = [self.zk.get(path) for path in (paths.THROTTLED_RATES_REMOVAL, paths.REMOVE_THROTTLED_RATES)]
+        return {broker_id for node in nodes if node is not None for broker_id in layout.decode_throttled_brokers(node.data)}
 
     @property
     def controller(self) -> tuple[int, int] | None:
@@ -440,6 +471,21 @@ class World:
             self.zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.encode_partitions(TopicPartition(*key) for key in partitions))
 
     @_told
+    def ask_reassignment(self, entries: dict[TopicPartition, tuple[int, ...]]) -> None:
+        """Somebody creates `/admin/reassign_partitions`; there is none yet."""
+        if self.zk.get(paths.REASSIGN_PARTITIONS) is None:
+            named = {TopicPartition(*key): tuple(replicas) for key, replicas in entries.items()}
+            self.zk.create(paths.REASSIGN_PARTITIONS, layout.encode_reassignments(named))
+
+    @_told
+    def place_removals(self, topics: list[str], brokers: list[int], alias: bool) -> None:
+        """A controller that is gone has left the nodes that say whose throttles are to be removed, under one of their names."""
+        names = paths.REMOVE_THROTTLED_REPLICAS, paths.REMOVE_THROTTLED_RATES
+        replicas, rates = names if alias else (paths.THROTTLED_REPLICAS_REMOVAL, paths.THROTTLED_RATES_REMOVAL)
+        self.zk.place(replicas, layout.encode_throttled_topics(topics))
+        self.zk.place(rates, layout.encode_throttled_brokers(brokers))
+
+    @_told
     def notify_isr_change(self, partitions: list[TopicPartition]) -> None:
         self.notified += 1
         data = layout.encode_partitions(TopicPartition(*key) for key in partitions)
@@ -480,6 +526,11 @@ class World:
         self.notify_log_dir(broker_id)
 
     @_told
+    def configure_broker(self, broker_id: int, config: dict[str, str]) -> None:
+        """Replace a broker's dynamic config; nobody is notified."""
+        self.broker_configs[str(broker_id)] = config
+
+    @_told
     def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Replace a topic's config; nobody is notified."""
         self.configs[name] = config
@@ -513,6 +564,16 @@ _JOURNALED = (
     paths.DELETE_TOPICS,
     paths.ISR_CHANGE_NOTIFICATION,
     paths.LOG_DIR_EVENT_NOTIFICATION,
+)
+
+
+_JOURNALED_NODES = (
+    paths.PREFERRED_REPLICA_ELECTION,
+    paths.REASSIGN_PARTITIONS,
+    paths.THROTTLED_REPLICAS_REMOVAL,
+    paths.THROTTLED_RATES_REMOVAL,
+    paths.REMOVE_THROTTLED_REPLICAS,
+    paths.REMOVE_THROTTLED_RATES,
 )
 
 

@@ -42,7 +42,47 @@ class Told:
     controller_epoch: int = 0
     metadata: dict[TopicPartition, Any] = field(default_factory=dict)
     roles: dict[TopicPartition, Any] = field(default_factory=dict)
+    stopped: set[TopicPartition] = field(default_factory=set)
+    """Replicas that do not fetch: they were stopped, and have no new role since."""
     live: set[int] = field(default_factory=set)
+
+
+class Proposal(NamedTuple):
+    """The ISR that a leader wants, and what it goes by."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+def proposals(world: World, told: dict[int, Told]) -> dict[TopicPartition, Proposal]:
+    """What leaders propose when every follower that runs has caught up: all replicas that they were told of, and that follow them.
+
+    A replica follows when it was told of the same leader and leader epoch, and was not stopped since. A leader that was not told of the
+    newest epoch proposes nothing, nor does one that recovers.
+    """
+    found: dict[TopicPartition, Proposal] = {}
+    for key, state in world.states.items():
+        known = told.get(state.leader)
+        role = None if known is None or not _runs(world, state.leader, known, key) else known.roles.get(key)
+        if known is None or role is None or state.recovery or (role.leader, role.leader_epoch) != (state.leader, state.leader_epoch):
+            continue
+        joined = [r for r in role.replicas if r not in state.isr and r in known.live and _follows(world, told, r, key, role)]
+        if joined:
+            found[key] = Proposal(state.leader, state.leader_epoch, state.partition_epoch, (*state.isr, *joined))
+    return found
+
+
+def _runs(world: World, broker_id: int, known: Told, key: TopicPartition) -> bool:
+    broker = world.brokers.get(broker_id)
+    return broker is not None and broker.epoch == known.epoch and key not in known.stopped and (broker_id, key) not in world.offline_dirs
+
+
+def _follows(world: World, told: dict[int, Told], broker_id: int, key: TopicPartition, leader: Any) -> bool:
+    known = told.get(broker_id)
+    role = None if known is None or not _runs(world, broker_id, known, key) else known.roles.get(key)
+    return role is not None and (role.leader, role.leader_epoch) == (leader.leader, leader.leader_epoch)
 
 
 class SimulatedBrokers:
@@ -134,6 +174,7 @@ class SimulatedBrokers:
                     error = STORAGE_ERROR
                 elif before is None or p.leader_epoch > before.leader_epoch:
                     told.roles[key] = p
+                    told.stopped.discard(key)
                 else:
                     error = STALE_CONTROLLER_EPOCH
                 rows.append(response.LeaderAndIsrPartitionError(partition_index=p.partition_index, error_code=error))
@@ -158,6 +199,7 @@ class SimulatedBrokers:
             for p in t.partition_states:
                 key = TopicPartition(t.topic_name, p.partition_index)
                 error = 0
+                told.stopped.add(key)
                 if p.delete_partition:
                     if (broker_id, key) in self.world.undeletable | self.world.offline_dirs:
                         error = STORAGE_ERROR

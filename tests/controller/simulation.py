@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -23,8 +23,9 @@ from klamm.controller.values import LeaderAndIsr
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, World, Wrote
-from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
+from klamm.tests.controller.simulated_brokers import Frame, Proposal, SimulatedBrokers, Told, proposals
 from klamm.tests.controller.snapshots import snapshot
+from klamm.tests.controller.stage import isr_request
 from klamm.tests.controller.zero_clock import ZeroClock
 from klamm.zk.session import SessionChange
 
@@ -109,6 +110,8 @@ class Simulation:
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
         self.steering = Steering()
+        self.followers_catch_up = False
+        """Whether leaders take all replicas that follow them into the ISR before anything counts as settled."""
 
     def store(self, on_event: Callable[[WatchEvent], None]) -> FaultyStore:
         """The store of a new process."""
@@ -129,6 +132,27 @@ class Simulation:
         return next((p for p in self.processes if not p.crashed and p.controller.is_active and p.controller.term is not None), None)
 
     async def settle(self) -> None:
+        """Until nothing moves, and no follower has anything left to catch up where they do."""
+        await self.quieten()
+        last: dict[TopicPartition, Proposal] = {}
+        while self.followers_catch_up:
+            due = proposals(self.world, self.told)
+            if not due or due == last:  # what was refused is not proposed again
+                return
+            await self.propose(due)
+            await self.quieten()
+            last = due
+
+    async def propose(self, due: Mapping[TopicPartition, Proposal]) -> None:
+        """Leaders send their proposals to the controller, if there is one."""
+        active, w = self.active, self.world
+        for key, p in due.items():
+            broker, topic = w.brokers.get(p.leader), w.topics.get(key.topic)
+            if active is not None and broker is not None and topic is not None and topic.topic_id is not None:
+                request = isr_request(p.leader, broker.epoch, topic.topic_id, key.partition, p.leader_epoch, p.partition_epoch, list(p.isr))
+                active.ask(active.controller.alter_partition(request, 2))
+
+    async def quieten(self) -> None:
         """Until nothing moves: no writes and no frames over many turns of the loop."""
         quiet = turns = 0
         while quiet < 60:

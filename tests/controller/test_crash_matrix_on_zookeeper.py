@@ -150,7 +150,7 @@ class RealRun(Run):
             while session.generation == generation or not session.is_connected:  # noqa: ASYNC110 the session tells nobody else
                 await asyncio.sleep(0.005)
 
-    async def settle(self) -> None:
+    async def quieten(self) -> None:
         """Until no controller has anything to do, and every session has heard of everything that has happened."""
         async with asyncio.timeout(100):
             quiet = 0

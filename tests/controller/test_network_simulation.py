@@ -39,7 +39,7 @@ class NetworkStory(Story):
         await asyncio.sleep(count / 50)
         await self.revive()
 
-    async def settle(self) -> None:
+    async def quieten(self) -> None:
         """Until nothing has moved for longer than any retry takes."""
         quiet = turns = 0
         while quiet < 25:
