@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -26,7 +27,11 @@ QUIET_S = 0.02
 class Producing:
     """A producer in a thread; `sent` is what came of it, one entry for each producer id it was given."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str, *, idempotent: bool, batch: int = 10) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, name: str, *, idempotent: bool, batch: int = 10, record_bytes: int = 0
+    ) -> None:
+        """`record_bytes` is how long a record's value is at least."""
+        self.record_bytes = record_bytes
         self.topic, self.partitions, self.name, self.idempotent, self.batch = topic, partitions, name, idempotent, batch
         self._settings: dict[str, object] = {
             **SOON,
@@ -92,7 +97,7 @@ class Producing:
                 failed.set()
 
         try:
-            producer.produce(self.topic, sent.value(number).encode(), partition=sent.partition(number), on_delivery=told)
+            producer.produce(self.topic, padded(sent.value(number), self.record_bytes), partition=sent.partition(number), on_delivery=told)
         except BufferError:
             return False
         except KafkaException as refused:
@@ -148,7 +153,38 @@ class Reading:
 def keep(logs: dict[int, list[tuple[int, str]]], message: Message) -> None:
     value, partition, offset = message.value(), message.partition(), message.offset()
     assert value is not None and partition is not None and offset is not None
-    logs[partition].append((offset, bytes(value).decode()))
+    logs[partition].append((offset, bytes(value).decode().rstrip()))
+
+
+def padded(value: str, size: int) -> bytes:
+    """The value with spaces behind it, `size` bytes at least; `keep` takes them off."""
+    return value.encode().ljust(size)
+
+
+def fill(bootstrap: str, topic: str, partitions: int, name: str, records: int, record_bytes: int) -> Sent:
+    """Write so many records as fast as they are acknowledged by all replicas; every one is."""
+    sent = Sent(name, partitions, idempotent=True)
+    settings = {**SOON, "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 20}
+    producer = Producer(settings)
+
+    def told(number: int, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        offset = message.offset()
+        sent.offsets[number] = -1 if offset is None else offset
+
+    for number in range(records):
+        value = padded(sent.value(number), record_bytes)
+        while True:
+            try:
+                producer.produce(topic, value, partition=sent.partition(number), on_delivery=partial(told, number))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        sent.count += 1
+        producer.poll(0)
+    assert producer.flush(FLUSH_S) == 0
+    assert len(sent.offsets) == records
+    return sent
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, within_s: float = 120) -> dict[int, list[tuple[int, str]]]:

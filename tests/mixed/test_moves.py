@@ -1,0 +1,45 @@
+"""Replicas move between real brokers and Klamm's while clients write and read, under a real controller and under Klamm's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from klamm.tests.mixed.kafka_errors import unusual
+from klamm.tests.mixed.members import Members, grave
+from klamm.tests.moves.there_and_back import SETTINGS, there_and_back
+
+pytestmark = [pytest.mark.slow, pytest.mark.reference]
+
+SIZE = 12 << 20
+
+
+def test_replicas_move_between_real_brokers_so_the_story_asks_nothing_that_kafka_does_not_do(new_members: Callable[..., Members]) -> None:
+    members = new_members(lambda _: SETTINGS)
+    members.kafka(1, 2, 3, 4)
+    there_and_back(members, (1, 2, 3, 4), SIZE)
+
+
+def test_replicas_move_between_klamm_brokers_under_a_real_controller(new_members: Callable[..., Members]) -> None:
+    members = new_members(lambda _: SETTINGS)
+    members.kafka(0)
+    members.klamm(1, 2, 3, 4)
+    assert members.tree.controller() == 0
+    there_and_back(members, (1, 2, 3, 4), SIZE)
+    assert unusual(members.real()) == []
+    assert grave(members, 1, 2, 3, 4) == []
+
+
+@pytest.mark.parametrize("controller", ["real", "klamm"])
+def test_replicas_move_between_klamm_and_real_brokers_whoever_controls(new_members: Callable[..., Members], controller: str) -> None:
+    """Partition by partition replicas go from a Klamm leader to a real follower, the other way round, and each to its own kind."""
+    members = new_members(lambda _: SETTINGS)
+    first, second = (members.kafka, members.klamm) if controller == "real" else (members.klamm, members.kafka)
+    first(1, 3)
+    second(2, 4)
+    assert members.tree.controller() in (1, 3)
+    there_and_back(members, (1, 2, 3, 4), SIZE)
+    klamm = (2, 4) if controller == "real" else (1, 3)
+    assert unusual(members.real()) == []
+    assert grave(members, *klamm) == []
