@@ -5,9 +5,9 @@ A session begins with a full request: all partitions. From then on a request nam
 have news. So an idle partition costs nothing, and a request is made from what changed, not by a walk over all partitions. A response
 with an error ends the session, and the next request is a full one.
 
-A partition that is delayed or truncates is not in the session meanwhile, as in Kafka. One request is in flight at a time; a partition that
-changed since it was sent is in `changed` again, and its part of the response is not for it any more. Source: KIP-227, KIP-516,
-`FetchSessionHandler` of 3.9.1.
+A partition that is delayed, throttled or truncates is not in the session meanwhile, as in Kafka. One request is in flight at a time; a
+partition that changed since it was sent is in `changed` again, and its part of the response is not for it any more. Source: KIP-227,
+KIP-516, `FetchSessionHandler` of 3.9.1.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ class Standing(IntEnum):
     DELAYED = 1
     TRUNCATING = 2
     REMOVED = 3
+    THROTTLED = 4
 
 
 class FollowedPartition(Generic[Hosted]):
-    """One partition as its fetcher sees it. `offset` is the next to fetch, `leader_epoch` that of the LeaderAndIsr it follows."""
+    """One partition as its fetcher sees it. `offset` is the next to fetch, `leader_epoch` that of the LeaderAndIsr it follows.
 
-    __slots__ = ("hosted", "in_session", "index", "leader_epoch", "offset", "standing", "topic")
+    `lag` is how far the leader's high watermark of the last response is ahead of that offset, -1 before the first response.
+    """
+
+    __slots__ = ("hosted", "in_session", "index", "lag", "leader_epoch", "offset", "standing", "topic")
 
     def __init__(
         self, topic: FollowedTopic[Hosted], index: int, hosted: Hosted, leader_epoch: int, offset: int, standing: Standing = Standing.READY
@@ -49,6 +53,7 @@ class FollowedPartition(Generic[Hosted]):
         self.offset = offset
         self.standing = standing
         self.in_session = False
+        self.lag = -1
 
     def __str__(self) -> str:
         return f"{self.topic.name}-{self.index}"
@@ -85,6 +90,8 @@ class FollowerSession(Generic[Hosted]):
         self.session_epoch = FULL
         self.count = 0
         """All partitions, also those that are delayed."""
+        self.entered = 0
+        """How often a partition was added or came back."""
         self._topics: dict[str, FollowedTopic[Hosted]] = {}
         self._by_id: dict[bytes, FollowedTopic[Hosted]] = {}
         self._changed: dict[FollowedPartition[Hosted], None] = {}
@@ -175,6 +182,7 @@ class FollowerSession(Generic[Hosted]):
         return partition.standing is Standing.READY and partition.in_session and partition not in self._changed
 
     def _enter(self, partition: FollowedPartition[Hosted]) -> None:
+        self.entered += 1
         self._changed[partition] = None
         topic = partition.topic
         forgotten = self._forgotten.get((topic.name, topic.topic_id))

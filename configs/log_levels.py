@@ -35,6 +35,7 @@ COUNTERPARTS = {
     "klamm.broker.log.retention": "kafka.log.UnifiedLog",
     "klamm.broker.leaders": "kafka.cluster.Partition",
     "klamm.broker.replica_manager": "kafka.server.ReplicaManager",
+    "klamm.broker.replication_quotas": "kafka.server.TopicConfigHandler",
     "klamm.broker.state_change": "state.change.logger",
     "klamm.controller": "kafka.controller.KafkaController",
     "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",

@@ -23,6 +23,7 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.broker.recovery import Recovery, RecoveryProcess
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
@@ -59,6 +60,7 @@ from klamm.server.replication.followers import Followers
 from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
+from klamm.server.replication.throttle_configs import ThrottleConfigs
 from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
@@ -136,7 +138,8 @@ class BrokerServer:
         self._unfit: list[str] = []
         self._failed = asyncio.Event()
         self._killed = False
-        self._disks = Disks(config, self.clock, self.seams.random.getrandbits) if are_on_disk(config) else None
+        self._quotas = ReplicationQuotas(config.broker_id, config.get, self.clock)
+        self._disks = Disks(config, self.clock, self.seams.random.getrandbits, self._quotas.moves) if are_on_disk(config) else None
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -246,7 +249,7 @@ class BrokerServer:
         await self._connect()
         await self.admin_zk.ensure_paths()
         self.identity.cluster_id = await self.admin_zk.cluster_id()
-        self.identity.broker_id = await self._broker_id()
+        self.identity.broker_id = self._quotas.broker_id = await self._broker_id()
         if self._tap is not None:
             self._tap.broker_id = self.id
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap, self.clock)
@@ -263,8 +266,9 @@ class BrokerServer:
         self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
+        throttles = ThrottleConfigs(self._quotas, self.admin_zk.topics, TopicConfigs(self.admin_zk), self._background, self.clock)
         dynamic_configs.listen(
-            ConfigApplication(config, self.listeners, self._registration, self.controller, self.services.logs, self._background)
+            ConfigApplication(config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles)
         )
         self._replicate(metadata)
         self._session = SessionHandler(
@@ -325,6 +329,7 @@ class BrokerServer:
             admin_store=self.admin_zk,
             purgatory=self.purgatory,
             fetches=Fetches(self.config, self.seams.random.randrange),
+            replication_quotas=self._quotas,
             features=self._feature_cache,
             offered=offered(HANDLERS),
             not_offered=NotOfferedLog(),
@@ -353,7 +358,8 @@ class BrokerServer:
             self.replicas.states.recover = lambda replica: self._background.start(self._recover(replica, process))
         self._background.start(self._check_followers(leaders.max_lag_ms / 2000))
         open_log = self.replicas.open_log
-        follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log)
+        quota = self._quotas.follower
+        follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log, quota)
         self._followers = Followers(follower, self.replicas, metadata, self.inter_broker_listener, self._background, self._tap)
         self.replicas.listeners.append(self._followers.apply)
 

@@ -1,5 +1,5 @@
 """What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options,
-logs."""
+logs, throttles of replication."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.dynamic_configs import controller_events
 from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
+from klamm.server.replication.throttle_configs import ThrottleConfigs
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
@@ -48,6 +49,7 @@ class ConfigApplication:
         controller: Controller,
         logs: LogManager,
         background: BackgroundTasks,
+        throttles: ThrottleConfigs,
     ) -> None:
         self._config = config
         self._listeners = listeners
@@ -55,9 +57,11 @@ class ConfigApplication:
         self._controller = controller
         self._logs = logs
         self._background = background
+        self._throttles = throttles
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         """The configs of an entity have changed; see `DynamicConfigs`."""
+        self._throttles(kind, name, properties)
         if kind == "brokers":
             self._listeners.limit()
             self._logs.defaults_changed()

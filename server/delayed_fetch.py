@@ -16,6 +16,7 @@ from klamm.broker.fetch_reads import FetchParams, divergence, end_of, find
 from klamm.broker.fetch_sessions import FetchPartition, FetchSessionCache
 from klamm.broker.preferred_replica import RACK_AWARE_SELECTOR
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.errors import ApiError
 
@@ -75,11 +76,13 @@ class Fetches:
 class DelayedFetch:
     """One waiting fetch."""
 
-    __slots__ = ("_ended", "_params", "_readable", "_replicas", "_sizes")
+    __slots__ = ("_ended", "_params", "_quota", "_readable", "_replicas", "_sizes")
 
-    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
+    def __init__(self, replicas: ReplicaManager, params: FetchParams, quota: ReplicationQuota | None = None) -> None:
+        """`quota` is that of a leader whose follower fetches: what it holds back does not count."""
         self._replicas = replicas
         self._params = params
+        self._quota = quota
         self._sizes: dict[FetchPartition, int] = {}
         self._readable = 0
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -126,5 +129,7 @@ class DelayedFetch:
             return _AT_ONCE
         log = replica.log
         if log is None or offset == end_offset:
+            return 0
+        if self._quota is not None and self._quota.holds_back(replica, self._params.replica_id):
             return 0
         return max(min(log.bytes_between(offset, end_offset), partition.max_bytes), 0)

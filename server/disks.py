@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
@@ -38,7 +39,8 @@ def are_on_disk(config: BrokerConfig) -> bool:
 class Disks:
     """The directories of one broker, with their threads. `directories` is what its log manager gets."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, random_bits: Callable[[int], int]) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, random_bits: Callable[[int], int], quota: ReplicationQuota) -> None:
+        """`quota` is that of moves between the directories."""
         self._config = config
         self._clock = clock
         self._executors: list[ThreadPoolExecutor] = []
@@ -49,6 +51,7 @@ class Disks:
             lambda: f"{random_bits(128):032x}",
             config.get("log.segment.delete.delay.ms"),
             _most_files() // len(config.log_dirs),
+            quota,
         )
 
     def _executor(self, path: str) -> ThreadPoolExecutor:

@@ -97,6 +97,12 @@ def encode(
     return pieces
 
 
+def size_of(version: int, rows: Sequence[Row]) -> int:
+    """The bytes of a response with these rows, with its length but without its header."""
+    empty = [(partition, read._replace(records=b"")) for partition, read in rows]
+    return 4 + sum(map(len, encode(version, 0, empty))) + sum(read.size for _, read in rows)
+
+
 def before_records(version: int, index: int, read: PartitionRead, size: int) -> bytes:
     """A partition up to and with the length of its records."""
     error_code, high_watermark, stable_offset, start_offset, aborted, preferred, _, _, _ = read

@@ -15,6 +15,7 @@ from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead
 from klamm.broker.metadata_responses import brokers_at
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.controller.pace import SLICE
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -25,12 +26,13 @@ from klamm.protocol.records.scan import BadRecord
 from klamm.server.authorizer import AllowAll, Operation, ResourceType
 from klamm.server.context import Context
 from klamm.server.delayed_fetch import DelayedFetch
-from klamm.server.fetch_response import ENDPOINTS_SINCE, encode
+from klamm.server.fetch_response import ENDPOINTS_SINCE, encode, size_of
 
 MIN_ONE_SINCE, STORAGE_ERROR_SINCE = 3, 6
 MAGIC_1_SINCE, MAGIC_2_SINCE, ZSTD_SINCE = 2, 4, 10
 CONVERTED_IN_THREAD_BYTES = 4 << 10
 SPARSE = 32
+LOOK_AGAIN_S = 0.001
 _NAMES_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _UNREADABLE = {int(code): PartitionRead(int(code), aborted=()) for code in ErrorCode}
 """What a partition gets that is not even tried: here aborted transactions are an empty list, not null."""
@@ -48,8 +50,8 @@ class OpenFetch:
     """One request on its way to a response. `rows` are the results of the last read."""
 
     __slots__ = (
-        "_allowed", "_allows_all", "_code", "_context", "_ctx", "_has_errors", "_has_files", "_is_notable", "_params", "_partitions",
-        "_size", "_unread", "rows",
+        "_allowed", "_allows_all", "_code", "_context", "_ctx", "_has_errors", "_has_files", "_holds_back", "_is_notable", "_params",
+        "_partitions", "_quota", "_size", "_unread", "rows",
     )  # fmt: skip
 
     def __init__(self, ctx: Context, params: FetchParams, context: FetchContext) -> None:
@@ -62,6 +64,8 @@ class OpenFetch:
         self._code = ErrorCode.NONE
         self.rows: list[Row] = []
         self._unread: list[Row] = []
+        self._quota: ReplicationQuota | None = None
+        self._holds_back = False
         if partitions.params is not params or params.rack or not self._allows_all:
             if partitions.params is not None and (params.rack or not self._allows_all or partitions.params[1:6] != params[1:6]):
                 partitions.look_at_all()  # who reads, and up to where, has changed, or changes all the time
@@ -79,13 +83,17 @@ class OpenFetch:
         limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
         watches = not self._context.is_full
         self._size, self._is_notable, self._has_errors, self._has_files = 0, False, False, False
+        exceeded = self._look_at_quota() if params.is_follower else False
         for number, partition in enumerate(list(self._partitions.changed), 1):
             code = self._refusal(partition)
             if code:
                 unread.append((partition, _UNREADABLE[code]))
                 self._has_errors = True
             else:
-                result = read_partition(replicas, params, partition, limit, min_one, follow, watches)
+                if exceeded and self._is_held_back(partition):
+                    result = read_partition(replicas, params, partition, 0, False, follow, watches)
+                else:
+                    result = read_partition(replicas, params, partition, limit, min_one, follow, watches)
                 rows.append((partition, result))
                 size = result.size
                 if size:
@@ -101,6 +109,24 @@ class OpenFetch:
             if number % SLICE == 0:
                 yield
         self.rows, self._unread = rows, unread
+
+    def _look_at_quota(self) -> bool:
+        """Whether throttled partitions have to wait. What is read is recorded when the response is made, so that is one look for all."""
+        quota = self._ctx.services.replication_quotas.leader
+        self._quota = quota if quota.is_active else None
+        self._holds_back = False
+        return quota.is_active and quota.is_exceeded()
+
+    def _is_held_back(self, partition: FetchPartition) -> bool:
+        """Whether an exceeded quota concerns this partition: it is throttled, and the follower is not in the ISR."""
+        name = partition.topic.name or ""
+        if not self._ctx.services.replication_quotas.leader.is_throttled(name, partition.index):
+            return False
+        replica = self._ctx.services.replicas.get(name, partition.index)
+        if replica is None or self._params.replica_id in replica.isr:
+            return False
+        self._holds_back = True
+        return True
 
     def _refusal(self, partition: FetchPartition) -> int:
         """Why a partition is not even tried, or 0."""
@@ -146,7 +172,7 @@ class OpenFetch:
     async def respond_later(self) -> Body:
         """Wait, read again, respond."""
         partitions, services, peer = self._partitions, self._ctx.services, self._ctx.peer
-        delayed = DelayedFetch(services.replicas, self._params)
+        delayed = DelayedFetch(services.replicas, self._params, self._quota)
         watches = self._context.is_full
         partitions.waiting = delayed
         try:
@@ -157,7 +183,7 @@ class OpenFetch:
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
             if not delayed.is_over:
-                timer = services.clock.call_later(self._params.max_wait_ms / 1000, delayed.end)
+                timer = services.clock.call_later(self._longest_wait(), delayed.end)
                 peer.on_lost = delayed.end
                 try:
                     await delayed.wait()
@@ -173,6 +199,13 @@ class OpenFetch:
             session = self._context.session
             if session is None or not session.is_open:
                 partitions.unwatch()
+
+    def _longest_wait(self) -> float:
+        """Seconds after which the fetch reads again whatever happens: a client's own limit, or when more of what is throttled may go."""
+        seconds = self._params.max_wait_ms / 1000
+        if self._quota is None or not self._holds_back:
+            return seconds
+        return min(seconds, max(self._quota.seconds_until_below(), LOOK_AGAIN_S))
 
     # the response
 
@@ -214,6 +247,9 @@ class OpenFetch:
             yield from self._make_session()
         if context.session is not None:
             yield from self._settle(read_rows)
+        if self._quota is not None:
+            throttled = [row for row in self.rows if self._quota.is_throttled(row[0].topic.name or "", row[0].index)]
+            self._quota.record(size_of(self._params.version, throttled))
 
     def _make_session(self) -> Iterator[None]:
         services = self._ctx.services

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import Cause
 from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic
@@ -109,6 +110,8 @@ class Services:
     admin_store: AdminStore
     purgatory: Purgatory
     fetches: Fetches
+    replication_quotas: ReplicationQuotas
+    """Of replication: for leaders, followers and moves between log directories."""
     features: FeatureCache
     offered: tuple[Api, ...]
     """The APIs that ApiVersions lists."""

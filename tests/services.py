@@ -11,6 +11,7 @@ from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import Cause
 from klamm.controller.ids import random_topic_id
@@ -166,6 +167,7 @@ def make_services(
         admin_store=LostStore() if admin_store is None else admin_store,
         purgatory=Purgatory(),
         fetches=Fetches(configs, random.randrange),
+        replication_quotas=ReplicationQuotas(broker_id, configs.get, SYSTEM_CLOCK),
         features=FeatureCache(),
         offered=offers,
         not_offered=NotOfferedLog(),

@@ -70,6 +70,11 @@ class LeaderFetcher:
         """There are new partitions, or none any more."""
         self._news.set()
 
+    @property
+    def is_throttled(self) -> bool:
+        """Whether partitions are not fetched at the moment because the quota is exceeded."""
+        return bool(self._logs.throttle.left_out)
+
     async def close(self) -> None:
         """Stop fetching. A response that is being applied is applied no further."""
         task, self._task = self._task, None  # a task that is over holds its last frame, and with it this object
@@ -111,6 +116,9 @@ class LeaderFetcher:
                 timer.cancel()
 
     async def _fetch(self) -> None:
+        throttle = self._logs.throttle
+        if throttle.quota.is_active or throttle.left_out:
+            throttle.look()
         content = self.session.build()
         if content is None:
             if not self._logs.truncating:

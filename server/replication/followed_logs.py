@@ -27,8 +27,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from klamm.broker.follower_session import FollowerSession, Standing
+from klamm.broker.follower_throttle import FollowerThrottle
 from klamm.broker.follower_truncation import out_of_range, truncation
 from klamm.broker.partition import HostedPartition
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -72,6 +74,7 @@ class FollowerServices:
     clock: Clock
     broker_epoch: Callable[[], int]
     open_log: Callable[[HostedPartition], Awaitable[Any]]
+    quota: ReplicationQuota
 
 
 class FollowedLogs:
@@ -83,6 +86,7 @@ class FollowedLogs:
         self.leader = leader
         self.session = session
         self.truncating: dict[Partition, None] = {}
+        self.throttle = FollowerThrottle(services.quota, session)
         self._services = services
         self._options = services.options
         self._clock = services.clock
@@ -101,8 +105,11 @@ class FollowedLogs:
                 self._resume(partition, standing)
 
     def until_next_delay_ends(self) -> float | None:
-        """Seconds until the first back-off is over, None without one."""
-        return max(0.0, self._delayed[0][0] - self._clock.monotonic()) if self._delayed else None
+        """Seconds until the first back-off is over, or the rate of what is throttled is low enough; None without either."""
+        ends = [self._delayed[0][0] - self._clock.monotonic()] if self._delayed else []
+        if self.throttle.left_out:
+            ends.append(self._services.quota.seconds_until_below())
+        return max(0.0, min(ends)) if ends else None
 
     def _resume(self, partition: Partition, standing: Standing) -> None:
         if standing is Standing.TRUNCATING:
@@ -186,6 +193,7 @@ class FollowedLogs:
         hosted = partition.hosted
         replica_log = hosted.log
         if replica_log is None:
+            partition.lag = max(data.high_watermark - partition.offset, 0)
             return 0
         records = data.records
         size = 0
@@ -200,6 +208,10 @@ class FollowedLogs:
                 self.session.change(partition)
         else:
             replica_log.follow_high_watermark(data.high_watermark)
+        lag = max(data.high_watermark - partition.offset, 0)
+        if self._services.quota.is_active:
+            self.throttle.received(partition, size, lag)
+        partition.lag = lag
         if data.log_start_offset > replica_log.log_start_offset:
             later.started.append((partition, data.log_start_offset))
         hosted.changed()

@@ -53,6 +53,7 @@ class Followers:
         self._background = background
         self._tap = tap
         self._closed = False
+        services.quota.listeners.append(self._quota_changed)
 
     def apply(self, effects: Iterable[Effect]) -> None:
         """Follow and stop following as the effects say."""
@@ -92,6 +93,12 @@ class Followers:
         for fetcher in self.fetchers.values():
             await fetcher.close()
         self.fetchers.clear()
+
+    def _quota_changed(self) -> None:
+        """Have fetchers look again whose partitions wait for the quota."""
+        for fetcher in self.fetchers.values():
+            if fetcher.is_throttled:
+                fetcher.wake()
 
     def _stop(self, topic: str, partitions: Iterable[int], touched: dict[int, LeaderFetcher]) -> None:
         fetchers = [(leader, fetcher) for leader, fetcher in self.fetchers.items() if fetcher.session.topic(topic) is not None]

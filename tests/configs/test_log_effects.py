@@ -26,6 +26,9 @@ OTHER: dict[str, dict[str, str]] = {
 }
 """Configs with another value than the default, where a number will not do; and what has to stand beside it."""
 
+OF_QUOTAS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+"""Configs that act on the copying of logs; `tests/broker/test_replication_quotas.py` has them."""
+
 
 def of(overrides: dict[str, str]) -> Any:
     config, problems = LogConfigs(broker_config()).of(overrides)
@@ -45,7 +48,7 @@ def test_every_broker_config_of_logs_is_listed_or_is_the_default_of_a_topic_conf
     assert set(BROKER_EFFECTS) <= set(BROKER) | {key.name for key in KLAMM}
 
 
-@pytest.mark.parametrize("name", [name for name, effect in TOPIC_EFFECTS.items() if effect.acts])
+@pytest.mark.parametrize("name", [name for name, effect in TOPIC_EFFECTS.items() if effect.acts and name not in OF_QUOTAS])
 def test_a_topic_config_that_acts_changes_the_config_of_the_log(name: str) -> None:
     overrides = OTHER.get(name, {name: "12345"})
     others = {other: value for other, value in overrides.items() if other != name}

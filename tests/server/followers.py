@@ -12,6 +12,7 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
@@ -145,7 +146,8 @@ class Follower:
         } | options  # fmt: skip
         self.options = FetcherOptions(broker_id=ME, protocol=MetadataVersion.of(protocol), **fields)
         self.background = BackgroundTasks()
-        services = FollowerServices(self.options, self.clock, lambda: 41, self.replicas.open_log)
+        self.quota = ReplicationQuota(11, 1, self.clock)
+        services = FollowerServices(self.options, self.clock, lambda: 41, self.replicas.open_log, self.quota)
         self.followers = Followers(services, self.replicas, self.metadata, "PLAINTEXT", self.background)
         self.replicas.listeners.append(self.followers.apply)
         self.know_leader(leader.port)

@@ -15,15 +15,22 @@ from typing import NamedTuple
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.directory import LogDirectory, TopicPartition
+from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.files.moving import copy_segments, finish_copy, remove_copy
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, Storage
+from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
 log = logging.getLogger("klamm.broker.log.files.directory")
 
 LITTLE = 1 << 20
-"""Bytes that may be left to copy while a moving log is held."""
+"""Bytes that may be left to copy while a moving log is held, and the largest piece of a throttled move, as with Apache Kafka."""
+SMALLEST = 64 << 10
+"""A piece of a move that is throttled to a low rate."""
+PIECES_IN_A_SECOND = 4
+UNTHROTTLED = 64 << 20
+"""A piece of a move that is not throttled."""
 
 
 class Move(NamedTuple):
@@ -44,13 +51,15 @@ class LogDirectories:
         unique: Callable[[], str],
         delete_delay_ms: int = 60_000,
         most_files: int = 600,
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """`executor_of` makes the threads of a directory; `unique` gives 32 hex digits for names of folders to delete; `most_files` of each
-        directory stay open between writes."""
+        directory stay open between writes; `quota` throttles moves."""
         self.on_failed: Callable[[str, list[TopicPartition]], None] = lambda path, partitions: None
         self.found: dict[TopicPartition, bytes] = {}
         """The logs that were there at the start, in directories that are well, with their topic ids; zero where it is not known."""
         self._unique = unique
+        self._quota = ReplicationQuota(1, 1, clock, of_all=True) if quota is None else quota
         self._directories = [
             LogDirectory(path, executor_of(path), clock, self._directory_failed, delete_delay_ms, most_files)
             for path in dict.fromkeys(paths)
@@ -191,10 +200,10 @@ class LogDirectories:
         try:
             while True:
                 changes = 0 if storage is None else storage.changes
-                copied = await target.submit(copy_segments, folder, copy)
+                is_little = await self._copy(storage, target, folder, copy)
                 if storage is not None and storage.changes != changes:
                     await target.submit(remove_copy, copy)
-                elif copied < LITTLE:
+                elif is_little:
                     break
             files = None if storage is None else storage.files
             if storage is not None:
@@ -219,6 +228,23 @@ class LogDirectories:
         await target.checkpoint([])
         await source.retire(files, *key, self._unique())
         log.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
+
+    async def _copy(self, storage: DirectoryStorage | None, target: LogDirectory, folder: str, copy: str) -> bool:
+        """Copy segments as fast as the quota allows, until little is left, or until the log changes otherwise than by growing.
+
+        Whether what is left can be copied in one go.
+        """
+        changes = 0 if storage is None else storage.changes
+        while storage is None or storage.changes == changes:
+            await self._quota.below()
+            bound = self._quota.bound
+            piece = UNTHROTTLED if bound is None else max(min(bound // PIECES_IN_A_SECOND, LITTLE), SMALLEST)
+            copied = await target.submit(copy_segments, folder, copy, piece)
+            if self._quota.is_active:
+                self._quota.record(copied)
+            if copied < min(piece, LITTLE):
+                return True
+        return False
 
     def delete(self, topic: str, partition: int) -> None:
         """See `Directories.delete`."""

@@ -1,6 +1,6 @@
 """Copies of logs, for a move from one log directory to another. Everything here runs in a thread.
 
-A log is copied while it is written: only its segments, again and again what has come, until little is left. Then its writer is held, the
+A log is copied while it is written: only its segments, piece by piece, until little is left. Then its writer is held, the
 rest and all other files are copied, everything is forced to disk, and the copy gets the log's name. Apache Kafka copies by an internal
 fetcher; the folders look the same meanwhile and afterwards.
 """
@@ -21,8 +21,9 @@ class SourceUnreadable(Exception):
     """The log cannot be read where it is now."""
 
 
-def copy_segments(source: str, target: str) -> int:
-    """Copy the segments of a log as far as they are not in `target` yet; segments that are gone go there too. The number of bytes copied.
+def copy_segments(source: str, target: str, most: int | None = None) -> int:
+    """Copy the segments of a log as far as they are not in `target` yet; segments that are gone go there too. The number of bytes copied,
+    not more than `most`.
 
     Segments may only have grown since the last copy. Raises SourceUnreadable, OSError of the target.
     """
@@ -31,7 +32,12 @@ def copy_segments(source: str, target: str) -> int:
     for name in os.listdir(target):
         if name not in present:
             os.unlink(f"{target}/{name}")
-    return sum(_copy_rest(f"{source}/{name}", f"{target}/{name}") for name in sorted(present))
+    copied = 0
+    for name in sorted(present):
+        if copied == most:
+            break
+        copied += _copy_rest(f"{source}/{name}", f"{target}/{name}", None if most is None else most - copied)
+    return copied
 
 
 def finish_copy(source: str, target: str, final: str) -> None:
@@ -63,8 +69,8 @@ def _listed(source: str) -> list[str]:
         raise SourceUnreadable(str(error)) from error
 
 
-def _copy_rest(source: str, target: str) -> int:
-    """Append what the target lacks; the number of bytes."""
+def _copy_rest(source: str, target: str, most: int | None = None) -> int:
+    """Append what the target lacks, at most so much; the number of bytes."""
     try:
         reading = os.open(source, os.O_RDONLY)
     except FileNotFoundError:
@@ -75,8 +81,9 @@ def _copy_rest(source: str, target: str) -> int:
         with open(target, "ab", buffering=0) as writing:
             position = begin = writing.tell()
             while True:
+                size = PIECE if most is None else min(PIECE, most - (position - begin))
                 try:
-                    piece = os.pread(reading, PIECE, position)
+                    piece = os.pread(reading, size, position)
                 except OSError as error:
                     raise SourceUnreadable(str(error)) from error
                 if not piece:

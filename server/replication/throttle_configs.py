@@ -1,0 +1,77 @@
+"""Brings the configs that throttle replication to the quotas of a broker.
+
+The rates are configs of this broker, the lists of throttled replicas those of topics. Lists come with the notification of each topic whose
+configs change. What was set before this broker started is read once, when the broker has a rate for the first time: without one no list
+matters, and nothing is read. Source: controller 17; `BrokerConfigHandler`, `TopicConfigHandler` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from klamm.broker.replication_quotas import ReplicationQuotas
+from klamm.controller.values import StoreLost
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError
+from klamm.server.background import BackgroundTasks
+from klamm.zk.requests import ZkError
+
+log = logging.getLogger("klamm.broker.replication_quotas")
+
+AT_ONCE = 1000
+RETRY_S = 1.0
+
+
+class ThrottleConfigs:
+    """Listens to `DynamicConfigs`. `topics` lists all topics, `read` returns the configs of some, None where there are none."""
+
+    def __init__(
+        self,
+        quotas: ReplicationQuotas,
+        topics: Callable[[], Awaitable[Sequence[str]]],
+        read: Callable[[Sequence[str]], Awaitable[Sequence[Mapping[str, str] | None]]],
+        background: BackgroundTasks,
+        clock: Clock,
+    ) -> None:
+        self._quotas = quotas
+        self._topics = topics
+        self._read = read
+        self._background = background
+        self._clock = clock
+        self._is_complete = False
+        """Whether the lists of all topics are known, or are being read."""
+        self._is_reading = False
+        self._announced: set[str] = set()
+        """Topics whose configs came while others were read."""
+
+    def __call__(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
+        """The configs of an entity have changed; see `DynamicConfigs`."""
+        if kind == "topics":
+            if self._is_reading:
+                self._announced.add(name)
+            self._quotas.set_topic(name, properties)
+        elif kind == "brokers":
+            self._quotas.set_rates()
+            if not self._is_complete and (self._quotas.leader.bound is not None or self._quotas.follower.bound is not None):
+                self._is_complete = True
+                self._background.start(self._read_all())
+
+    async def _read_all(self) -> None:
+        """Read the lists of all topics; what a notification brought is newer."""
+        self._is_reading = True
+        while True:
+            try:
+                names = await self._topics()
+                for begin in range(0, len(names), AT_ONCE):
+                    part = names[begin : begin + AT_ONCE]
+                    for name, properties in zip(part, await self._read(part), strict=True):
+                        if properties and name not in self._announced:
+                            self._quotas.set_topic(name, properties)
+            except (ApiError, StoreLost, ZkError) as error:
+                log.warning("throttled replicas of topics are read later: %s", error)
+                await self._clock.sleep(RETRY_S)
+            else:
+                self._is_reading = False
+                self._announced.clear()
+                return
