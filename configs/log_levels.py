@@ -39,6 +39,7 @@ COUNTERPARTS = {
     "klamm.broker.state_change": "state.change.logger",
     "klamm.controller": "kafka.controller.KafkaController",
     "klamm.controller.deletion": "kafka.controller.TopicDeletionManager",
+    "klamm.controller.reassignment": "kafka.controller.KafkaController",
     "klamm.controller.state_change": "state.change.logger",
     "klamm.controller.throttles": "kafka.controller.KafkaController",
     "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",

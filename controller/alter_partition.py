@@ -102,8 +102,10 @@ class PendingResponse:
 class _Joined:
     """The proposals of some requests that are due, not yet committed."""
 
-    def __init__(self, term: Term) -> None:
+    def __init__(self, term: Term, settled: dict[Partition, None]) -> None:
         self.term = term
+        self.settled = settled
+        self.reassigning = term.cluster.reassigning
         self.due: dict[Partition, Proposal] = {}
         self.slots: list[tuple[Partition, list[Any], int]] = []
         self.named: dict[Partition, None] = {}
@@ -136,6 +138,8 @@ class _Joined:
                 rows[at] = row(partition_index=p.index, error_code=_error(commits.uncommitted[p]))
             else:
                 rows[at] = _row(row, p.index, state)
+        if self.reassigning:
+            self.settled.update(dict.fromkeys(p for p in committed if p in self.reassigning))
         lost = [(p, why.state) for p, why in commits.uncommitted.items() if why.state is not None]
         term.cluster.states_changed([p for p, _ in lost], [state for _, state in lost])
         named = self.named
@@ -154,10 +158,13 @@ def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
     return row(index, _NONE, state.leader, state.leader_epoch, state.isr, state.recovery, state.partition_epoch)
 
 
-async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]]) -> list[Any]:
-    """Handle (request, version) in order; the responses in the same order."""
+async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]], settled: dict[Partition, None] | None = None) -> list[Any]:
+    """Handle (request, version) in order; the responses in the same order.
+
+    Into `settled` go the partitions that were answered without an error, as far as they are being reassigned.
+    """
     cluster = term.cluster
-    joined = _Joined(term)
+    joined = _Joined(term, {} if settled is None else settled)
     pending: list[PendingResponse] = []
     pace = Pace()
     for request, version in requests:
@@ -228,5 +235,7 @@ async def _topic(
             rows.append(None)
         elif isinstance(decision, Keep):
             rows.append(_row(row, index, info))
+            if joined.reassigning and p in joined.reassigning:
+                joined.settled[p] = None
         else:
             rows.append(row(partition_index=index, error_code=decision.reason))

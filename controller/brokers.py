@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from klamm.controller import deletion, partition_machine, replica_machine
+from klamm.controller import deletion, partition_machine, reassignment, replica_machine
 from klamm.controller.cluster import Partition
 from klamm.controller.phases import BrokersFailed, BrokersStarted, LeadersElected
 from klamm.controller.states import PartitionState, ReplicaState
@@ -110,6 +110,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)
     await partition_machine.trigger(term)
+    await reassignment.resume_on(term, broker_ids)
     resumed = {p.topic.name for held in hosted.values() for p in held if p.topic.deletion is not None}
     if resumed:
         await deletion.resume_for(term, resumed)

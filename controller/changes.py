@@ -97,6 +97,20 @@ class AssignmentChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentsBegan:
+    """These partitions are being reassigned."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsEnded:
+    """These partitions are reassigned no more."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StatesChanged:
     """Leaders, ISRs and epochs as they are in ZooKeeper; None where there is no state."""
 
@@ -161,6 +175,8 @@ Change = (
     | TopicRemoved
     | PartitionAdded
     | AssignmentChanged
+    | ReassignmentsBegan
+    | ReassignmentsEnded
     | StatesChanged
     | PartitionStatesChanged
     | ReplicaStatesChanged

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 
 from klamm.controller import changes
 from klamm.controller.changes import Subscriber
+from klamm.controller.reassignments import Reassignments
 from klamm.controller.states import (
     NO_REPLICAS,
     REPLICA_MOVES,
@@ -94,6 +95,7 @@ class Cluster:
         self.topics_by_id: Mapping[bytes, Topic] = self._topics_by_id
         self._reassigning: set[Partition] = set()
         self.reassigning: AbstractSet[Partition] = self._reassigning
+        self.reassignments: Reassignments[Partition] = Reassignments()
         self._offline_dirs: dict[int, set[Partition]] = {}
         self.offline_dirs: Mapping[int, AbstractSet[Partition]] = self._offline_dirs
         self.deletions = TopicDeletions()
@@ -119,6 +121,7 @@ class Cluster:
         self._offline_dirs.clear()
         self._not_online.clear()
         self.deletions.ended()
+        self.reassignments.ended()
         if self._see is not None:
             self._see(changes.TermEnded(self.epoch))
 
@@ -236,6 +239,20 @@ class Cluster:
         if self._see is not None:
             self._see(changes.AssignmentChanged(partition.key, assignment))
 
+    def reassignments_began(self, partitions: Iterable[Partition]) -> None:
+        """These partitions are being reassigned; some may have been before."""
+        new = [p for p in partitions if p not in self._reassigning]
+        self._reassigning.update(new)
+        if self._see is not None and new:
+            self._see(changes.ReassignmentsBegan(_keys(new)))
+
+    def reassignments_ended(self, partitions: Iterable[Partition]) -> None:
+        """These partitions are reassigned no more."""
+        gone = [p for p in partitions if p in self._reassigning]
+        self._reassigning.difference_update(gone)
+        if self._see is not None and gone:
+            self._see(changes.ReassignmentsEnded(_keys(gone)))
+
     def topic_removed(self, name: str) -> None:
         """A topic is gone, and with it all that was remembered of its deletion."""
         topic = self._topics.pop(name, None)
@@ -250,6 +267,7 @@ class Cluster:
             del self._topics_by_id[topic.id]
         for partition in topic.partitions.values():
             self._reassigning.discard(partition)
+            self.reassignments.removed(partition)
             self._not_online.pop(partition, None)
             for held in self._offline_dirs.values():
                 held.discard(partition)

@@ -13,16 +13,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from klamm.controller import partition_machine, replica_machine
+from klamm.controller import partition_machine, reassignment_entries, replica_machine
 from klamm.controller.causes import ReleasedFromPhase
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.events import PhaseReleased
 from klamm.controller.phases import (
+    DeletionPhase,
     DeletionPropagated,
     DeletionQueued,
     DeletionReplicasDeleted,
     DeletionReplicasStopped,
-    ProcedurePhase,
 )
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
@@ -98,7 +98,7 @@ async def on_stopped(term: Term, broker_id: int, failed: Sequence[Partition], su
         await resume(term)
 
 
-async def on_phase_released(term: Term, phase: ProcedurePhase) -> None:
+async def on_phase_released(term: Term, phase: DeletionPhase) -> None:
     """A deletion that was held may go on."""
     if term.cluster.deletions.was_released(phase.topic, phase):
         await resume(term)
@@ -118,13 +118,15 @@ async def resume(term: Term) -> None:
     leftovers: list[str] = []
     complete: list[Topic] = []
     retry: list[Topic] = []
-    begin: list[tuple[TopicDeletion, Topic, ProcedurePhase | None]] = []
+    begin: list[tuple[TopicDeletion, Topic, DeletionPhase | None]] = []
     for deletion in cluster.deletions:
         topic = cluster.topics.get(deletion.topic)
         if topic is None:
             leftovers.append(deletion.topic)
             continue
         if deletion.held is not None:
+            continue
+        if _is_being_reassigned(term, topic):
             continue
         behind = cluster.deletions.went_on(deletion.topic)
         seen = {p.replica_states.get(r, ReplicaState.NON_EXISTENT) for p in topic.partitions.values() for r in p.assignment.replicas}
@@ -150,7 +152,13 @@ async def resume(term: Term) -> None:
         await _delete_replicas(term, begin)
 
 
-def _goes_on(term: Term, deletion: TopicDeletion, kind: type[ProcedurePhase]) -> bool:
+def _is_being_reassigned(term: Term, topic: Topic) -> bool:
+    """Whether a partition is held while its old replicas are removed: then the end of its reassignment resumes the deletion."""
+    held, stored = term.cluster.reassignments.held, term.cluster.reassignments.stored
+    return bool(held) and any(p in held and p in stored for p in topic.partitions.values())
+
+
+def _goes_on(term: Term, deletion: TopicDeletion, kind: type[DeletionPhase]) -> bool:
     """Whether a deletion can go on at a phase; when it is held there, its record says so."""
     steering = term.steering
     if steering is None or not steering.holds:
@@ -173,7 +181,7 @@ async def _retry(term: Term, topics: list[Topic]) -> None:
     await replica_machine.move(term, waiting, ReplicaState.OFFLINE)
 
 
-async def _delete_replicas(term: Term, deletions: list[tuple[TopicDeletion, Topic, ProcedurePhase | None]]) -> None:
+async def _delete_replicas(term: Term, deletions: list[tuple[TopicDeletion, Topic, DeletionPhase | None]]) -> None:
     """Have the replicas of topics stopped and deleted: all the steps, or those behind the phase where a topic was held."""
     begun = [
         (deletion, topic)
@@ -243,7 +251,10 @@ async def _complete(term: Term, topics: list[Topic]) -> None:
                 gone.setdefault(r, []).append(p)
     known = [(t.name, sorted(t.partitions)) for t in topics]
     await replica_machine.move(term, gone, ReplicaState.NON_EXISTENT)
+    reassigning = {p.topic.name for p in cluster.reassigning} if cluster.reassigning else set()
     await term.store.delete_topics(known)
     for topic in topics:
         log.info("topic %s is deleted", topic.name)
         cluster.topic_removed(topic.name)
+    if not reassigning.isdisjoint(name for name, _ in known):
+        await reassignment_entries.forget_topics(term, [name for name, _ in known])

@@ -15,11 +15,14 @@ from klamm.controller import (
     leader_elections,
     notifications,
     partition_machine,
+    reassignment,
     shutdown,
     topics,
 )
 from klamm.controller.causes import QueuedEvent
+from klamm.controller.cluster import Partition
 from klamm.controller.events import ControllerEvent, Event
+from klamm.controller.phases import DeletionPhase
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, Broker
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -68,11 +71,14 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.TopicUncleanLeaderElectionEnabled(topic):
             await partition_machine.trigger(term, topic)
         case events.ZkPartitionReassignment():
-            log.warning("the znode /admin/reassign_partitions is ignored: this version cannot reassign partitions")
+            await reassignment.on_zk_reassignment(term)
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.PhaseReleased(phase):
-            await deletion.on_phase_released(term, phase)
+            if isinstance(phase, DeletionPhase):
+                await deletion.on_phase_released(term, phase)
+            else:
+                await reassignment.on_phase_released(term, phase)
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
             if _is_registered(term, broker_id, broker_epoch):
                 await notifications.on_leader_and_isr_response(term, broker_id, response)
@@ -86,14 +92,19 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.AlterPartition():
             together += [queued.event for queued in waiting.take_same(events.AlterPartition)]
             requests = [e for e in together if isinstance(e, events.AlterPartition)]
-            responses = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests])
+            settled: dict[Partition, None] = {}
+            responses = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests], settled)
             for request, response in zip(requests, responses, strict=True):
                 _respond(request.future, response)
+            if settled:
+                await reassignment.complete_ready(term, settled)
         case events.AllocateProducerIds(broker_id, broker_epoch, block_future):
             _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
             _respond(block_future, await term.store.allocate_producer_ids(broker_id))
         case events.ListPartitionReassignments(named, reassignments_future):
             _respond(reassignments_future, _reassignments(term, named))
+        case events.AlterPartitionReassignments(targets, alter_future):
+            _respond(alter_future, await reassignment.alter(term, targets))
         case _:
             assert_never(event)
 

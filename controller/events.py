@@ -14,7 +14,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
 from klamm.controller.values import Assignment, Election, ElectionResult
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.nouns import Ints, TopicPartition
 
 # --- events of any broker, controller or not ---
 
@@ -202,6 +202,14 @@ class ListPartitionReassignments:
     future: Future[dict[TopicPartition, Assignment]]
 
 
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignments:
+    """Reassign partitions to these replicas, or (None) cancel their reassignments; a code and a text for each."""
+
+    targets: dict[TopicPartition, Ints | None]
+    future: Future[dict[TopicPartition, tuple[ErrorCode, str | None]]]
+
+
 ElectionEvent = Startup | ControllerChange | Reelect | Expire | RegisterBrokerAndReelect | OptionsChanged
 """Every broker processes these, the active controller or not."""
 
@@ -221,7 +229,9 @@ WatchEvent = (
 )
 """What a watch of the store can put on the queue."""
 
-Request = ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds | ListPartitionReassignments
+Request = (
+    ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds | ListPartitionReassignments | AlterPartitionReassignments
+)
 """Somebody waits for the response to these."""
 
 ControllerEvent = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from klamm.controller import brokers, deletion, leader_elections, partition_machine, phases, replica_machine, topics
+from klamm.controller import brokers, deletion, leader_elections, partition_machine, phases, reassignment, replica_machine, topics
 from klamm.controller.term import Term
 
 log = logging.getLogger("klamm.controller")
@@ -41,6 +41,7 @@ async def fail_over(term: Term) -> None:
     await term.reach(lambda: phases.FailoverReplicasStarted(epoch, me))
     await partition_machine.start(term)
     await term.reach(lambda: phases.FailoverPartitionsStarted(epoch, me))
+    await reassignment.initialise(term)
     await deletion.resume(term)
     await leader_elections.by_node(term, at_failover=True)
     await term.reach(lambda: phases.FailoverDone(epoch, me))

@@ -30,7 +30,8 @@ from klamm.controller.store import Store
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, Election, ElectionResult
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
 
 log = logging.getLogger("klamm.controller")
 
@@ -158,6 +159,12 @@ class Controller:
         """Those partitions, or all, that are being reassigned; raises ApiError(NOT_CONTROLLER)."""
         named = None if partitions is None else tuple(partitions)
         return await self._request(lambda future: events.ListPartitionReassignments(named, future), cause)
+
+    async def alter_reassignments(
+        self, targets: dict[TopicPartition, Ints | None], cause: Cause = RequestReceived("AlterPartitionReassignments")
+    ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+        """Begin reassignments to these replicas, or (None) cancel them: a code and a text for each. Raises ApiError(NOT_CONTROLLER)."""
+        return await self._request(lambda future: events.AlterPartitionReassignments(targets, future), cause)
 
     async def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, cause: Cause = RequestReceived("AllocateProducerIds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from klamm.controller import brokers, deletion, replica_machine
+from klamm.controller import brokers, deletion, reassignment, reassignment_steps, replica_machine
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.events import ControllerEvent, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from klamm.controller.states import ReplicaState
@@ -31,16 +31,19 @@ async def on_isr_change(term: Term) -> None:
                     term.cluster.states_changed((p,), (state,))
             with term.sender.batch() as batch:
                 batch.update_metadata_everywhere(partitions)
+            if term.cluster.reassigning:
+                await reassignment.complete_ready(term, partitions)
     finally:
         await term.store.delete_isr_notifications(names)
 
 
 async def on_state_change(term: Term, key: TopicPartition) -> None:
-    """The leader of a partition, of an older inter-broker protocol, has written its state: read it again."""
+    """The leader of a partition that is being reassigned, of an older inter-broker protocol, has written its state: read it again."""
     partition = term.cluster.partition(key)
-    (state,) = await term.store.watch_states([key])
-    if partition is not None and state is not None:
-        term.cluster.states_changed((partition,), (state,))
+    if partition is None or partition not in term.cluster.reassigning:
+        return
+    await reassignment_steps.watch_states(term, (partition,))
+    await reassignment.complete_ready(term, (partition,))
 
 
 async def on_log_dir_event(term: Term) -> None:

@@ -49,7 +49,7 @@ class FailoverReplicasStarted:
 
 @dataclass(frozen=True, slots=True)
 class FailoverPartitionsStarted:
-    """The new controller has elected leaders where they were missing; deletions and preferred elections are not resumed."""
+    """The new controller has elected leaders where they were missing; reassignments, deletions and preferred elections are not resumed."""
 
     controller_epoch: int
     broker_id: int
@@ -154,6 +154,96 @@ class DeletionReplicasDeleted:
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReassignmentTargetStored:
+    """The topic znode says where a partition is to go, replicas that are not wanted any more are deleted; no broker knows the target."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentEpochRaised:
+    """The leader epoch is raised, all old and new replicas know of each other; the new ones were not started one by one."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentReplicasStarted:
+    """The new replicas are started: the reassignment waits until they are in sync."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentCaughtUp:
+    """All replicas of the target are in sync; nothing is done about it."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentReplicasOnline:
+    """The controller counts the target as the replicas of the partition; ZooKeeper and the brokers do not know it."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentLeaderMoved:
+    """A replica of the target leads; the replicas that are to go are still in the ISR."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentReplicasStopped:
+    """The replicas that are to go are stopped and out of the ISR; their data is still there."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentReplicasDeleted:
+    """Brokers are told to delete the replicas that are to go; the topic znode still names them."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentCompletionStored:
+    """The topic znode names the target alone; the partition still counts as being reassigned."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentForgotten:
+    """The partition is reassigned no more; no broker has its last metadata, and throttles are not removed."""
+
+    controller_epoch: int
+    topic: str
+    partition: int
+
+
 EventPhase = (
     ControllerElectionDue
     | FailoverBegun
@@ -171,7 +261,24 @@ EventPhase = (
 )
 """Phases inside an event."""
 
-ProcedurePhase = DeletionQueued | DeletionPropagated | DeletionReplicasStopped | DeletionReplicasDeleted
+DeletionPhase = DeletionQueued | DeletionPropagated | DeletionReplicasStopped | DeletionReplicasDeleted
+"""Phases of the deletion of a topic."""
+
+ReassignmentPhase = (
+    ReassignmentTargetStored
+    | ReassignmentEpochRaised
+    | ReassignmentReplicasStarted
+    | ReassignmentCaughtUp
+    | ReassignmentReplicasOnline
+    | ReassignmentLeaderMoved
+    | ReassignmentReplicasStopped
+    | ReassignmentReplicasDeleted
+    | ReassignmentCompletionStored
+    | ReassignmentForgotten
+)
+"""Phases of the reassignment of a partition."""
+
+ProcedurePhase = DeletionPhase | ReassignmentPhase
 """Phases between events."""
 
 Phase = EventPhase | ProcedurePhase

@@ -50,6 +50,10 @@ def _apply(cluster: Cluster, change: Change) -> None:
             cluster.partition_added(cluster.topics[key.topic], key.partition, assignment)
         case changes.AssignmentChanged(key, assignment):
             cluster.assignment_changed(_known(cluster, key), assignment)
+        case changes.ReassignmentsBegan(keys):
+            cluster.reassignments_began([_known(cluster, key) for key in keys])
+        case changes.ReassignmentsEnded(keys):
+            cluster.reassignments_ended([_known(cluster, key) for key in keys])
         case changes.StatesChanged(states):
             cluster.states_changed([_known(cluster, key) for key, _ in states], [state for _, state in states])
         case changes.PartitionStatesChanged(keys, partition_state):

@@ -34,11 +34,17 @@ async def start(term: Term) -> None:
 
 async def move(term: Term, replicas: Replicas, target: ReplicaState) -> None:
     """Move replicas to a state, and send the brokers one batch."""
-    if not replicas:
+    await move_in_turns(term, (replicas,), target)
+
+
+async def move_in_turns(term: Term, turns: Sequence[Replicas], target: ReplicaState) -> None:
+    """Move replicas to a state, some before others, and send the brokers one batch for all."""
+    if not any(turns):
         return
     with term.sender.batch() as batch:
-        for broker_id in in_hash_order(replicas):
-            await _move(term, batch, broker_id, replicas[broker_id], target)
+        for replicas in turns:
+            for broker_id in in_hash_order(replicas):
+                await _move(term, batch, broker_id, replicas[broker_id], target)
 
 
 async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Sequence[Partition], target: ReplicaState) -> None:
@@ -55,13 +61,15 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
     _refused(cluster, broker_id, illegal, target)
     match target:
         case ReplicaState.NEW:
+            new: list[Partition] = []
             for p in legal:
                 if p.info is not None and p.info.leader == broker_id:
                     log.error("replica %d of %s is the leader and cannot become new", broker_id, p)
                     continue
                 if p.info is not None:
                     batch.lead((broker_id,), p, is_new=True)
-                cluster.replica_states_changed(broker_id, (p,), target)
+                new.append(p)
+            cluster.replica_states_changed(broker_id, new, target)
         case ReplicaState.OFFLINE:
             await _offline(term, batch, broker_id, legal)
         case ReplicaState.DELETION_STARTED:
@@ -73,7 +81,8 @@ async def _move(term: Term, batch: RequestBatch, broker_id: int, partitions: Seq
         case ReplicaState.NON_EXISTENT:
             for p in legal:
                 a = p.assignment
-                cluster.assignment_changed(p, Assignment(*(tuple(r for r in part if r != broker_id) for part in a)))
+                if broker_id in a.replicas:
+                    cluster.assignment_changed(p, Assignment(*(tuple(r for r in part if r != broker_id) for part in a)))
             cluster.replica_states_changed(broker_id, legal, target)
         case _:
             assert_never(target)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.controller.phases import ProcedurePhase
+from klamm.controller.phases import DeletionPhase
 from klamm.controller.steering import HeldPhase
 
 
@@ -24,7 +24,7 @@ class TopicDeletion:
     """Why it waits; None when it need not."""
     held: HeldPhase[Any] | None = None
     """Where somebody holds it: until that ends, it is left as it is."""
-    released: ProcedurePhase | None = None
+    released: DeletionPhase | None = None
     """Where it was held until now: it goes on behind this phase."""
 
 
@@ -80,7 +80,7 @@ class TopicDeletions:
         """Somebody holds the deletion of a topic."""
         self._by_topic[topic].held = held
 
-    def was_released(self, topic: str, phase: ProcedurePhase) -> bool:
+    def was_released(self, topic: str, phase: DeletionPhase) -> bool:
         """The deletion of a topic may go on behind a phase; False where it was not held there, or is another deletion."""
         deletion = self._by_topic.get(topic)
         if deletion is None or deletion.held is None or deletion.held.phase is not phase:
@@ -88,7 +88,7 @@ class TopicDeletions:
         deletion.held, deletion.released = None, phase
         return True
 
-    def went_on(self, topic: str) -> ProcedurePhase | None:
+    def went_on(self, topic: str) -> DeletionPhase | None:
         """The deletion of a topic goes on; the phase behind which it does, None at its beginning."""
         deletion = self._by_topic[topic]
         released, deletion.released = deletion.released, None

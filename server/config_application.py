@@ -35,6 +35,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
         leader_recovery_supported=step.has_leader_recovery,
         topic_ids_supported=step.has_topic_ids,
         kip179_enable=get("kip179.enable"),
+        alter_partition_supported=step.has_alter_partition,
     )
 
 

@@ -51,7 +51,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "RenewDelegationToken": TOKENS,
     "ExpireDelegationToken": TOKENS,
     "DescribeDelegationToken": TOKENS,
-    "AlterPartitionReassignments": "partition reassignment",
     "DescribeClientQuotas": QUOTAS,
     "AlterClientQuotas": QUOTAS,
     "UpdateFeatures": "changes of features",

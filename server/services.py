@@ -62,6 +62,11 @@ class ControllerService(Protocol):
     async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:
         """Those of the partitions, or of all, that are being reassigned."""
 
+    async def alter_reassignments(
+        self, targets: dict[TopicPartition, Ints | None], cause: Cause
+    ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+        """Begin or (None) cancel reassignments; a code and a text for each."""
+
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:
         """(first id, count) of a new block."""
 

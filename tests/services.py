@@ -63,6 +63,11 @@ class InactiveController:
     async def list_reassignments(self, partitions: Iterable[TopicPartition] | None, cause: Cause) -> dict[TopicPartition, Assignment]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
+    async def alter_reassignments(
+        self, targets: dict[TopicPartition, Ints | None], cause: Cause
+    ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 

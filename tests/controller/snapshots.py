@@ -6,8 +6,8 @@ from typing import Any
 
 from klamm.controller.cluster import Cluster
 
-CACHES = {"_offline_of", "_replica_state_maps", "_see", "registered"}
-"""Fields that say nothing that the others do not."""
+CACHES = {"_offline_of", "_replica_state_maps", "_see", "reassignments", "registered"}
+"""Fields that say nothing that the others do not, or only of what is held and of what an event has not completed."""
 
 
 def snapshot(cluster: Cluster) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_changes_are_seen_in_order_as_values() -> None:
 
 
 async def test_a_cluster_made_of_the_changes_is_the_same(stage: Stage) -> None:
-    """Creation, growth, death, return, bounce, a failed log directory, shutdown, elections, deletion: all kinds of changes."""
+    """Creation, growth, death, return, bounce, a failed log directory, shutdown, elections, deletion, reassignment: all changes."""
     w = stage.world
     await stage.open(1, 2, 3)
     await stage.create("t", (1, 2), (2, 3))
@@ -151,7 +151,11 @@ async def test_a_cluster_made_of_the_changes_is_the_same(stage: Stage) -> None:
     await stage.settle()
     assert snapshot(replay(stage.changes)) == snapshot(stage.cluster)
     assert "doomed" not in stage.cluster.topics
-    never = {changes.TermEnded, changes.AssignmentChanged}
+    await stage.create("moved", (1, 2))
+    await stage.controller.alter_reassignments({TopicPartition("moved", 0): (1,), TopicPartition("moved", 9): (1,)})
+    assert stage.partition("moved").assignment == Assignment((1,))
+    assert snapshot(replay(stage.changes)) == snapshot(stage.cluster)
+    never = {changes.TermEnded}
     assert {type(change) for change in stage.changes} >= set(get_args(Change)) - never
 
 

@@ -11,7 +11,7 @@ from klamm.controller import events
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller.stage import Stage
+from klamm.tests.controller.stage import Stage, isr_request
 
 GONE = ["REMOVED /brokers/topics/t", "REMOVED /config/topics/t", "REMOVED /admin/delete_topics/t"]
 
@@ -385,12 +385,18 @@ async def test_a_reassignment_makes_it_wait_at_fail_over(stage: Stage) -> None:
     await stage.create("t", (1, 2))
     await stage.close()
     stage.world.topics["t"] = StoredTopic(b"t" * 16, {0: Assignment((1, 2), (2,), ())})
+    stage.somebody_writes("t", isr=(1,))
     stage.world.deletions["t"] = None
     stage.take_office()
     stage.controller.start()
     await stage.settle()
     assert stage.cluster.deletions.ineligible == {"t"}
     assert "t" in stage.world.topics
+    state = stage.world.states[TopicPartition("t", 0)]
+    request = isr_request(1, stage.world.brokers[1].epoch, b"t" * 16, 0, state.leader_epoch, state.partition_epoch, [1, 2])
+    await stage.controller.alter_partition(request, 2)
+    await stage.settle()
+    assert "t" not in stage.world.topics and not stage.cluster.reassigning, "the end of the reassignment ends the wait"
 
 
 async def test_what_was_left_of_a_deletion_is_removed(stage: Stage) -> None:

@@ -270,13 +270,20 @@ async def test_a_lost_epoch_while_removing_notifications(stage: Stage) -> None:
     assert not stage.controller.is_active
 
 
-async def test_a_watched_state_that_its_leader_writes_is_read_again(stage: Stage) -> None:
-    await stage.open(1, 2)
+async def test_the_state_of_a_reassigned_partition_that_its_older_leader_writes_is_read_again(stage: Stage) -> None:
+    stage.change_options(alter_partition_supported=False)
+    await stage.open(1, 2, 3)
     await stage.create("t", (1, 2))
-    await stage.store.watch_states([tp("t")])
+    await stage.controller.alter_reassignments({tp("t"): (1, 2, 3)})
+    await stage.settle()
+    assert stage.state("t") == "1 e1 [1, 2] v1"
     stage.somebody_writes("t", isr=(1,))
     await stage.settle()
-    assert stage.state("t") == "1 e0 [1] v1"
+    assert stage.state("t") == "1 e1 [1] v2"
+    stage.somebody_writes("t", isr=(1, 2, 3))
+    await stage.settle()
+    assert stage.state("t") == "1 e2 [1, 2, 3] v4", "the watch is armed again, and the end of the reassignment raises the leader epoch"
     stage.somebody_writes("t", isr=(1, 2))
     await stage.settle()
-    assert stage.state("t") == "1 e0 [1, 2] v2", "the watch is armed again"
+    known = stage.partition("t").info
+    assert known is not None and known.isr == (1, 2, 3), "nothing is watched any more"

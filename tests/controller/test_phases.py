@@ -13,6 +13,7 @@ from klamm.controller.phases import (
     BrokersFailed,
     BrokersStarted,
     ControllerElectionDue,
+    DeletionPhase,
     DeletionPropagated,
     DeletionQueued,
     DeletionReplicasDeleted,
@@ -28,7 +29,17 @@ from klamm.controller.phases import (
     PartitionsAppeared,
     Phase,
     PreferredLeadersElected,
-    ProcedurePhase,
+    ReassignmentCaughtUp,
+    ReassignmentCompletionStored,
+    ReassignmentEpochRaised,
+    ReassignmentForgotten,
+    ReassignmentLeaderMoved,
+    ReassignmentPhase,
+    ReassignmentReplicasDeleted,
+    ReassignmentReplicasOnline,
+    ReassignmentReplicasStarted,
+    ReassignmentReplicasStopped,
+    ReassignmentTargetStored,
     ShutdownLeadersMoved,
 )
 from klamm.controller.steering import Hold, Steering
@@ -38,12 +49,8 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import ME, Stage, isr_request
 
 EVENT_PHASES: tuple[type[EventPhase], ...] = get_args(EventPhase)
-DELETION_PHASES: tuple[type[ProcedurePhase], ...] = (
-    DeletionQueued,
-    DeletionPropagated,
-    DeletionReplicasStopped,
-    DeletionReplicasDeleted,
-)
+DELETION_PHASES: tuple[type[DeletionPhase], ...] = get_args(DeletionPhase)
+REASSIGNMENT_PHASES: tuple[type[ReassignmentPhase], ...] = get_args(ReassignmentPhase)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -96,6 +103,16 @@ async def delete_a_topic(stage: Stage) -> None:
     await stage.settle()
 
 
+async def add_a_replica(stage: Stage) -> None:
+    """It waits until broker 2 is in sync."""
+    await in_background(stage, stage.controller.alter_reassignments({TopicPartition("u", 0): (3, 1, 2)}))
+
+
+async def remove_the_leader(stage: Stage) -> None:
+    """The rest of the replicas is in sync: it is complete at once."""
+    await in_background(stage, stage.controller.alter_reassignments({T0: (2, 3)}))
+
+
 async def in_background(stage: Stage, request: Awaitable[Any]) -> None:
     """Somebody's request; he may be told that another controller has to do it."""
     task = asyncio.ensure_future(request)
@@ -141,6 +158,16 @@ SCENES = [
     Scene(DeletionPropagated(1, "t"), delete_a_topic),
     Scene(DeletionReplicasStopped(1, "t"), delete_a_topic),
     Scene(DeletionReplicasDeleted(1, "t"), delete_a_topic),
+    Scene(ReassignmentTargetStored(1, "u", 0), add_a_replica),
+    Scene(ReassignmentEpochRaised(1, "u", 0), add_a_replica),
+    Scene(ReassignmentReplicasStarted(1, "u", 0), add_a_replica),
+    Scene(ReassignmentCaughtUp(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentReplicasOnline(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentLeaderMoved(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentReplicasStopped(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentReplicasDeleted(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentCompletionStored(1, "t", 0), remove_the_leader),
+    Scene(ReassignmentForgotten(1, "t", 0), remove_the_leader),
 ]
 
 scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: type(scene.phase).__name__)
@@ -148,7 +175,7 @@ scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: type(scene.p
 
 def test_every_phase_is_tested() -> None:
     assert {type(scene.phase) for scene in SCENES} == set(get_args(Phase))
-    assert set(get_args(Phase)) == {*EVENT_PHASES, *DELETION_PHASES}
+    assert set(get_args(Phase)) == {*EVENT_PHASES, *DELETION_PHASES, *REASSIGNMENT_PHASES}
 
 
 @pytest.fixture
@@ -170,7 +197,7 @@ def outcome(stage: Stage) -> dict[str, Any]:
     """What ZooKeeper holds, without epochs: they say how often something was tried."""
     world = stage.world
     return {
-        "topics": sorted(world.topics),
+        "topics": {name: stored.assignments for name, stored in sorted(world.topics.items())},
         "states": {str(key): (state.leader, state.isr) for key, state in sorted(world.states.items())},
         "deletions": sorted(world.deletions),
         "preferred": world.preferred,
@@ -289,7 +316,7 @@ async def on_with_everything_else(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("kind", DELETION_PHASES)
-async def test_everything_else_goes_on_while_a_deletion_is_held(stages: list[Stage], kind: type[ProcedurePhase]) -> None:
+async def test_everything_else_goes_on_while_a_deletion_is_held(stages: list[Stage], kind: type[DeletionPhase]) -> None:
     stage = await opened()
     stages.append(stage)
     hold = stage.steering.hold(kind, where=lambda phase: phase.topic == "t")
@@ -306,7 +333,7 @@ async def test_everything_else_goes_on_while_a_deletion_is_held(stages: list[Sta
 
 @pytest.mark.parametrize("kind", DELETION_PHASES)
 async def test_everything_else_goes_on_while_a_deletion_is_held_and_its_controller_crashes(
-    stages: list[Stage], kind: type[ProcedurePhase]
+    stages: list[Stage], kind: type[DeletionPhase]
 ) -> None:
     stage = await opened()
     stages.append(stage)
@@ -356,7 +383,7 @@ async def test_of_two_topics_one_is_held_and_the_other_deleted(stages: list[Stag
 
 
 @pytest.mark.parametrize("kind", DELETION_PHASES)
-async def test_growth_of_a_topic_whose_deletion_is_held_is_taken_back(stages: list[Stage], kind: type[ProcedurePhase]) -> None:
+async def test_growth_of_a_topic_whose_deletion_is_held_is_taken_back(stages: list[Stage], kind: type[DeletionPhase]) -> None:
     """The other partitions of the topic are not held either: what is due for them is done."""
     stage = await opened()
     stages.append(stage)
@@ -373,7 +400,7 @@ async def test_growth_of_a_topic_whose_deletion_is_held_is_taken_back(stages: li
 @pytest.mark.parametrize("kind", DELETION_PHASES)
 @pytest.mark.parametrize("back", ["while it is held", "after its release"])
 async def test_a_broker_that_dies_while_a_deletion_is_held_is_waited_for(
-    stages: list[Stage], kind: type[ProcedurePhase], back: str, caplog: pytest.LogCaptureFixture
+    stages: list[Stage], kind: type[DeletionPhase], back: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = await opened()
     stages.append(stage)

@@ -16,7 +16,7 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.loop import Controller
-from klamm.controller.phases import Phase, ProcedurePhase
+from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.steering import Hold
 from klamm.controller.values import Election
 from klamm.protocol import messages
@@ -27,7 +27,7 @@ from klamm.tests.controller.simulation import UNCLEAN, Process, Simulation
 from klamm.tests.controller.stage import isr_request, line
 
 PHASES: dict[str, type[Phase]] = {phase.__name__: phase for phase in get_args(Phase)}
-DELETIONS: list[str] = [phase.__name__ for phase in get_args(ProcedurePhase)]
+DELETIONS: list[str] = [phase.__name__ for phase in get_args(DeletionPhase)]
 
 
 class Story(Simulation):

@@ -1,0 +1,67 @@
+"""AlterPartitionReassignments (45), version 0: replicas of partitions move to other brokers (KIP-455, controller 11.1).
+
+Needs ALTER on the cluster. A null list of replicas cancels. The controller responds when the reassignments are begun, not when they
+are complete; TimeoutMs is not used. Of a partition named twice the last entry counts.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import SLICE, Pace
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+
+_NO_TEXT = ""
+
+
+async def handle(ctx: Context, request: messages.AlterPartitionReassignmentsRequest) -> messages.AlterPartitionReassignmentsResponse:
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    try:
+        results = await ctx.services.controller.alter_reassignments(await _targets(request), ctx.cause)
+    except ApiError as error:
+        if error.code is not ErrorCode.NOT_CONTROLLER:
+            raise
+        text = error.message or "This is not the correct controller for this cluster."
+        return messages.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=text)
+    response = messages.AlterPartitionReassignmentsResponse
+    row_type = response.ReassignablePartitionResponse
+    by_topic: dict[str, list[messages.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]] = {}
+    pace = Pace()
+    for tp, (code, message) in results.items():
+        await pace()
+        by_topic.setdefault(tp.topic, []).append(row_type(partition_index=tp.partition, error_code=code, error_message=message))
+    topics = [response.ReassignableTopicResponse(name=name, partitions=rows) for name, rows in by_topic.items()]
+    return response(error_message=_NO_TEXT, responses=topics)
+
+
+def refuse(
+    request: messages.AlterPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AlterPartitionReassignmentsResponse:
+    response = messages.AlterPartitionReassignmentsResponse
+    topic_type = response.ReassignableTopicResponse
+    topics = [
+        topic_type(
+            name=t.name,
+            partitions=[
+                response.ReassignablePartitionResponse(partition_index=p.partition_index, error_code=code, error_message=message)
+                for p in t.partitions
+            ],
+        )
+        for t in request.topics
+    ]
+    return response(error_code=code, error_message=message, responses=topics)
+
+
+async def _targets(request: messages.AlterPartitionReassignmentsRequest) -> dict[TopicPartition, Ints | None]:
+    pace = Pace()
+    targets: dict[TopicPartition, Ints | None] = {}
+    for topic in request.topics:
+        for at in range(0, len(topic.partitions), SLICE):
+            some = topic.partitions[at : at + SLICE]
+            await pace(len(some))
+            for p in some:
+                targets[TopicPartition(topic.name, p.partition_index)] = None if p.replicas is None else tuple(p.replicas)
+    return targets
