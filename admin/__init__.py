@@ -1,1 +1,35 @@
-"""An admin client (nothing is built yet)."""
+"""A typed admin client of Kafka clusters, for threads and for asyncio.
+
+It is built on kafka-python's connections (sockets, proxies, TLS, SASL, versions of APIs) and exceptions, and has the APIs of KIP-183,
+KIP-455 and KIP-179 and what a reassignment tool needs beside them. docs/admin.md describes it.
+"""
+
+from klamm.admin.async_client import AsyncAdminClient
+from klamm.admin.client import AdminClient
+from klamm.admin.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.values import (
+    MAX_THROTTLE,
+    AlterOperation,
+    Broker,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    LogDir,
+    LogDirReplica,
+    PartitionDescription,
+    Reassignment,
+    ResourceType,
+    TopicDescription,
+    TopicPartition,
+    TopicPartitionReplica,
+)
+
+__all__ = [
+    "MAX_THROTTLE", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker", "Closed",
+    "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "LogDir",
+    "LogDirReplica", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment", "ResourceType", "Result", "TimedOut",
+    "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
+]  # fmt: skip

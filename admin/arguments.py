@@ -1,0 +1,96 @@
+"""Checks of what a caller passes, before anything is sent: a wrong type is a TypeError, a value that cannot be sent a ValueError.
+
+Only what the protocol cannot carry or what no broker accepts is refused here; rules that need the cluster (is the broker alive?) are the
+broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from klamm.protocol.nouns import Ints, TopicPartition
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def check_int(value: object, what: str, low: int, high: int) -> int:
+    """The number, from `low` to `high`. A bool is no number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{what} must be an int, not {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"{what} must be from {low} to {high}, not {value}")
+    return int(value)
+
+
+def check_bool(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} must be a bool, not {value!r}")
+    return value
+
+
+def check_timeout(timeout_ms: object) -> int:
+    """A time in ms that an int32 holds."""
+    return check_int(timeout_ms, "timeout_ms", 0, INT32_MAX)
+
+
+def check_topic(name: object) -> str:
+    """A topic's name. Whether its characters are allowed is for the broker to say."""
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name must be a str, not {name!r}")
+    if not name or len(name.encode()) > 32767:
+        raise ValueError(f"a topic's name must have from 1 to 32767 bytes, not {len(name.encode())}")
+    return name
+
+
+def check_partition(value: object) -> TopicPartition:
+    """A pair of a topic's name and a number."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"a partition must be a pair of a topic's name and a number, not {value!r}")
+    return TopicPartition(check_topic(value[0]), check_int(value[1], f"the partition of {value[0]}", 0, INT32_MAX))
+
+
+def check_partitions(values: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """Partitions in the order given, each once."""
+    return list(dict.fromkeys(check_partition(value) for value in check_iterable(values, "partitions")))
+
+
+def check_iterable(values: Iterable[V], what: str) -> Iterable[V]:
+    """Anything to go through but a string, of which the characters would be taken for the elements."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{what} must be a collection, not {values!r}")
+    return values
+
+
+def check_mapping(values: Mapping[K, V], what: str) -> Mapping[K, V]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what} must be a mapping, not {values!r}")
+    return values
+
+
+def check_broker(value: object) -> int:
+    return check_int(value, "a broker id", 0, INT32_MAX)
+
+
+def check_replicas(values: Iterable[int], what: str) -> Ints:
+    """Broker ids in order. A list that no partition can have (an id twice, a negative one) is for the broker to refuse, by partition."""
+    return tuple(check_int(value, f"a broker id of {what}", -INT32_MAX - 1, INT32_MAX) for value in check_iterable(values, what))
+
+
+def check_target(values: Iterable[int], partition: TopicPartition) -> Ints:
+    """The replicas that a partition is to have: at least one."""
+    replicas = check_replicas(values, f"the replicas of {partition}")
+    if not replicas:
+        raise ValueError(f"the replicas of {partition} are empty")
+    return replicas
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers of each topic, in the order given."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -1,0 +1,183 @@
+"""The admin client for asyncio: the methods of `AdminClient`, awaited. Both run the same calls (see `klamm.admin.io_thread`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, Unpack
+
+from klamm.admin import configs, elections, log_dirs, metadata, reassignments, throttles
+from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
+from klamm.admin.io_thread import IoThread
+from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
+from klamm.admin.values import (
+    MAX_THROTTLE,
+    AnyPartition,
+    AnyReplica,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    LogDir,
+    Reassignment,
+    TopicDescription,
+    TopicPartition,
+    TopicPartitionReplica,
+)
+
+
+class AsyncAdminClient:
+    """`AdminClient` for asyncio: the same arguments, results and errors. `async with`, or `await close()`, closes everything.
+
+    kafka-python's connections run in a thread of their own, which starts with the first call. A task that is cancelled ends its call.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        client_id: str = "klamm-admin",
+        request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS,
+        **security: Unpack[Security],
+    ) -> None:
+        settings = check_settings(bootstrap_servers, client_id, request_timeout_ms, security)
+        self._timeout_ms = settings.request_timeout_ms
+        self._io = IoThread(settings)
+
+    async def close(self) -> None:
+        """Close all connections and end the thread; calls under way fail with `Closed`. A second time has no effect."""
+        await self._io.close_in_loop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # Elections
+
+    async def elect_preferred_leaders(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> PartitionResult:
+        """As `AdminClient.elect_preferred_leaders`."""
+        return await self._io.run_in_loop(elections.elect_preferred_leaders(partitions, timeout_ms))
+
+    # Reassignments and throttles
+
+    async def reassign_partitions(
+        self,
+        assignments: Mapping[AnyPartition, Sequence[int]],
+        *,
+        validate_only: bool = False,
+        throttle: int = MAX_THROTTLE,
+        auto_remove_throttle: bool = True,
+        timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
+    ) -> PartitionResult:
+        """As `AdminClient.reassign_partitions`."""
+        return await self._io.run_in_loop(
+            throttles.reassign_partitions(assignments, validate_only, throttle, auto_remove_throttle, timeout_ms)
+        )
+
+    async def alter_interbroker_throttled_rates(
+        self,
+        rates: Mapping[int, tuple[int, int]],
+        *,
+        auto_remove_throttle: bool = True,
+        validate_only: bool = False,
+        timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
+    ) -> Result[int]:
+        """As `AdminClient.alter_interbroker_throttled_rates`."""
+        return await self._io.run_in_loop(
+            throttles.alter_interbroker_throttled_rates(rates, auto_remove_throttle, validate_only, timeout_ms)
+        )
+
+    alter_interbroker_throttled_rate = alter_interbroker_throttled_rates
+
+    async def alter_interbroker_throttled_replicas(
+        self,
+        replicas: Mapping[AnyPartition, tuple[Sequence[int] | None, Sequence[int] | None]],
+        *,
+        auto_remove_throttle: bool = True,
+        validate_only: bool = False,
+        timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
+    ) -> PartitionResult:
+        """As `AdminClient.alter_interbroker_throttled_replicas`."""
+        return await self._io.run_in_loop(
+            throttles.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle, validate_only, timeout_ms)
+        )
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[AnyPartition, Sequence[int] | None], *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
+    ) -> PartitionResult:
+        """As `AdminClient.alter_partition_reassignments`."""
+        return await self._io.run_in_loop(reassignments.alter_partition_reassignments(targets, timeout_ms))
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """As `AdminClient.list_partition_reassignments`."""
+        return await self._io.run_in_loop(reassignments.list_partition_reassignments(partitions, self._time(timeout_ms)))
+
+    # The cluster
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """As `AdminClient.describe_cluster`."""
+        return await self._io.run_in_loop(metadata.describe_cluster(self._time(timeout_ms)))
+
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> Described[str, TopicDescription]:
+        """As `AdminClient.describe_topics`."""
+        return await self._io.run_in_loop(metadata.describe_topics(topics, self._time(timeout_ms)))
+
+    async def supports(self, api_key: int, *, timeout_ms: int | None = None) -> bool:
+        """As `AdminClient.supports`."""
+        return await self._io.run_in_loop(metadata.supports(api_key, self._time(timeout_ms)))
+
+    # Log directories
+
+    async def describe_log_dirs(
+        self,
+        brokers: Iterable[int] | None = None,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Described[int, dict[str, LogDir]]:
+        """As `AdminClient.describe_log_dirs`."""
+        return await self._io.run_in_loop(log_dirs.describe_log_dirs(brokers, partitions, self._time(timeout_ms)))
+
+    async def alter_replica_log_dirs(
+        self, replicas: Mapping[AnyReplica, str], *, timeout_ms: int | None = None
+    ) -> Result[TopicPartitionReplica]:
+        """As `AdminClient.alter_replica_log_dirs`."""
+        return await self._io.run_in_loop(log_dirs.alter_replica_log_dirs(replicas, self._time(timeout_ms)))
+
+    # Configs
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Described[ConfigResource, dict[str, ConfigEntry]]:
+        """As `AdminClient.describe_configs`."""
+        return await self._io.run_in_loop(
+            configs.describe_configs(resources, names, include_synonyms, include_documentation, self._time(timeout_ms))
+        )
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> Result[ConfigResource]:
+        """As `AdminClient.incremental_alter_configs`."""
+        return await self._io.run_in_loop(configs.incremental_alter_configs(changes, validate_only, self._time(timeout_ms)))
+
+    def _time(self, timeout_ms: int | None) -> int:
+        return self._timeout_ms if timeout_ms is None else timeout_ms

@@ -1,0 +1,52 @@
+"""Preferred leader elections on request (KIP-183, key 43)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.admin.arguments import by_topic, check_partitions, check_timeout
+from klamm.admin.deadlines import deadline_ms, work_ms
+from klamm.admin.errors import error_of
+from klamm.admin.io_thread import Call
+from klamm.admin.results import PartitionResult
+from klamm.admin.scope import Scope
+from klamm.admin.session import Outcomes, Session
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.nouns import TopicPartition
+
+
+def elect_preferred_leaders(partitions: Iterable[tuple[str, int]] | None, timeout_ms: int) -> Call[PartitionResult]:
+    """See `AdminClient.elect_preferred_leaders`."""
+    wanted = None if partitions is None else check_partitions(partitions)
+    timeout = check_timeout(timeout_ms)
+
+    async def run(session: Session, scope: Scope) -> PartitionResult:
+        def make(pending: list[TopicPartition] | None, version: int) -> messages.ElectLeadersRequest:
+            topics = (
+                None
+                if pending is None
+                else [
+                    messages.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers)
+                    for topic, numbers in by_topic(pending).items()
+                ]
+            )
+            return messages.ElectLeadersRequest(topic_partitions=topics, timeout_ms=work_ms(scope, timeout))
+
+        return PartitionResult(await session.each_to_controller(scope, ApiKey.ELECT_LEADERS, wanted, make, _read))
+
+    return Call(deadline_ms(timeout), run)
+
+
+def _read(response: Any) -> Outcomes[TopicPartition]:
+    """The outcome of each partition. An error of the whole request (never NOT_CONTROLLER) comes with one for each named partition."""
+    whole = error_of(response.error_code)
+    outcomes = {
+        TopicPartition(topic.topic, one.partition_id): error_of(one.error_code, one.error_message)
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    }
+    if whole is not None and not outcomes:
+        raise whole
+    return outcomes

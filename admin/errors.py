@@ -1,0 +1,82 @@
+"""The errors of the admin client.
+
+Every error is an `AdminError`, and also the exception of kafka-python that its code or its cause has there, so that a handler written
+for kafka-python's admin client works unchanged: `except kafka.errors.NotControllerError`. `code` is the error code of a response, None
+where the error is not from a broker. An invalid argument is none of these: it is a ValueError or a TypeError, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import kafka.errors
+
+from klamm.protocol.errors import ErrorCode
+
+
+class AdminError(kafka.errors.KafkaError):
+    """One failed call, or one failed partition, broker or config of a call.
+
+    `code` is the error code of the response, None when the error arose in the client. `message` is the text of the broker, None when it
+    sent none.
+    """
+
+    code: ErrorCode | None = None
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(*(() if message is None else (message,)))
+        self.message = message
+
+    def __str__(self) -> str:
+        name = type(self).__name__ if self.code is None else self.code.name
+        return name if self.message is None else f"{name}: {self.message}"
+
+    __hash__ = Exception.__hash__  # kafka-python compares errors by value, and would leave them without a hash
+
+
+class TimedOut(AdminError, kafka.errors.KafkaTimeoutError):
+    """The call did not end in its time. What was sent may still take effect."""
+
+
+class Disconnected(AdminError, kafka.errors.KafkaConnectionError):
+    """A broker cannot be reached, or the connection was lost before the response."""
+
+
+class BadResponse(AdminError, kafka.errors.KafkaProtocolError):
+    """A broker sent bytes that are no response to the request."""
+
+
+class Unsupported(AdminError, kafka.errors.UnsupportedVersionError):
+    """The broker does not know the API, or no version that this client can use. Nothing else is tried instead."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class NotAuthenticated(AdminError, kafka.errors.SaslAuthenticationFailedError):
+    """The broker refuses the credentials or their mechanism, or the TLS handshake failed: no other attempt is made."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class Closed(AdminError, kafka.errors.IllegalStateError):
+    """The client was closed before or during the call."""
+
+
+def error_of(code: int, message: str | None = None) -> AdminError | None:
+    """The error of a response's code, with the broker's text; None for NONE. A code that nobody knows is kept in `errno`."""
+    return None if code == 0 else _class_of(code)(message)
+
+
+def response_error(code: ErrorCode, message: str | None = None) -> AdminError:
+    """The error of a code that is not NONE."""
+    return _class_of(code)(message)
+
+
+@cache
+def _class_of(code: int) -> type[AdminError]:
+    theirs = kafka.errors.for_code(code)
+    try:
+        name = ErrorCode(code)
+    except ValueError:
+        name = ErrorCode.UNKNOWN_SERVER_ERROR
+    return type(theirs.__name__, (AdminError, theirs), {"code": name, "__doc__": theirs.__doc__, "__module__": __name__})

@@ -1,0 +1,177 @@
+"""The thread in which kafka-python's loop runs the calls of one client, and the bridge to it from other threads and from asyncio.
+
+The thread starts with the first call and ends with `close`. There is one implementation of every call, as coroutines of that loop; a
+caller waits for a `concurrent.futures.Future`, in its thread or, wrapped, in its asyncio loop. A caller who gives up (an interrupt, a
+cancelled task) ends the call in the thread too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kafka.net.selector import NetworkSelector
+
+from klamm.admin.errors import AdminError, Closed
+from klamm.admin.scope import Scope
+from klamm.admin.session import Session
+from klamm.admin.settings import Settings
+
+R = TypeVar("R")
+
+BACKSTOP_S = 1.0
+"""Beyond the deadline a caller waits no longer than this for the thread, which blocks only while the system resolves a name."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[R]):
+    """One call, its arguments checked: how long it may take in ms, and what it does."""
+
+    timeout_ms: int
+    run: Callable[[Session, Scope], Coroutine[Any, Any, R]]
+
+
+class IoThread:
+    """Runs calls. All methods may be called from any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._closed = False
+        self._running: _Running | None = None
+
+    def run(self, call: Call[R]) -> R:
+        """The result of the call, waited for in this thread."""
+        started = self._start(call)
+        try:
+            return started.future.result(started.scope.remaining_s + BACKSTOP_S)
+        except concurrent.futures.TimeoutError:
+            started.end(Closed("the caller waits no longer"))
+            raise started.scope.too_late() from None
+        except BaseException:
+            started.end(Closed("the caller waits no longer"))
+            raise
+
+    async def run_in_loop(self, call: Call[R]) -> R:
+        """The result of the call, waited for in the running asyncio loop."""
+        started = self._start(call)
+        try:
+            async with asyncio.timeout(started.scope.remaining_s + BACKSTOP_S):
+                return await asyncio.wrap_future(started.future)
+        except TimeoutError:
+            raise started.scope.too_late() from None
+        finally:
+            started.end(Closed("the caller waits no longer"))
+
+    def close(self) -> None:
+        """End all calls with Closed, close all connections, and end the thread."""
+        running = self._shut()
+        if running is not None:
+            running.thread.join()
+
+    async def close_in_loop(self) -> None:
+        """`close`, waited for in the running asyncio loop."""
+        running = self._shut()
+        if running is not None:
+            await asyncio.wrap_future(running.ended)
+            running.thread.join()
+
+    def _shut(self) -> _Running | None:
+        with self._lock:
+            self._closed = True
+            running = self._running
+        if running is not None:
+            running.stop()
+        return running
+
+    def _start(self, call: Call[R]) -> _Started[R]:
+        with self._lock:
+            if self._closed:
+                raise Closed("the client is closed")
+            if self._running is None:
+                self._running = _Running(self._settings)
+            return self._running.start(call)
+
+
+class _Running:
+    """The thread while it runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.net = NetworkSelector(client_id=settings.client_id, slow_task_threshold_secs=0)
+        self.session = Session(self.net, settings)
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self.calls: set[_Started[Any]] = set()
+        self._stopping = False
+        self.thread = threading.Thread(target=self._loop, name=f"klamm-admin-{settings.client_id}", daemon=True)
+        self.thread.start()
+
+    def start(self, call: Call[R]) -> _Started[R]:
+        started = _Started(self, call)
+        self.calls.add(started)
+        self.net.call_soon_threadsafe(started.work)
+        return started
+
+    def stop(self) -> None:
+        """Let the thread end; without effect when it has."""
+        self._stopping = True
+        self.net.wakeup()
+
+    def _loop(self) -> None:
+        error: AdminError = Closed("the client was closed")
+        try:
+            while not self._stopping:
+                self.net.poll()
+        except BaseException as bug:  # noqa: BLE001 whatever ends the loop ends its calls, which wait for it
+            error = Closed(f"the IO thread failed: {bug!r}")
+        try:
+            for started in tuple(self.calls):
+                started.scope.end(error)
+            self.session.close()
+            self.net.close()
+        finally:
+            for started in tuple(self.calls):
+                started.fail(error)
+            self.ended.set_result(None)
+
+
+class _Started(Generic[R]):
+    """One call under way."""
+
+    def __init__(self, running: _Running, call: Call[R]) -> None:
+        self.future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        self.future.set_running_or_notify_cancel()
+        self.scope = Scope(running.net, call.timeout_ms, time.monotonic() + call.timeout_ms / 1000)
+        self._running = running
+        self._call = call
+
+    async def work(self) -> None:
+        """Run the call and deliver its outcome."""
+        try:
+            result = await self._call.run(self._running.session, self.scope)
+        except BaseException as error:
+            self.fail(error if not isinstance(error, GeneratorExit) else Closed("the client was closed"))
+            if isinstance(error, GeneratorExit):
+                raise
+        else:
+            self._running.calls.discard(self)
+            if not self.future.done():
+                self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        self._running.calls.discard(self)
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def end(self, error: AdminError) -> None:
+        """Stop the work, from another thread; without effect when it is done."""
+        if self.future.done():
+            return
+        try:
+            self._running.net.call_soon_threadsafe(lambda: self.scope.end(error))
+        except RuntimeError:  # the loop is closed: so is the call
+            pass

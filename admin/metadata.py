@@ -1,0 +1,86 @@
+"""The cluster, its topics, and which APIs its controller has. Everything is read from Metadata (key 3), which brokers of every age have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from klamm.admin.arguments import INT32_MAX, check_int, check_iterable, check_timeout, check_topic
+from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
+from klamm.admin.io_thread import Call
+from klamm.admin.results import Described
+from klamm.admin.scope import Scope
+from klamm.admin.session import Session
+from klamm.admin.values import Broker, ClusterDescription, PartitionDescription, TopicDescription
+from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
+
+_NAMES_WITHOUT_CREATION = 4
+"""Since this version a request can name topics without the broker creating those that do not exist."""
+
+
+def supports(api_key: int, timeout_ms: int) -> Call[bool]:
+    """See `AdminClient.supports`."""
+    key = check_int(api_key, "api_key", 0, INT32_MAX)
+
+    async def run(session: Session, scope: Scope) -> bool:
+        return await session.supports(scope, key)
+
+    return Call(check_timeout(timeout_ms), run)
+
+
+def describe_cluster(timeout_ms: int) -> Call[ClusterDescription]:
+    """See `AdminClient.describe_cluster`."""
+
+    async def run(session: Session, scope: Scope) -> ClusterDescription:
+        response, _ = await session.metadata(scope)
+        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        return ClusterDescription(response.cluster_id, brokers.get(response.controller_id), tuple(brokers[i] for i in sorted(brokers)))
+
+    return Call(check_timeout(timeout_ms), run)
+
+
+def describe_topics(topics: Iterable[str] | None, timeout_ms: int) -> Call[Described[str, TopicDescription]]:
+    """See `AdminClient.describe_topics`."""
+    wanted = None if topics is None else list(dict.fromkeys(check_topic(name) for name in check_iterable(topics, "topics")))
+
+    async def run(session: Session, scope: Scope) -> Described[str, TopicDescription]:
+        def make(version: int) -> messages.MetadataRequest:
+            if version == 0:
+                raise Unsupported("the broker is older than Kafka 0.10: its Metadata does not name the controller")
+            if wanted is None or version < _NAMES_WITHOUT_CREATION:
+                return messages.MetadataRequest(topics=None, allow_auto_topic_creation=version < _NAMES_WITHOUT_CREATION)
+            named = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in wanted]
+            return messages.MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+        response, _ = await session.metadata(scope, make)
+        return _described(response, wanted)
+
+    return Call(check_timeout(timeout_ms), run)
+
+
+def _described(response: Any, wanted: list[str] | None) -> Described[str, TopicDescription]:
+    """The topics of a response, in the order wanted, or else by name."""
+    by_name = {topic.name: topic for topic in response.topics}
+    found: dict[str, TopicDescription] = {}
+    errors: dict[str, AdminError] = {}
+    for name in sorted(by_name) if wanted is None else wanted:
+        if name not in by_name:
+            errors[name] = response_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        topic = by_name[name]
+        error = error_of(topic.error_code)
+        if error is not None:
+            errors[name] = error
+        else:
+            partitions = sorted(map(_partition, topic.partitions))
+            found[name] = TopicDescription(name, topic.topic_id, topic.is_internal, tuple(partitions))
+    return Described(found, errors)
+
+
+def _partition(one: Any) -> PartitionDescription:
+    """A partition without leader has an error code here too; the rest of it is right."""
+    leader = one.leader_id if one.leader_id >= 0 else None
+    return PartitionDescription(
+        one.partition_index, leader, one.leader_epoch, tuple(one.replica_nodes), tuple(one.isr_nodes), tuple(one.offline_replicas)
+    )

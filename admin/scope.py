@@ -1,0 +1,87 @@
+"""The time of one call, in the IO thread.
+
+Whatever a call waits for, it waits for through its `Scope`, which ends the wait at the call's deadline, at an earlier time for one
+attempt, or when the caller gives up. Parts of one call that run side by side share its scope.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import kafka.errors
+from kafka.future import Future
+from kafka.net.selector import NetworkSelector
+
+from klamm.admin.errors import AdminError, TimedOut
+
+
+class Scope:
+    """One call's deadline. Times are seconds of the monotonic clock."""
+
+    def __init__(self, net: NetworkSelector, timeout_ms: int, until: float) -> None:
+        self.timeout_ms = timeout_ms
+        self.until = until
+        self.last_error: AdminError | None = None
+        self._net = net
+        self._waits: set[Future] = set()
+        self._ended: AdminError | None = None
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds to the deadline, 0 after it."""
+        return max(0.0, self.until - time.monotonic())
+
+    def attempt(self) -> float:
+        """When an attempt with one of several brokers ends: after half of the call's time, so that there is time for another one."""
+        return min(self.until, time.monotonic() + self.timeout_ms / 2000)
+
+    async def wait(self, future: Future, until: float | None = None) -> Any:
+        """The value of the future, or its exception; kafka-python's KafkaTimeoutError at the end. The future goes on without this call."""
+        if self._ended is not None:
+            raise self._ended
+        outcome = Future()
+
+        def succeed(value: Any) -> None:
+            if not outcome.is_done:
+                outcome.success(value)
+
+        def fail(error: BaseException) -> None:
+            if not outcome.is_done:
+                outcome.failure(error)
+
+        future.add_callback(succeed)
+        future.add_errback(fail)
+        if outcome.is_done:
+            return await outcome
+        end = self.until if until is None else min(until, self.until)
+        timer = self._net.call_at(end, lambda: fail(kafka.errors.KafkaTimeoutError()))
+        self._waits.add(outcome)
+        try:
+            return await outcome
+        finally:
+            self._waits.discard(outcome)
+            self._net.cancel(timer)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; TimedOut at the end of the call if that is earlier."""
+        done = Future()
+        timer = self._net.call_later(seconds, lambda: done.success(None))
+        try:
+            await self.wait(done)
+        except kafka.errors.KafkaTimeoutError:
+            raise self.too_late() from None
+        finally:
+            self._net.cancel(timer)
+
+    def end(self, error: AdminError) -> None:
+        """Let every wait of the call fail, now and later."""
+        self._ended = error
+        for outcome in tuple(self._waits):
+            if not outcome.is_done:
+                outcome.failure(error)
+
+    def too_late(self) -> TimedOut:
+        """The error of a call whose time is over: it names what went wrong last."""
+        cause = "" if self.last_error is None else f": {self.last_error.message}"
+        return TimedOut(f"the call did not end within {self.timeout_ms} ms{cause}")

@@ -1,0 +1,215 @@
+"""Which broker gets a request: the controller, a certain broker, or any.
+
+The session knows the brokers and the controller from the last Metadata response that it saw. When the controller refuses (NOT_CONTROLLER)
+or its connection is lost, the session looks for it again, at another broker each time, until the call's deadline. A request whose
+response was lost is sent again: the broker may then have handled it twice.
+
+A lookup has two rounds of candidates in one: the brokers that were known, and the bootstrap servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka.net.selector import NetworkSelector
+
+from klamm.admin.connections import Connections, Make
+from klamm.admin.errors import AdminError, BadResponse, Disconnected, TimedOut, Unsupported, response_error
+from klamm.admin.scope import Scope
+from klamm.admin.settings import Address, Settings
+from klamm.admin.values import Broker
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Outcomes = dict[K, AdminError | None]
+
+RETRY_BACKOFF_S = 0.1
+"""Between two attempts; kafka-python's `retry_backoff_ms`."""
+
+_ELSEWHERE = (Disconnected, TimedOut, BadResponse)
+"""Errors of one broker, after which another one may do."""
+
+
+class Session:
+    """What one client knows of its cluster."""
+
+    def __init__(self, net: NetworkSelector, settings: Settings) -> None:
+        self._net = net
+        self._bootstrap = settings.bootstrap
+        self._connections = Connections(net, settings)
+        self._brokers: dict[int, Broker] = {}
+        self._controller_id = -1
+        self._turn = 0
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+    # Any broker
+
+    async def to_any(self, scope: Scope, key: ApiKey, make: Make) -> tuple[Any, int]:
+        """Response and version from the first broker that responds; Unsupported from one is final."""
+        while True:
+            candidates = self._candidates()
+            for _ in candidates:
+                address = candidates[self._turn % len(candidates)]
+                try:
+                    return await self._connections.send(scope, address, key, make, scope.attempt())
+                except _ELSEWHERE as error:
+                    self._note(scope, error)
+                    self._turn += 1
+            await scope.pause(RETRY_BACKOFF_S)
+
+    def _candidates(self) -> list[Address]:
+        """Addresses to try: those of the brokers last seen, and the bootstrap servers."""
+        return list(dict.fromkeys([*((broker.host, broker.port) for broker in self._brokers.values()), *self._bootstrap]))
+
+    async def metadata(self, scope: Scope, make: Make | None = None) -> tuple[Any, int]:
+        """A Metadata response of any broker, without topics unless `make` requests some. The session remembers brokers and controller."""
+        response, version = await self.to_any(scope, ApiKey.METADATA, make or _no_topics)
+        self._brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        self._controller_id = response.controller_id
+        return response, version
+
+    def broker_ids(self) -> list[int]:
+        """The live brokers of the last Metadata response, in order."""
+        return sorted(self._brokers)
+
+    # A certain broker
+
+    async def to_broker(self, scope: Scope, broker_id: int, key: ApiKey, make: Make) -> tuple[Any, int]:
+        """Response and version of this broker. When it is not in the cluster: BROKER_NOT_AVAILABLE; not reached: Disconnected, at once."""
+        broker = self._brokers.get(broker_id)
+        if broker is not None:
+            try:
+                return await self._connections.send(scope, (broker.host, broker.port), key, make, scope.until)
+            except Disconnected as error:
+                self._note(scope, error)
+        await self.metadata(scope)
+        found = self._brokers.get(broker_id)
+        if found is None:
+            raise response_error(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id} in the cluster")
+        return await self._connections.send(scope, (found.host, found.port), key, make, scope.until)
+
+    # The controller
+
+    async def to_controller(self, scope: Scope, key: ApiKey, make: Make, refused: Callable[[Any], bool]) -> tuple[Any, int]:
+        """Response and version of the active controller; `refused` says whether a response is the NOT_CONTROLLER of another broker.
+
+        A refusal is returned only when the call has no time for another attempt.
+        """
+        while True:
+            fresh = self._controller_id not in self._brokers
+            controller = await self.controller(scope)
+            try:
+                response = await self._connections.send(scope, (controller.host, controller.port), key, make, scope.until)
+            except Disconnected as error:
+                self._note(scope, error)
+            except Unsupported:
+                if fresh:
+                    raise
+            else:
+                if not refused(response[0]) or scope.remaining_s <= RETRY_BACKOFF_S:
+                    return response
+                scope.last_error = response_error(
+                    ErrorCode.NOT_CONTROLLER, f"broker {controller.id}, which the metadata calls the controller, is not"
+                )
+            self._forget_controller()
+            await scope.pause(RETRY_BACKOFF_S)
+
+    async def each_to_controller(
+        self,
+        scope: Scope,
+        key: ApiKey,
+        wanted: Iterable[K] | None,
+        make: Callable[[list[K] | None, int], Any],
+        read: Callable[[Any], Outcomes[K]],
+    ) -> Outcomes[K]:
+        """The outcome of each key of a request that the controller judges key by key; `wanted` None means all there are.
+
+        Keys that get NOT_CONTROLLER are sent again, to the controller of then, until the deadline; the others keep their outcome.
+        """
+        pending = None if wanted is None else list(wanted)
+        outcomes: Outcomes[K] = dict.fromkeys(
+            pending or (), response_error(ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name it")
+        )
+        refused: list[K] = []
+        while True:
+            try:
+                response, _ = await self.to_controller(scope, key, partial(make, pending), _never)
+            except AdminError as error:
+                if not refused:
+                    raise
+                return outcomes | dict.fromkeys(refused, error)
+            got = read(response)
+            outcomes |= got
+            refused = [each for each, error in got.items() if error is not None and error.code is ErrorCode.NOT_CONTROLLER]
+            if not refused or scope.remaining_s <= RETRY_BACKOFF_S:
+                return outcomes
+            if len(refused) < len(got):
+                pending = refused
+            self._forget_controller()
+            await scope.pause(RETRY_BACKOFF_S)
+
+    async def controller(self, scope: Scope) -> Broker:
+        """The active controller, looked up when it is not known."""
+        while True:
+            controller = self._brokers.get(self._controller_id)
+            if controller is not None:
+                return controller
+            await self.metadata(scope)
+            if self._controller_id not in self._brokers:
+                scope.last_error = response_error(ErrorCode.NOT_CONTROLLER, "the cluster has no active controller")
+                self._turn += 1
+                await scope.pause(RETRY_BACKOFF_S)
+
+    async def supports(self, scope: Scope, key: int) -> bool:
+        """Whether the active controller has the API in a version that this client can send."""
+        while True:
+            controller = await self.controller(scope)
+            try:
+                return await self._connections.supports(scope, (controller.host, controller.port), key, scope.until)
+            except Disconnected as error:
+                self._note(scope, error)
+            self._forget_controller()
+            await scope.pause(RETRY_BACKOFF_S)
+
+    def _forget_controller(self) -> None:
+        self._controller_id = -1
+        self._turn += 1
+
+    # Side by side
+
+    async def gather(self, coroutines: dict[K, Coroutine[Any, Any, T]]) -> dict[K, T | AdminError]:
+        """What the coroutines return, run side by side; where one raised an AdminError, that. They end by the call's deadline."""
+        futures = {key: self._net.call_soon_with_future(coroutine) for key, coroutine in coroutines.items()}
+        results: dict[K, T | AdminError] = {}
+        for key, future in futures.items():
+            try:
+                results[key] = await future
+            except AdminError as error:
+                results[key] = error
+        return results
+
+    def _note(self, scope: Scope, error: AdminError) -> None:
+        """Remember what went wrong last; when no time is left, that ends the call."""
+        scope.last_error = error
+        if scope.remaining_s <= 0:
+            raise TimedOut(error.message) from error
+
+
+def _no_topics(version: int) -> messages.MetadataRequest:
+    """Brokers and controller only. Version 0 does not know controllers, and takes no topics for all."""
+    if version == 0:
+        raise Unsupported("the broker is older than Kafka 0.10: its Metadata does not name the controller")
+    return messages.MetadataRequest(topics=[])
+
+
+def _never(_response: Any) -> bool:
+    """The controller did not refuse the request as a whole."""
+    return False
