@@ -1,7 +1,10 @@
-"""Trouble for a cluster of processes, one fault after the other, drawn from a seed: kill -9, SIGTERM, SIGSTOP, a new controller.
+"""Trouble for a cluster of processes, one fault after the other, drawn from a seed: kill -9, SIGTERM, SIGSTOP, a new controller, moves.
 
 At most one broker is away at a time, so that every partition of three replicas keeps two. A broker that comes back is waited for only as
 long as it takes to register; that its replicas have caught up is not waited for, and the next fault may hit the broker they fetch from.
+
+Right before a fault, or right after it, replicas of some partitions are told to move, or moves are cancelled. A move may override one that
+is going on, and is waited for only at the end. One that is refused, because a broker or the controller is away, did not happen.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable
 
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.mixed.members import Members
+from klamm.tests.moves.moving import MOVED_S, Moving, Targets
 
 SETTINGS: dict[str, object] = {
     "zookeeper_session_timeout_ms": 1500,
@@ -30,15 +34,18 @@ AWAY_S = (0.3, 4.0)
 """How long a broker is away: less than a session, and longer."""
 PAUSE_S = (0.2, 2.0)
 """Between two faults."""
+HALF = 0.5
 
 
 class Chaos:
     """Faults in `members`, for as long as `run` is told; `done` counts them."""
 
-    def __init__(self, members: Members, seed: int) -> None:
-        self.members, self.seed = members, seed
+    def __init__(self, members: Members, seed: int, moving: Moving) -> None:
+        """`moving` is the topic whose replicas move; its replication factor stays."""
+        self.members, self.seed, self.moving = members, seed, moving
         self.done: Counter[str] = Counter()
         self._chance = random.Random(seed)
+        self._factor = len(members.tree.assignment(moving.topic)[0])
         self._faults: dict[str, Callable[[int], None]] = {
             "kill -9": self._kill,
             "stop": self._stop,
@@ -47,7 +54,7 @@ class Chaos:
         }
 
     def run(self, seconds: float) -> None:
-        """Faults until the time is over; every broker runs at the end."""
+        """Faults until the time is over; at the end every broker runs, no partition moves, and all replicas are in sync."""
         end = time.monotonic() + seconds
         names = list(self._faults)
         order: list[str] = []
@@ -55,11 +62,16 @@ class Chaos:
             if not order:  # each kind once before the first comes again: a short run has all of them
                 order = self._chance.sample(names, len(names))
             name = order.pop()
-            broker_id = self._chance.choice(sorted(self.members.brokers))
-            self._faults[name](broker_id)
+            if self._chance.random() < HALF:
+                self._move()
+            self._faults[name](self._chance.choice(sorted(self.members.brokers)))
             self.done[name] += 1
+            if self._chance.random() < HALF:
+                self._cancel() if self._chance.random() < HALF else self._move()
             self._wait(*PAUSE_S)
         self.members.settled()
+        wait_for(lambda: self.moving.moving() == {}, "all moves have ended", MOVED_S)
+        self.members.in_sync([self.moving.topic])
 
     def _wait(self, low: float, high: float) -> None:
         time.sleep(self._chance.uniform(low, high))  # the length of a fault is what the fault is
@@ -93,3 +105,20 @@ class Chaos:
         epoch = tree.controller_epoch()
         tree.delete("/controller")
         wait_for(lambda: tree.controller() != -1 and tree.controller_epoch() > epoch, "another controller")
+
+    def _move(self) -> None:
+        """Some partitions go to other replicas."""
+        ids = sorted(self.members.brokers)
+        chosen = self._chance.sample(range(self.moving.partitions), self._chance.randint(1, self.moving.partitions))
+        self._ask({p: self._chance.sample(ids, self._factor) for p in chosen}, "partitions moved")
+
+    def _cancel(self) -> None:
+        """Some partitions that are to move stay where they were."""
+        self._ask({p: None for p in range(self.moving.partitions) if self._chance.random() < HALF}, "partitions cancelled")
+
+    def _ask(self, targets: Targets, what: str) -> None:
+        try:
+            codes = self.moving.move_codes(targets) if targets else {}
+        except (OSError, AssertionError):
+            return  # there is no controller just now, or it has just lost its office
+        self.done[what] += sum(code == 0 for code in codes.values())

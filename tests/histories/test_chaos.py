@@ -1,4 +1,4 @@
-"""Nothing that was acknowledged with acks=all is lost, and order holds, while brokers are killed, stopped, paused and controllers change.
+"""Nothing that was acknowledged with acks=all is lost, and order holds, while brokers die, pause, controllers change and replicas move.
 
     KLAMM_CHAOS_SECONDS=600 KLAMM_CHAOS_SEED=7 .venv/bin/python -m pytest tests/histories -k long
 
@@ -20,9 +20,11 @@ from klamm.tests.histories.chaos import SETTINGS, Chaos
 from klamm.tests.histories.history import Verdict, judge
 from klamm.tests.histories.workload import Producing, Reading, read_all
 from klamm.tests.mixed.members import Members
+from klamm.tests.moves.moving import Moving
 from klamm.tests.reference.jars import jars
 
-BROKERS = (1, 2, 3)
+BROKERS = (1, 2, 3, 4)
+FACTOR = 3
 PARTITIONS = 6
 TOPIC = "history"
 SHORT_S = 12.0
@@ -50,13 +52,14 @@ def new_members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callabl
 
 def history(members: Members, seconds: float, seed: int) -> Verdict:
     """Two idempotent producers and one that is not, a reader beside them, chaos, and then the judgement."""
-    rotated = [[*BROKERS[p % 3 :], *BROKERS[: p % 3]] for p in range(PARTITIONS)]
+    count = len(BROKERS)
+    rotated = [[BROKERS[(p + n) % count] for n in range(FACTOR)] for p in range(PARTITIONS)]
     members.create(TOPIC, rotated, {"min.insync.replicas": "2"})
     where = (members.bootstrap(), TOPIC, PARTITIONS)
     producers = [Producing(*where, f"idempotent{n}", idempotent=True).start() for n in range(2)]
     producers.append(Producing(*where, "plain", idempotent=False).start())
     along = Reading(*where).start()
-    chaos = Chaos(members, seed)
+    chaos = Chaos(members, seed, Moving(members, TOPIC, PARTITIONS))
     try:
         chaos.run(seconds)
     finally:
@@ -90,7 +93,7 @@ def test_nothing_acknowledged_is_lost_in_a_long_story_of_faults(new_members: Cal
 @pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.timeout(int(LONG_S) + 600)
-@pytest.mark.parametrize("real", [(2,), (1, 3), BROKERS], ids=["one real", "two real", "all real"])
+@pytest.mark.parametrize("real", [(2,), (1, 3, 4), BROKERS], ids=["one real", "three real", "all real"])
 def test_nothing_acknowledged_is_lost_beside_real_brokers(new_members: Callable[..., Members], real: tuple[int, ...]) -> None:
     """All real: the story asks nothing that Kafka does not keep."""
     members = new_members(jars(), **SMALL_SEGMENTS, zookeeper_session_timeout_ms=REAL_SESSION_MS)
@@ -98,4 +101,4 @@ def test_nothing_acknowledged_is_lost_beside_real_brokers(new_members: Callable[
     if ours:
         members.klamm(*ours)
     members.kafka(*real)
-    assert history(members, min(LONG_S, 60.0) if len(real) == 3 else LONG_S, SEED).acknowledged > 500
+    assert history(members, min(LONG_S, 60.0) if real == BROKERS else LONG_S, SEED).acknowledged > 500
