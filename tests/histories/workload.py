@@ -164,7 +164,7 @@ def padded(value: str, size: int) -> bytes:
 def fill(bootstrap: str, topic: str, partitions: int, name: str, records: int, record_bytes: int) -> Sent:
     """Write so many records as fast as they are acknowledged by all replicas; every one is."""
     sent = Sent(name, partitions, idempotent=True)
-    settings = {**SOON, "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 20}
+    settings = {**SOON, "bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 20, "batch.size": 100_000}
     producer = Producer(settings)
 
     def told(number: int, error: KafkaError | None, message: Message) -> None:

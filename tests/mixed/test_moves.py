@@ -8,6 +8,7 @@ import pytest
 
 from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members, grave
+from klamm.tests.moves import throttled
 from klamm.tests.moves.there_and_back import SETTINGS, there_and_back
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
@@ -43,3 +44,18 @@ def test_replicas_move_between_klamm_and_real_brokers_whoever_controls(new_membe
     klamm = (2, 4) if controller == "real" else (1, 3)
     assert unusual(members.real()) == []
     assert grave(members, *klamm) == []
+
+
+@pytest.mark.parametrize("kinds", ["real-real", "klamm-klamm", "real-klamm", "klamm-real"])
+def test_rate_of_a_throttled_move_follows_its_change_whoever_leads_and_follows(new_members: Callable[..., Members], kinds: str) -> None:
+    """A real controller; the first case shows that the measure is fair."""
+    members = new_members(lambda _: throttled.SETTINGS)
+    source, target = kinds.split("-")
+    members.kafka(1)
+    members.kafka(*[broker for broker, kind in ((2, source), (3, target)) if kind == "real"])
+    members.klamm(*[broker for broker, kind in ((2, source), (3, target)) if kind == "klamm"])
+    assert members.tree.controller() == 1
+    story = throttled.Throttled(members, 2, 3, 60 << 20)
+    throttled.rate_follows(story, (1 << 20, 2_500_000))
+    story.throttle(throttled.UNLIMITED)
+    story.moving.moved({0: [3]})

@@ -1,0 +1,90 @@
+"""The story of a move that is slowed by the throttles of Kafka's tool, measured while the rate is changed under it.
+
+One partition moves from one broker to another. The topic lists the replicas that are throttled as the tool does: at the leader the one it
+has, at the follower the one it gets. The throttle's window is two samples of a second, so that what comes at once is small beside what
+comes in ten seconds. A rate is the growth of the new replica, as DescribeLogDirs of its broker tells it, by the time that passed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.tests.harness import requests
+from klamm.tests.harness.kafka import wait_for
+from klamm.tests.mixed.members import Members
+from klamm.tests.moves.moving import Moving
+
+SETTINGS: dict[str, Any] = {
+    "replication_quota_window_num": 2,
+    "replica_fetch_wait_max_ms": 200,
+    "log_segment_delete_delay_ms": 300,
+    "log_retention_ms": -1,
+}
+TOPIC = "throttled"
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+MEASURED_S = 10.0
+TOLERANCE = 0.2
+UNLIMITED = None
+
+
+class Throttled:
+    """The partition `throttled`-0, which moves from `source` to `target`."""
+
+    def __init__(self, members: Members, source: int, target: int, size: int) -> None:
+        self.members, self.source, self.target = members, source, target
+        members.create(TOPIC, [[source]])
+        self.moving = Moving(members, TOPIC, 1)
+        self.moving.fill(size)
+
+    def throttle(self, rate: int | None) -> None:
+        """Bytes per second at both brokers, None for no throttle; the topic's lists with it, as the tool sets and removes them."""
+        text = None if rate is None else str(rate)
+        lists: dict[str, str | None] = {LEADERS: None, FOLLOWERS: None}
+        if rate is not None:
+            lists = {LEADERS: f"0:{self.source}", FOLLOWERS: f"0:{self.target}"}
+        self._configs(requests.TOPIC, TOPIC, lists, self.source)
+        for broker_id in (self.source, self.target):
+            self._configs(requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
+
+    def _configs(self, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
+        (answer,) = self.members.ask(requests.set_configs(kind, name, values), 1, to).responses
+        assert answer.error_code == 0, answer
+
+    def size(self, at: int) -> int:
+        """Bytes of the partition's log at a broker; 0 when it has none."""
+        response = self.members.ask(messages.DescribeLogDirsRequest(topics=None), 4, at)
+        return sum(p.partition_size for row in response.results for t in row.topics if t.name == TOPIC for p in t.partitions)
+
+    def move(self) -> None:
+        self.moving.move({0: [self.target]})
+
+    def measured(self, seconds: float = MEASURED_S) -> float:
+        """How many bytes per second the new replica grows by, over so many seconds from now."""
+        begin, size = time.monotonic(), self.size(self.target)
+        time.sleep(seconds)  # the rate of this time is what is asked for
+        grown = self.size(self.target) - size
+        return grown / (time.monotonic() - begin)
+
+    def settled(self, rate: int) -> None:
+        """Wait until the window holds nothing of another rate: the replica has grown by what comes in two windows."""
+        mark = self.size(self.target) + 4 * rate
+        wait_for(lambda: self.size(self.target) >= mark, "the new rate governs")
+
+
+def rate_follows(throttled: Throttled, rates: tuple[int, ...]) -> list[float]:
+    """Begin the move at the first rate, change to each of the others while it runs; what was measured, each within 20 %."""
+    found = []
+    for number, rate in enumerate(rates):
+        throttled.throttle(rate)
+        if number == 0:
+            throttled.move()
+        throttled.settled(rate)
+        found.append(throttled.measured())
+        assert throttled.moving.moving().keys() == {0}, "it still moves"
+    print(f"rates {rates}: measured {[round(rate) for rate in found]}")
+    for rate, seen in zip(rates, found, strict=True):
+        assert abs(seen - rate) <= TOLERANCE * rate, (rates, found)
+    return found
