@@ -9,7 +9,7 @@ import pytest
 from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import Members, grave
 from klamm.tests.moves import throttled
-from klamm.tests.moves.there_and_back import SETTINGS, there_and_back
+from klamm.tests.moves.there_and_back import SETTINGS, told_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
@@ -19,7 +19,7 @@ SIZE = 12 << 20
 def test_replicas_move_between_real_brokers_so_the_story_asks_nothing_that_kafka_does_not_do(new_members: Callable[..., Members]) -> None:
     members = new_members(lambda _: SETTINGS)
     members.kafka(1, 2, 3, 4)
-    there_and_back(members, (1, 2, 3, 4), SIZE)
+    told_to(members, (1, 2, 3, 4), SIZE)
 
 
 def test_replicas_move_between_klamm_brokers_under_a_real_controller(new_members: Callable[..., Members]) -> None:
@@ -27,7 +27,7 @@ def test_replicas_move_between_klamm_brokers_under_a_real_controller(new_members
     members.kafka(0)
     members.klamm(1, 2, 3, 4)
     assert members.tree.controller() == 0
-    there_and_back(members, (1, 2, 3, 4), SIZE)
+    told_to(members, (1, 2, 3, 4), SIZE)
     assert unusual(members.real()) == []
     assert grave(members, 1, 2, 3, 4) == []
 
@@ -40,7 +40,7 @@ def test_replicas_move_between_klamm_and_real_brokers_whoever_controls(new_membe
     first(1, 3)
     second(2, 4)
     assert members.tree.controller() in (1, 3)
-    there_and_back(members, (1, 2, 3, 4), SIZE)
+    told_to(members, (1, 2, 3, 4), SIZE)
     klamm = (2, 4) if controller == "real" else (1, 3)
     assert unusual(members.real()) == []
     assert grave(members, *klamm) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from klamm.protocol import messages
+from klamm.tests.harness.kafka import request
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.histories.history import Sent, Verdict, judge
@@ -30,7 +31,8 @@ class Cluster(Protocol):
 
     def bootstrap(self) -> str: ...
 
-    def ask(self, message: Any, version: int) -> Any: ...
+    def ask(self, message: Any, version: int, to: int | None = None) -> Any:
+        """Ask a broker, the controller when none is named."""
 
 
 class Moving:
@@ -136,7 +138,37 @@ def reassign(targets: Mapping[tuple[str, int], Sequence[int] | None]) -> message
     return kind(timeout_ms=10_000, topics=[kind.ReassignableTopic(name=topic, partitions=rows) for topic, rows in topics.items()])
 
 
-# logs on disk
+class Local:
+    """A cluster that is known by its znodes alone: a `klamm.Cluster`, or a `klamm serve`."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self._port(int(broker_id))}" for broker_id in self.tree.children("/brokers/ids"))
+
+    def ask(self, message: Any, version: int, to: int | None = None) -> Any:
+        return request(self._port(self.tree.controller() if to is None else to), message, version)
+
+    def _port(self, broker_id: int) -> int:
+        return int(self.tree.json(f"/brokers/ids/{broker_id}")["port"])
+
+
+# logs
+
+
+def has_logs(cluster: Cluster, replicas: Mapping[int, Sequence[int]], ids: Iterable[int], topic: str) -> None:
+    """Wait until each of these brokers tells that it has logs of exactly those partitions that it has replicas of."""
+    for broker_id in ids:
+        wanted = [p for p, members in replicas.items() if broker_id in members]
+        wait_for(partial(_tells, cluster, broker_id, topic, wanted), f"broker {broker_id} has logs of {wanted}")
+
+
+def _tells(cluster: Cluster, broker_id: int, topic: str, wanted: list[int]) -> bool:
+    response = cluster.ask(messages.DescribeLogDirsRequest(topics=None), 4, broker_id)
+    found = sorted(p.partition_index for row in response.results for t in row.topics if t.name == topic for p in t.partitions)
+    assert found == wanted, found
+    return True
 
 
 def folders(data: Iterable[Path], topic: str) -> list[str]:

@@ -7,12 +7,14 @@ equal byte by byte.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from klamm.tests.harness import requests
 from klamm.tests.histories.history import Verdict
 from klamm.tests.mixed.members import Members
-from klamm.tests.moves.moving import Moving, equal_on_disk, only_on
+from klamm.tests.moves.moving import Cluster, Moving, equal_on_disk, has_logs, only_on
 
 SETTINGS: dict[str, Any] = {
     "log_segment_bytes": 1 << 20,
@@ -22,16 +24,21 @@ SETTINGS: dict[str, Any] = {
 }
 """Several segments in every log; deleted logs are gone soon."""
 TOPIC = "moved"
+Replicas = Mapping[int, Sequence[int]]
 
 
-def there_and_back(members: Members, ids: Sequence[int], size: int) -> Verdict:
-    """Tell it of these four members, which run; `size` is how many bytes the topic has when it begins to move."""
+def places(ids: Sequence[int]) -> tuple[Replicas, Replicas]:
+    """Where the partitions are, and where they move to: none has a replica in both places."""
     a, b, c, d = ids
-    home = {0: [a, b], 1: [b, c], 2: [c, a]}
-    away = {0: [d, c], 1: [d, a], 2: [b, d]}
-    data = {i: members.brokers[i].folder / "data" for i in ids}
-    members.create(TOPIC, list(home.values()), {"min.insync.replicas": "2"})
-    moving = Moving(members, TOPIC, len(home))
+    return {0: [a, b], 1: [b, c], 2: [c, a]}, {0: [d, c], 1: [d, a], 2: [b, d]}
+
+
+def there_and_back(cluster: Cluster, ids: Sequence[int], size: int, data: Mapping[int, Path]) -> Verdict:
+    """Tell it of these four brokers, which run; `size` is how many bytes the topic has at first, `data` where they have logs."""
+    home, away = places(ids)
+    (made,) = cluster.ask(requests.create_topic(TOPIC, list(home.values()), configs={"min.insync.replicas": "2"}), 7).topics
+    assert made.error_code == 0, made
+    moving = Moving(cluster, TOPIC, len(home))
     moving.fill(size)
     moving.clients()
     try:
@@ -41,11 +48,18 @@ def there_and_back(members: Members, ids: Sequence[int], size: int) -> Verdict:
             moving.clients_go_on()
             moving.moved(targets)
             moving.clients_go_on()
+            has_logs(cluster, targets, ids, TOPIC)
             only_on(targets, data, TOPIC)
-        verdict = moving.judged()
+        return moving.judged()
     finally:
         moving.close()
+
+
+def told_to(members: Members, ids: Sequence[int], size: int) -> Verdict:
+    """Tell it of members that are processes with logs on disk; they are stopped, and their logs compared."""
+    data = {i: members.brokers[i].folder / "data" for i in ids}
+    verdict = there_and_back(members, ids, size, data)
     for broker in members.running():
         broker.stop()
-    assert equal_on_disk(home, data, TOPIC) > size
+    assert equal_on_disk(places(ids)[0], data, TOPIC) > size
     return verdict

@@ -1,0 +1,27 @@
+"""Members of clusters whose replicas move; only Klamm's can be started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.tests.harness.tree import Tree
+from klamm.tests.mixed.members import Members
+
+
+@pytest.fixture
+def new_members(zookeeper: str, chroot: str, tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Makes members with these settings of their own; they die with the test."""
+    made: list[Members] = []
+
+    def make(settings: dict[str, Any]) -> Members:
+        made.append(Members(Path(), Tree(zookeeper, f"{chroot}-{len(made)}"), tmp_path, lambda _: settings))
+        return made[-1]
+
+    yield make
+    for members in made:
+        members.close()
+        members.tree.close()
