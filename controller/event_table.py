@@ -17,12 +17,13 @@ from klamm.controller import (
     partition_machine,
     reassignment,
     shutdown,
+    throttling,
     topics,
 )
 from klamm.controller.causes import QueuedEvent
 from klamm.controller.cluster import Partition
 from klamm.controller.events import ControllerEvent, Event
-from klamm.controller.phases import DeletionPhase
+from klamm.controller.phases import DeletionPhase, ThrottlePhase
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, Broker
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -71,12 +72,15 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.TopicUncleanLeaderElectionEnabled(topic):
             await partition_machine.trigger(term, topic)
         case events.ZkPartitionReassignment():
+            term.throttling.entries_announced = False
             await reassignment.on_zk_reassignment(term)
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.PhaseReleased(phase):
             if isinstance(phase, DeletionPhase):
                 await deletion.on_phase_released(term, phase)
+            elif isinstance(phase, ThrottlePhase):
+                await throttling.on_phase_released(term, phase)
             else:
                 await reassignment.on_phase_released(term, phase)
         case events.LeaderAndIsrResponseReceived(broker_id, broker_epoch, response):
@@ -101,6 +105,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.AllocateProducerIds(broker_id, broker_epoch, block_future):
             _check_sender(term.cluster.brokers.get(broker_id), broker_epoch)
             _respond(block_future, await term.store.allocate_producer_ids(broker_id))
+        case events.ReassignPartitions() | events.AlterInterbrokerThrottledRates() | events.AlterInterbrokerThrottledReplicas():
+            await throttling.take_up(term, event)
         case events.ListPartitionReassignments(named, reassignments_future):
             _respond(reassignments_future, _reassignments(term, named))
         case events.AlterPartitionReassignments(targets, alter_future):

@@ -7,12 +7,13 @@ or preempted (the queue was cleared because the session expired or the broker st
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.values import Assignment, Election, ElectionResult
+from klamm.controller.values import Assignment, Election, ElectionResult, Result
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -210,6 +211,56 @@ class AlterPartitionReassignments:
     future: Future[dict[TopicPartition, tuple[ErrorCode, str | None]]]
 
 
+# --- requests to the active controller that may take several events (KIP-179) ---
+# `refused` has what is known to have failed, as soon as it is known; the future is of all results, in the order of the request.
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignPartitions:
+    """Move partitions to these brokers, throttled to so many bytes per second on each; `throttles.UNTHROTTLED` means no throttle."""
+
+    targets: dict[TopicPartition, Ints]
+    throttle: int
+    remove_throttle: bool
+    validate_only: bool
+    refused: dict[TopicPartition, Result]
+    future: Future[dict[TopicPartition, Result]]
+
+    @property
+    def keys(self) -> Collection[TopicPartition]:
+        return self.targets
+
+
+@dataclass(frozen=True, slots=True)
+class AlterInterbrokerThrottledRates:
+    """Throttle brokers to these rates, in bytes per second: as leader, as follower."""
+
+    rates: dict[int, tuple[int, int]]
+    remove_throttle: bool
+    validate_only: bool
+    refused: dict[int, Result]
+    future: Future[dict[int, Result]]
+
+    @property
+    def keys(self) -> Collection[int]:
+        return self.rates
+
+
+@dataclass(frozen=True, slots=True)
+class AlterInterbrokerThrottledReplicas:
+    """Throttle replicas of partitions, as leaders and as followers; None means those on every registered broker."""
+
+    replicas: dict[TopicPartition, tuple[Ints | None, Ints | None]]
+    remove_throttle: bool
+    validate_only: bool
+    refused: dict[TopicPartition, Result]
+    future: Future[dict[TopicPartition, Result]]
+
+    @property
+    def keys(self) -> Collection[TopicPartition]:
+        return self.replicas
+
+
 ElectionEvent = Startup | ControllerChange | Reelect | Expire | RegisterBrokerAndReelect | OptionsChanged
 """Every broker processes these, the active controller or not."""
 
@@ -234,6 +285,9 @@ Request = (
 )
 """Somebody waits for the response to these."""
 
+ThrottleRequest = ReassignPartitions | AlterInterbrokerThrottledRates | AlterInterbrokerThrottledReplicas
+"""Somebody waits for the response to these too, which another event may give."""
+
 ControllerEvent = (
     BrokerChange
     | BrokerModifications
@@ -252,13 +306,14 @@ ControllerEvent = (
     | LeaderAndIsrResponseReceived
     | StopReplicaResponseReceived
     | Request
+    | ThrottleRequest
 )
 """Only the active controller processes these; elsewhere they are preempted."""
 
 Event = ElectionEvent | ControllerEvent
 
 
-def refuse(request: Request, error: ErrorCode, message: str | None = None) -> None:
+def refuse(request: Request | ThrottleRequest, error: ErrorCode, message: str | None = None) -> None:
     """Respond with an error, if there is no response yet."""
     if not request.future.done():
         request.future.set_exception(ApiError(error, message))
@@ -268,5 +323,7 @@ def preempt(event: Event) -> None:
     """The event will not be processed: whoever waits for it learns that another controller has to do it."""
     if isinstance(event, Request):
         refuse(event, ErrorCode.STALE_CONTROLLER_EPOCH if isinstance(event, ControlledShutdown) else ErrorCode.NOT_CONTROLLER)
+    elif isinstance(event, ThrottleRequest):
+        refuse(event, ErrorCode.NOT_CONTROLLER)
     elif isinstance(event, Expire) and not event.begun.done():
         event.begun.set_result(None)

@@ -28,7 +28,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, Election, ElectionResult
+from klamm.controller.values import Assignment, Election, ElectionResult, Result
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
@@ -171,6 +171,55 @@ class Controller:
     ) -> tuple[int, int]:
         """(first id, count) of a new block; raises ApiError."""
         return await self._request(lambda future: events.AllocateProducerIds(broker_id, broker_epoch, future), cause)
+
+    async def reassign_partitions(
+        self,
+        targets: Mapping[TopicPartition, Ints],
+        throttle: int,
+        *,
+        remove_throttle: bool = True,
+        validate_only: bool = False,
+        refused: dict[TopicPartition, Result] | None = None,
+        cause: Cause = RequestReceived("ReassignPartitions"),
+    ) -> dict[TopicPartition, Result]:
+        """Move partitions, throttled to so many bytes per second (`throttles.UNTHROTTLED`: not). Raises ApiError(NOT_CONTROLLER).
+
+        `refused` gets what has failed as soon as it is known; the results are there when the reassignments are recorded.
+        """
+        failures = {} if refused is None else refused
+        return await self._request(
+            lambda future: events.ReassignPartitions(dict(targets), throttle, remove_throttle, validate_only, failures, future), cause
+        )
+
+    async def alter_throttled_rates(
+        self,
+        rates: Mapping[int, tuple[int, int]],
+        *,
+        remove_throttle: bool = True,
+        validate_only: bool = False,
+        refused: dict[int, Result] | None = None,
+        cause: Cause = RequestReceived("AlterInterbrokerThrottledRates"),
+    ) -> dict[int, Result]:
+        """Throttle brokers to rates in bytes per second, as leaders and as followers. `refused` and errors as in `reassign_partitions`."""
+        failures = {} if refused is None else refused
+        return await self._request(
+            lambda future: events.AlterInterbrokerThrottledRates(dict(rates), remove_throttle, validate_only, failures, future), cause
+        )
+
+    async def alter_throttled_replicas(
+        self,
+        replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]],
+        *,
+        remove_throttle: bool = True,
+        validate_only: bool = False,
+        refused: dict[TopicPartition, Result] | None = None,
+        cause: Cause = RequestReceived("AlterInterbrokerThrottledReplicas"),
+    ) -> dict[TopicPartition, Result]:
+        """Throttle replicas as leaders and as followers, None being all brokers. `refused` and errors as in `reassign_partitions`."""
+        failures = {} if refused is None else refused
+        return await self._request(
+            lambda future: events.AlterInterbrokerThrottledReplicas(dict(replicas), remove_throttle, validate_only, failures, future), cause
+        )
 
     async def close(self) -> None:
         """Preempt what waits, end the loop, resign. `/controller` goes with the session."""

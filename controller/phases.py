@@ -244,6 +244,69 @@ class ReassignmentForgotten:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class ThrottledTopicsRecorded:
+    """The znode names the topics whose throttles are to be removed, as request number `request` wants it; no throttle of it is set."""
+
+    controller_epoch: int
+    request: int
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicThrottlesSet:
+    """A topic has the throttled replicas of a request; the next step of the request is not done."""
+
+    controller_epoch: int
+    request: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicThrottlesRemoved:
+    """A topic has lost the throttled replicas of an earlier request, because a later one does not name it."""
+
+    controller_epoch: int
+    request: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledBrokersRecorded:
+    """The znode names the brokers whose rates are to be removed, as request number `request` wants it."""
+
+    controller_epoch: int
+    request: int
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerThrottlesSet:
+    """A broker has the rates of a request; the next step of the request is not done."""
+
+    controller_epoch: int
+    request: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerThrottlesRemoved:
+    """A broker has lost the rates of an earlier request, because a later one does not name it."""
+
+    controller_epoch: int
+    request: int
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsRecorded:
+    """`/admin/reassign_partitions` has the partitions of a request, and there is no response yet."""
+
+    controller_epoch: int
+    request: int
+    partitions: tuple[TopicPartition, ...]
+
+
 EventPhase = (
     ControllerElectionDue
     | FailoverBegun
@@ -278,7 +341,18 @@ ReassignmentPhase = (
 )
 """Phases of the reassignment of a partition."""
 
-ProcedurePhase = DeletionPhase | ReassignmentPhase
+ThrottlePhase = (
+    ThrottledTopicsRecorded
+    | TopicThrottlesSet
+    | TopicThrottlesRemoved
+    | ThrottledBrokersRecorded
+    | BrokerThrottlesSet
+    | BrokerThrottlesRemoved
+    | ReassignmentsRecorded
+)
+"""Phases of requests that set throttles."""
+
+ProcedurePhase = DeletionPhase | ReassignmentPhase | ThrottlePhase
 """Phases between events."""
 
 Phase = EventPhase | ProcedurePhase

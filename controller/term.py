@@ -17,6 +17,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
+from klamm.controller.throttle_requests import ThrottleRequests
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
 
 
@@ -39,6 +40,8 @@ class Term:
     clock: Clock = SYSTEM_CLOCK
     written: set[Partition] = field(default_factory=set)
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
+    throttling: ThrottleRequests = field(default_factory=ThrottleRequests)
+    """Requests that set throttles and are under way."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
     _rebalance: Timer | None = None
@@ -82,4 +85,5 @@ class Term:
             self._rebalance.cancel()
         for broker_id in list(self.cluster.brokers):
             self.channels.remove_broker(broker_id)
+        self.throttling.ended()
         self.cluster.term_ended()

@@ -25,6 +25,9 @@ async def remove_when_idle(term: Term) -> None:
     """
     if not term.options.kip179_enable or term.cluster.reassigning:
         return
+    if term.throttling:
+        term.throttling.removal_due = True
+        return
     removals = await term.store.throttle_removals()
     if removals.reassigning:
         return

@@ -203,6 +203,10 @@ class ElectionResult(NamedTuple):
     leader: int | None
 
 
+Result = tuple[ErrorCode, str | None]
+"""What became of one entry of a request: a code, and a text where it is an error."""
+
+
 class ControllerMoved(Exception):
     """Another controller was elected: a fenced write failed its check of `/controller_epoch`."""
 

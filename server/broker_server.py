@@ -43,7 +43,7 @@ from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.first_connection import connect
-from klamm.server.handlers import HANDLERS, offered
+from klamm.server.handlers import handlers_of, offered
 from klamm.server.identity import BrokerIdentity
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id, write_missing
 from klamm.server.net.channels import Channels
@@ -276,7 +276,7 @@ class BrokerServer:
         )  # fmt: skip
         self.started = True
         await dynamic_configs.start()
-        self.listeners.bind(Dispatcher(self.services, HANDLERS))
+        self.listeners.bind(Dispatcher(self.services, handlers_of(self.config)))
         self._registration.advertised = self.listeners.advertised()
         await self._start_logs()
         await self._registration.register()
@@ -331,7 +331,7 @@ class BrokerServer:
             fetches=Fetches(self.config, self.seams.random.randrange),
             replication_quotas=self._quotas,
             features=self._feature_cache,
-            offered=offered(HANDLERS),
+            offered=offered(handlers_of(self.config)),
             not_offered=NotOfferedLog(),
             authorizer=self._authorizer,
             topic_policy=self.topic_policy,

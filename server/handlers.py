@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.server.apis import (
     allocate_producer_ids,
     alter_configs,
+    alter_interbroker_throttled_rates,
+    alter_interbroker_throttled_replicas,
     alter_partition,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -31,6 +34,7 @@ from klamm.server.apis import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    reassign_partitions,
     stop_replica,
     update_metadata,
 )
@@ -66,7 +70,22 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.refuse),
     ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
     ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
+    ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
+    ApiKey.ALTER_INTERBROKER_THROTTLED_RATES: Handler(alter_interbroker_throttled_rates.handle, alter_interbroker_throttled_rates.refuse),
+    ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS: Handler(
+        alter_interbroker_throttled_replicas.handle, alter_interbroker_throttled_replicas.refuse
+    ),
 }
+
+
+KIP_179 = frozenset(
+    {ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS}
+)
+
+
+def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
+    """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
+    return {key: handler for key, handler in HANDLERS.items() if config.get("kip179.enable") or key not in KIP_179}
 
 
 def offered(keys: Iterable[int]) -> tuple[Api, ...]:

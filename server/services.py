@@ -16,7 +16,7 @@ from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import Cause
-from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic
+from klamm.controller.values import Assignment, Election, ElectionResult, Result, StoredTopic
 from klamm.protocol.apis import Api
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -66,6 +66,40 @@ class ControllerService(Protocol):
         self, targets: dict[TopicPartition, Ints | None], cause: Cause
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
         """Begin or (None) cancel reassignments; a code and a text for each."""
+
+    async def reassign_partitions(
+        self,
+        targets: Mapping[TopicPartition, Ints],
+        throttle: int,
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[TopicPartition, Result],
+        cause: Cause,
+    ) -> dict[TopicPartition, Result]:
+        """Begin throttled reassignments. Here and below what has failed is in `refused` as soon as it is known."""
+
+    async def alter_throttled_rates(
+        self,
+        rates: Mapping[int, tuple[int, int]],
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[int, Result],
+        cause: Cause,
+    ) -> dict[int, Result]:
+        """Throttle brokers, as leaders and as followers."""
+
+    async def alter_throttled_replicas(
+        self,
+        replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]],
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[TopicPartition, Result],
+        cause: Cause,
+    ) -> dict[TopicPartition, Result]:
+        """Throttle replicas, as leaders and as followers."""
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:
         """(first id, count) of a new block."""

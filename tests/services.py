@@ -15,7 +15,7 @@ from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import Cause
 from klamm.controller.ids import random_topic_id
-from klamm.controller.values import Assignment, Election, ElectionResult, StoredTopic, StoreLost
+from klamm.controller.values import Assignment, Election, ElectionResult, Result, StoredTopic, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
@@ -66,6 +66,40 @@ class InactiveController:
     async def alter_reassignments(
         self, targets: dict[TopicPartition, Ints | None], cause: Cause
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def reassign_partitions(
+        self,
+        targets: Mapping[TopicPartition, Ints],
+        throttle: int,
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[TopicPartition, Result],
+        cause: Cause,
+    ) -> dict[TopicPartition, Result]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def alter_throttled_rates(
+        self,
+        rates: Mapping[int, tuple[int, int]],
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[int, Result],
+        cause: Cause,
+    ) -> dict[int, Result]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def alter_throttled_replicas(
+        self,
+        replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]],
+        *,
+        remove_throttle: bool,
+        validate_only: bool,
+        refused: dict[TopicPartition, Result],
+        cause: Cause,
+    ) -> dict[TopicPartition, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, cause: Cause) -> tuple[int, int]:

@@ -12,6 +12,8 @@ from klamm.controller import events
 from klamm.controller.phases import (
     BrokersFailed,
     BrokersStarted,
+    BrokerThrottlesRemoved,
+    BrokerThrottlesSet,
     ControllerElectionDue,
     DeletionPhase,
     DeletionPropagated,
@@ -39,8 +41,14 @@ from klamm.controller.phases import (
     ReassignmentReplicasOnline,
     ReassignmentReplicasStarted,
     ReassignmentReplicasStopped,
+    ReassignmentsRecorded,
     ReassignmentTargetStored,
     ShutdownLeadersMoved,
+    ThrottledBrokersRecorded,
+    ThrottledTopicsRecorded,
+    ThrottlePhase,
+    TopicThrottlesRemoved,
+    TopicThrottlesSet,
 )
 from klamm.controller.steering import Hold, Steering
 from klamm.controller.values import Election, ElectionResult
@@ -113,6 +121,27 @@ async def remove_the_leader(stage: Stage) -> None:
     await in_background(stage, stage.controller.alter_reassignments({T0: (2, 3)}))
 
 
+async def move_with_a_throttle(stage: Stage) -> None:
+    """As `remove_the_leader`, with throttles that the controller removes at the end."""
+    await in_background(stage, stage.controller.reassign_partitions({T0: (2, 3)}, 5000))
+
+
+async def throttle_broker_1(stage: Stage) -> None:
+    await in_background(stage, stage.controller.alter_throttled_rates({1: (5000, 6000)}))
+
+
+async def throttle_broker_2(stage: Stage) -> None:
+    await in_background(stage, stage.controller.alter_throttled_rates({2: (5000, 6000)}))
+
+
+async def throttle_topic_t(stage: Stage) -> None:
+    await in_background(stage, stage.controller.alter_throttled_replicas({T0: ((1,), (2,))}))
+
+
+async def throttle_topic_u(stage: Stage) -> None:
+    await in_background(stage, stage.controller.alter_throttled_replicas({TopicPartition("u", 0): (None, ())}))
+
+
 async def in_background(stage: Stage, request: Awaitable[Any]) -> None:
     """Somebody's request; he may be told that another controller has to do it."""
     task = asyncio.ensure_future(request)
@@ -168,6 +197,13 @@ SCENES = [
     Scene(ReassignmentReplicasDeleted(1, "t", 0), remove_the_leader),
     Scene(ReassignmentCompletionStored(1, "t", 0), remove_the_leader),
     Scene(ReassignmentForgotten(1, "t", 0), remove_the_leader),
+    Scene(ThrottledTopicsRecorded(1, 1, ("t",)), move_with_a_throttle, again=True),
+    Scene(TopicThrottlesSet(1, 1, "t"), move_with_a_throttle, again=True),
+    Scene(ThrottledBrokersRecorded(1, 1, (1, 2, 3)), move_with_a_throttle, again=True),
+    Scene(ReassignmentsRecorded(1, 1, (T0,)), move_with_a_throttle),
+    Scene(BrokerThrottlesSet(1, 1, 1), throttle_broker_1, again=True),
+    Scene(BrokerThrottlesRemoved(1, 2, 2), throttle_broker_1, prepare=throttle_broker_2, again=True),
+    Scene(TopicThrottlesRemoved(1, 2, "u"), throttle_topic_t, prepare=throttle_topic_u, again=True),
 ]
 
 scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: type(scene.phase).__name__)
@@ -175,7 +211,7 @@ scenes = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: type(scene.p
 
 def test_every_phase_is_tested() -> None:
     assert {type(scene.phase) for scene in SCENES} == set(get_args(Phase))
-    assert set(get_args(Phase)) == {*EVENT_PHASES, *DELETION_PHASES, *REASSIGNMENT_PHASES}
+    assert set(get_args(Phase)) == {*EVENT_PHASES, *DELETION_PHASES, *REASSIGNMENT_PHASES, *get_args(ThrottlePhase)}
 
 
 @pytest.fixture
@@ -201,6 +237,9 @@ def outcome(stage: Stage) -> dict[str, Any]:
         "states": {str(key): (state.leader, state.isr) for key, state in sorted(world.states.items())},
         "deletions": sorted(world.deletions),
         "preferred": world.preferred,
+        "reassignments": world.reassignments,
+        "throttles": {name: config for name, config in sorted((*world.configs.items(), *world.broker_configs.items())) if config},
+        "throttles to be removed": (world.throttled_topics, world.throttled_brokers),
     }
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from klamm.controller import throttles
 from klamm.tests.controller.simulated import World
+from klamm.tests.zk.simulated_zookeeper import Operation
+from klamm.zk.requests import CREATE, DELETE, SET_DATA
 
 TOPICS, BROKERS = "/admin/throttled_replicas_removal", "/admin/throttled_rates_removal"
 OTHER_TOPICS, OTHER_BROKERS = "/admin/remove_throttled_replicas", "/admin/remove_throttled_rates"
@@ -72,3 +75,16 @@ def announced(world: World) -> list[str]:
 def tree(world: World) -> dict[str, tuple[bytes | None, int]]:
     """Everything with its versions: to see that nothing was changed."""
     return {path: (node.data, node.version) for path, node in world.zk.nodes.items()}
+
+
+def written(world: World) -> list[str]:
+    """A list that grows with the path of every znode that a controller creates, replaces or (`-`) deletes, numbers at its end left out."""
+    paths: list[str] = []
+
+    def note(operation: Operation, session: int) -> None:
+        if session and operation.kind in (CREATE, SET_DATA, DELETE):
+            path = re.sub(r"_\d{10}$|_$", "", operation.path)
+            paths.append(f"-{path}" if operation.kind == DELETE else path)
+
+    world.observers.append(note)
+    return paths

@@ -1,0 +1,114 @@
+"""AlterInterbrokerThrottledRates and AlterInterbrokerThrottledReplicas: checks and plan (KIP-179; controller 22.3, 22.4).
+
+Both replace what such a request has set before. With U = what the removal znode names ∪ what is requested, the steps are: the znode names
+U; the throttles of U − requested go; the requested ones are set; the znode names what is requested. Between any two steps the znode names
+everything that may still have a throttle of this API. Without `remove_throttle` the first step is left out and the last one deletes the
+znode: what was requested stays until somebody removes it. Throttles that a person has set elsewhere are not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from klamm.controller import events, throttles
+from klamm.controller.cluster import Cluster
+from klamm.controller.pace import Pace
+from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordTopics, Step
+from klamm.controller.throttles import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
+from klamm.controller.topic_requests import is_valid_name
+from klamm.controller.values import Result
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+
+MAX_PAIRS = 100_000
+"""A topic with more throttled replicas does not fit into its config znode."""
+
+NO_SUCH_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+
+
+def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottledRates) -> dict[int, Result]:
+    """Brokers of a request that are refused, and why."""
+    refused: dict[int, Result] = {}
+    for broker_id, rates in request.rates.items():
+        if broker_id not in cluster.registered:
+            refused[broker_id] = ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not registered."
+        elif min(rates) < 0:
+            refused[broker_id] = ErrorCode.INVALID_REQUEST, "A rate must not be negative."
+    return refused
+
+
+def plan_rates(request: events.AlterInterbrokerThrottledRates, named: Collection[int] | None) -> Iterator[Step]:
+    """The steps for the brokers that are not refused; `named` are those in the removal znode, None without one."""
+    accepted = {b: rates for b, rates in sorted(request.rates.items()) if b not in request.refused}
+    if request.rates and not accepted:
+        return
+    others = sorted(set(named if named is not None else ()) - set(accepted))
+    if request.remove_throttle:
+        yield RecordBrokers(tuple(sorted({*others, *accepted})))
+    yield from (ChangeConfig(broker_entity(b), NO_RATES) for b in others)
+    yield from (ChangeConfig(broker_entity(b), throttles.rates(*rates)) for b, rates in accepted.items())
+    if request.remove_throttle:
+        yield RecordBrokers(tuple(accepted))
+    elif named is not None:
+        yield RecordBrokers(())
+
+
+async def check_replicas(cluster: Cluster, request: events.AlterInterbrokerThrottledReplicas) -> dict[TopicPartition, Result]:
+    """Partitions of a request that are refused, and why."""
+    pace = Pace()
+    refused: dict[TopicPartition, Result] = {}
+    count: dict[str, int] = {}
+    for key, lists in request.replicas.items():
+        await pace()
+        partition = cluster.partition(key)
+        if partition is None or partition.topic.queued:
+            refused[key] = NO_SUCH_PARTITION
+            continue
+        for brokers in lists:
+            why = None if brokers is None else _check_brokers(cluster, brokers)
+            if why is not None:
+                refused[key] = why
+                break
+        else:
+            most = max(len(cluster.registered if brokers is None else brokers) for brokers in lists)
+            count[key.topic] = count.get(key.topic, 0) + most
+    too_many = {topic for topic, pairs in count.items() if pairs > MAX_PAIRS}
+    for key in request.replicas if too_many else ():
+        if key.topic in too_many and key not in refused:
+            refused[key] = ErrorCode.INVALID_REQUEST, f"More than {MAX_PAIRS} throttled replicas do not fit into the config of a topic."
+    return refused
+
+
+def _check_brokers(cluster: Cluster, brokers: Ints) -> Result | None:
+    named = set(brokers)
+    if len(named) != len(brokers):
+        return ErrorCode.INVALID_REQUEST, "A broker is named twice."
+    unknown = named - cluster.registered
+    if unknown:
+        return ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {min(unknown)} is not registered."
+    return None
+
+
+async def plan_replicas(cluster: Cluster, request: events.AlterInterbrokerThrottledReplicas, named: Collection[str] | None) -> list[Step]:
+    """The steps for the partitions that are not refused; `named` are the topics in the removal znode, None without one."""
+    pace = Pace()
+    everywhere = tuple(sorted(cluster.registered))
+    moves: dict[str, dict[int, throttles.Move]] = {}
+    for key, (leaders, followers) in request.replicas.items():
+        await pace()
+        if key not in request.refused:
+            lists = (everywhere if brokers is None else brokers for brokers in (leaders, followers))
+            moves.setdefault(key.topic, {})[key.partition] = throttles.Move(*map(frozenset, lists))
+    if request.replicas and not moves:
+        return []
+    others = sorted(set(filter(is_valid_name, named if named is not None else ())) - set(moves))
+    steps: list[Step] = [RecordTopics(tuple(sorted({*others, *moves})))] if request.remove_throttle else []
+    steps += [ChangeConfig(topic_entity(topic), NO_REPLICAS) for topic in others]
+    for topic in sorted(moves):
+        await pace(sum(len(move.sources) + len(move.destinations) for move in moves[topic].values()))
+        steps.append(ChangeConfig(topic_entity(topic), throttles.replica_lists(moves[topic])))
+    if request.remove_throttle:
+        steps.append(RecordTopics(tuple(sorted(moves))))
+    elif named is not None:
+        steps.append(RecordTopics(()))
+    return steps

@@ -1,0 +1,49 @@
+"""AlterInterbrokerThrottledRates (1791), version 0: throttle brokers, as leaders and as followers, in bytes per second (KIP-179).
+
+Needs ALTER on the cluster. Replaces the rates that such a request has set before; with RemoveThrottle they go when the last reassignment
+has ended. The response comes when all is done; what is not done by `Timeout` (in ms after reception) answers
+REQUEST_TIMED_OUT, and the work goes on. A broker that is named twice is refused and reported once. Layout and errors: controller 22.3,
+22.6.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import Pace
+from klamm.controller.values import Result
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+from klamm.server.timed_results import DUPLICATE, results_in_time
+
+
+async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesRequest) -> messages.AlterInterbrokerThrottledRatesResponse:
+    received = ctx.services.clock.monotonic()
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    rates: dict[int, tuple[int, int]] = {}
+    refused: dict[int, Result] = {}
+    pace = Pace()
+    for entry in request.brokers:
+        await pace()
+        if entry.broker_id in rates:
+            refused[entry.broker_id] = DUPLICATE
+        rates[entry.broker_id] = entry.leader_rate, entry.follower_rate
+    work = ctx.services.controller.alter_throttled_rates(
+        rates, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=refused, cause=ctx.cause
+    )
+    try:
+        results = await results_in_time(ctx.services.clock, work, rates, refused, received, request.timeout)
+    except ApiError as error:
+        return refuse(request, ctx.api_version, error.code, error.message)
+    response = messages.AlterInterbrokerThrottledRatesResponse
+    return response(brokers=[response.BrokerResult(broker_id, *result) for broker_id, result in results.items()])
+
+
+def refuse(
+    request: messages.AlterInterbrokerThrottledRatesRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AlterInterbrokerThrottledRatesResponse:
+    response = messages.AlterInterbrokerThrottledRatesResponse
+    return response(
+        brokers=[response.BrokerResult(broker_id=b.broker_id, error_code=code, error_message=message) for b in request.brokers]
+    )

@@ -1,0 +1,65 @@
+"""AlterInterbrokerThrottledReplicas (1792), versions 0-1: which replicas of partitions are throttled (KIP-179).
+
+Needs ALTER on the cluster. Version 0 has one list of brokers for both roles; in version 1 leaders and followers have lists of their own,
+null being all registered brokers. Replaces the lists that such a request has set before, of a topic as a whole; with RemoveThrottle they
+go when the last reassignment has ended. The response comes when all is done; what is not done by `Timeout` (in ms after
+reception) answers REQUEST_TIMED_OUT, and the work goes on. A partition that is named twice is refused and reported once. Layout and errors:
+controller 22.4, 22.6.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import Pace
+from klamm.controller.values import Result
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+from klamm.server.timed_results import DUPLICATE, results_in_time, rows_by_topic
+
+
+async def handle(
+    ctx: Context, request: messages.AlterInterbrokerThrottledReplicasRequest
+) -> messages.AlterInterbrokerThrottledReplicasResponse:
+    received = ctx.services.clock.monotonic()
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    replicas: dict[TopicPartition, tuple[Ints | None, Ints | None]] = {}
+    refused: dict[TopicPartition, Result] = {}
+    pace = Pace()
+    for topic in request.topics:
+        for entry in topic.partitions:
+            lists = (entry.brokers, entry.brokers) if ctx.api_version == 0 else (entry.leaders, entry.followers)
+            await pace(1 + sum(len(brokers) for brokers in lists if brokers is not None))
+            key = TopicPartition(topic.name, entry.partition_id)
+            if key in replicas:
+                refused[key] = DUPLICATE
+            leaders, followers = (None if brokers is None else tuple(brokers) for brokers in lists)
+            replicas[key] = leaders, followers
+    work = ctx.services.controller.alter_throttled_replicas(
+        replicas, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=refused, cause=ctx.cause
+    )
+    try:
+        results = await results_in_time(ctx.services.clock, work, replicas, refused, received, request.timeout)
+    except ApiError as error:
+        return refuse(request, ctx.api_version, error.code, error.message)
+    response = messages.AlterInterbrokerThrottledReplicasResponse
+    encode = messages.struct_encoder("AlterInterbrokerThrottledReplicasResponse", "PartitionResult", ctx.api_version)
+    rows = await rows_by_topic(results, lambda index, result: encode(response.PartitionResult(index, *result)))
+    return response(topics=[response.TopicResult(name=name, partitions=partitions) for name, partitions in rows.items()])
+
+
+def refuse(
+    request: messages.AlterInterbrokerThrottledReplicasRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.AlterInterbrokerThrottledReplicasResponse:
+    response = messages.AlterInterbrokerThrottledReplicasResponse
+    return response(
+        topics=[
+            response.TopicResult(
+                name=topic.name,
+                partitions=[response.PartitionResult(p.partition_id, code, message) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,64 @@
+"""ReassignPartitions (1790), version 0: move partitions, throttled by the controller, which removes the throttles at the end (KIP-179).
+
+Needs ALTER on the cluster. Each partition is checked by itself. The response comes when the reassignments are recorded, not when the data
+have moved; what is not done by `Timeout` (in ms after reception) answers REQUEST_TIMED_OUT, and the work goes on. A partition that
+is named twice is refused and reported once. Layout and errors: controller 22.2, 22.6.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.pace import Pace
+from klamm.controller.values import Result
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+from klamm.server.timed_results import DUPLICATE, results_in_time, rows_by_topic
+
+
+async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> messages.ReassignPartitionsResponse:
+    received = ctx.services.clock.monotonic()
+    if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
+        return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    targets: dict[TopicPartition, Ints] = {}
+    refused: dict[TopicPartition, Result] = {}
+    pace = Pace()
+    for topic in request.topics:
+        for entry in topic.partitions:
+            await pace(1 + len(entry.brokers))
+            key = TopicPartition(topic.name, entry.partition_id)
+            if key in targets:
+                refused[key] = DUPLICATE
+            targets[key] = tuple(entry.brokers)
+    work = ctx.services.controller.reassign_partitions(
+        targets,
+        request.throttle,
+        remove_throttle=request.remove_throttle,
+        validate_only=request.validate_only,
+        refused=refused,
+        cause=ctx.cause,
+    )
+    try:
+        results = await results_in_time(ctx.services.clock, work, targets, refused, received, request.timeout)
+    except ApiError as error:
+        return refuse(request, ctx.api_version, error.code, error.message)
+    response = messages.ReassignPartitionsResponse
+    encode = messages.struct_encoder("ReassignPartitionsResponse", "PartitionResult", ctx.api_version)
+    rows = await rows_by_topic(results, lambda index, result: encode(response.PartitionResult(index, *result)))
+    return response(topics=[response.TopicResult(name=name, partitions=partitions) for name, partitions in rows.items()])
+
+
+def refuse(
+    request: messages.ReassignPartitionsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.ReassignPartitionsResponse:
+    response = messages.ReassignPartitionsResponse
+    return response(
+        topics=[
+            response.TopicResult(
+                name=topic.name,
+                partitions=[response.PartitionResult(p.partition_id, code, message) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
