@@ -266,7 +266,8 @@ class BrokerServer:
         self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
-        throttles = ThrottleConfigs(self._quotas, self.admin_zk.topics, TopicConfigs(self.admin_zk), self._background, self.clock)
+        topics = partial(self.admin_zk.config_names, "topics")
+        throttles = ThrottleConfigs(self._quotas, topics, TopicConfigs(self.admin_zk), self._background, self.clock)
         dynamic_configs.listen(
             ConfigApplication(config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles)
         )

@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 
 class ThrottleConfigs:
-    """Listens to `DynamicConfigs`. `topics` lists all topics, `read` returns the configs of some, None where there are none."""
+    """Listens to `DynamicConfigs`. `topics` lists those with configs, `read` returns the configs of some, None where there are none."""
 
     def __init__(
         self,
