@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ from klamm.broker.replication_quotas import (
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.services import broker_config
 
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 S = 1000
 
 
@@ -102,6 +106,27 @@ def test_after_any_history_the_wait_is_the_first_moment_at_which_the_rate_is_low
     assert window().rate(now_ms + wait_ms) <= bound
     looked_at = range(0, wait_ms, max(wait_ms // 50, 1))
     assert all(window().rate(now_ms + before_ms) > bound for before_ms in looked_at)
+
+
+def test_rates_are_those_of_apache_kafka() -> None:
+    """`tests/golden/recording/replication_quotas.py` has made the histories."""
+    lines = gzip.decompress((GOLDEN / "replication_quotas.jsonl.gz").read_bytes()).splitlines()
+    looks = 0
+    for line in lines:
+        noted = json.loads(line)
+        order, bound, measured = noted["order"], 0, []
+        window = SampleWindow(order["num"], order["seconds"] * S)
+        for now_ms, kind, value in order["steps"]:
+            if kind == "bound":
+                bound = value
+            elif kind == "record":
+                window.record(value, now_ms)
+            else:
+                rate = window.rate(now_ms)
+                measured.append([pytest.approx(rate), rate > bound])
+        assert measured == noted["looks"]
+        looks += len(measured)
+    assert looks > 1000
 
 
 # --- the quota
