@@ -3,7 +3,8 @@
 A quota measures the bytes per second of a window of samples and is exceeded while that rate is above its bound. A sample takes everything
 that comes within its length; the window has one more of them than `replication.quota.window.num`. The rate is the sum of all samples
 divided by the time since the oldest one began, at least the length of one sample. So a pause is made up for afterwards, as far as the
-window reaches back. With a bound of 0 a follower, or a move, copies one response, or one piece, each time that the window is empty.
+window reaches back. With a bound of 0 a follower, or a move, copies one response, or one piece, each time that the window is empty; a
+leader gives nothing.
 
 Bytes are counted after they were read or written, so one response, or one piece of a move, may go beyond the bound; the next ones wait.
 
@@ -12,7 +13,8 @@ is in the configs of their topics: `*`, or `partition:broker` pairs of which tho
 wait, but what replicas in sync fetch is counted too. All moves between directories are throttled. Source: controller 17;
 `ReplicationQuotaManager`, `SimpleRate`, `SampledStat` and `TopicConfigHandler` of Apache Kafka 3.9.1.
 
-Unlike Apache Kafka, nothing is counted while a quota has no bound or no topic: then its window is empty when it begins.
+Unlike Apache Kafka, nothing is counted while a quota has no bound or no topic, and a leader counts responses that have records of
+throttled partitions, not all others too. So a window is empty when copying begins, and does not begin with what it may make up for.
 """
 
 from __future__ import annotations
@@ -32,9 +34,7 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-RESPONSE = 16
-"""Bytes of a response without partitions. A leader counts them for every follower, so with a bound of 0 it gives nothing at all."""
-
+INFINITE = float("inf")
 
 class Sample:
     """What was recorded from `start_ms` on, the last of it at `last_ms`."""
@@ -125,8 +125,8 @@ class Throttled(Protocol):
 class ReplicationQuota:
     """One bound of a broker. It does nothing, and costs its owner one look at `is_active`, without a bound or without a throttled topic."""
 
-    def __init__(self, count: int, length_s: int, clock: Clock, of_all: bool = False, begins_with: int = 0) -> None:
-        """`of_all`: it is for everything, whatever topics say. `begins_with`: bytes that were recorded when it begins."""
+    def __init__(self, count: int, length_s: int, clock: Clock, of_all: bool = False, stops_at_0: bool = False) -> None:
+        """`of_all`: it is for everything, whatever topics say. `stops_at_0`: with a bound of 0 it is always exceeded."""
         self.is_active = False
         self.bound: int | None = None
         """Bytes per second, None without a limit."""
@@ -140,7 +140,7 @@ class ReplicationQuota:
         self._length_ms = length_s * 1000
         self._clock = clock
         self._of_all = of_all
-        self._begins_with = begins_with
+        self._stops_at_0 = stops_at_0
         self._window = SampleWindow(count, self._length_ms)
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -169,7 +169,6 @@ class ReplicationQuota:
         self.is_active = self.bound is not None and (self._of_all or bool(self.throttled))
         if self.is_active and not was_active:
             self._window = SampleWindow(self._count, self._length_ms)
-            self.record(self._begins_with)
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -191,11 +190,15 @@ class ReplicationQuota:
 
     def is_exceeded(self) -> bool:
         """Whether the rate is above the bound."""
-        return self.is_active and self._window.rate(self._now_ms()) > self._bound
+        if not self.is_active:
+            return False
+        return (not self.bound and self._stops_at_0) or self._window.rate(self._now_ms()) > self._bound
 
     def seconds_until_below(self) -> float:
-        """How long it will be exceeded, when nothing is recorded meanwhile."""
-        return self._window.until(self._bound, self._now_ms()) / 1000 if self.is_active else 0.0
+        """How long it will be exceeded, when nothing is recorded meanwhile; infinite where only another bound ends that."""
+        if not self.is_active:
+            return 0.0
+        return INFINITE if self._stops_at_0 and not self.bound else self._window.until(self._bound, self._now_ms()) / 1000
 
     async def below(self) -> None:
         """Wait until it is not exceeded."""
@@ -215,7 +218,7 @@ class ReplicationQuota:
 
     @property
     def _bound(self) -> float:
-        return float("inf") if self.bound is None else self.bound
+        return INFINITE if self.bound is None else self.bound
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -233,7 +236,7 @@ class ReplicationQuotas:
         self.broker_id = broker_id
         self._get = get
         count, length_s = get("replication.quota.window.num"), get("replication.quota.window.size.seconds")
-        self.leader = ReplicationQuota(count, length_s, clock, begins_with=RESPONSE)
+        self.leader = ReplicationQuota(count, length_s, clock, stops_at_0=True)
         self.follower = ReplicationQuota(count, length_s, clock)
         count, length_s = (get(f"alter.log.dirs.replication.quota.window.{name}") for name in ("num", "size.seconds"))
         self.moves = ReplicationQuota(count, length_s, clock, of_all=True)

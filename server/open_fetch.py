@@ -248,8 +248,9 @@ class OpenFetch:
         if context.session is not None:
             yield from self._settle(read_rows)
         if self._quota is not None:
-            throttled = [row for row in self.rows if self._quota.is_throttled(row[0].topic.name or "", row[0].index)]
-            self._quota.record(size_of(self._params.version, throttled))
+            throttled = [row for row in self.rows if row[1].size and self._quota.is_throttled(row[0].topic.name or "", row[0].index)]
+            if throttled:
+                self._quota.record(size_of(self._params.version, throttled))
 
     def _make_session(self) -> Iterator[None]:
         services = self._ctx.services

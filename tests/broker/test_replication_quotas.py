@@ -250,3 +250,13 @@ async def test_who_waits_goes_on_when_the_rate_is_low_enough_or_the_bound_change
     assert not waiting.done()
     made.limit(None)
     await waiting
+
+
+def test_how_long_a_quota_will_be_exceeded_is_known() -> None:
+    made, _ = quota(1000, t=None)
+    assert made.seconds_until_below() == 0
+    made.record(3000)
+    assert made.seconds_until_below() == 3
+    made.limit(None)
+    assert made.seconds_until_below() == 0
+    assert make(bound=0).leader.seconds_until_below() == float("inf")
