@@ -50,10 +50,23 @@ def judge(info: LeaderAndIsr, proposal: Proposal, alive: frozenset[int]) -> Erro
         return ErrorCode.INVALID_REQUEST
     for member in proposal.isr:
         if member not in alive:
-            return ErrorCode.INELIGIBLE_REPLICA if proposal.version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+            return _not_eligible(proposal.version)
     if proposal.leader != info.leader or not proposal.isr:
-        return ErrorCode.INVALID_REQUEST  # a second leader of one leader epoch, no leader ever; any other list is written as it stands
+        return ErrorCode.INVALID_REQUEST  # a second leader of one leader epoch, no leader ever
     return None
+
+
+def _not_eligible(version: int) -> ErrorCode:
+    """The leader goes on with the ISR that it has."""
+    return ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+
+
+def _joins_unassigned(isr: Ints, before: Ints, replicas: Ints) -> bool:
+    """Whether a broker is to join that has no replica of the partition.
+
+    It had one: a reassignment was replaced or cancelled, and the controller ended before it told the leader.
+    """
+    return any(member not in replicas and member not in before for member in isr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +242,9 @@ async def _topic(
         isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
         decision, proposal = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
-        if isinstance(decision, Write):
+        if isinstance(decision, Write) and _joins_unassigned(isr, info.isr, p.assignment.replicas):
+            rows.append(row(partition_index=index, error_code=_not_eligible(version)))
+        elif isinstance(decision, Write):
             joined.due[p] = proposal
             joined.slots.append((p, rows, len(rows)))
             rows.append(None)

@@ -166,6 +166,18 @@ async def test_row_5_from_the_past(stage: Stage, version: int) -> None:
     assert await one_row(stage, 1, version, "t", item) == failed(0, ErrorCode.INVALID_UPDATE_VERSION)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_broker_without_a_replica_does_not_join_and_one_that_joined_may_stay(stage: Stage, version: int) -> None:
+    refused = ErrorCode.INELIGIBLE_REPLICA if version >= 2 else ErrorCode.OPERATION_NOT_ATTEMPTED
+    response = await ask(stage, 1, version, ("t", [part(1, [1, 2, 4], version=version), part(0, [1, 3], version=version)]))
+    assert [(index, error) for index, error, *_ in rows(response)] == [(1, refused), (0, 0)]
+    assert stage.state("t", 1) == "1 e0 [1, 2] v0"
+    stage.somebody_writes("t", 1, isr=(1, 2, 4))
+    await stage.fail_over()
+    await ask(stage, 1, version, ("t", [part(1, [1, 4], version=version, partition_epoch=1)]))
+    assert stage.state("t", 1) == "1 e0 [1, 4] v2"
+
+
 @pytest.mark.requirement("R704-6")
 @pytest.mark.parametrize("version", VERSIONS[1:])
 async def test_rows_6_and_7_recovering(stage: Stage, version: int) -> None:
