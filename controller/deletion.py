@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from klamm.controller import partition_machine, reassignment_entries, replica_machine
 from klamm.controller.causes import ReleasedFromPhase
-from klamm.controller.cluster import Partition, Topic
+from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.events import PhaseReleased
 from klamm.controller.phases import (
     DeletionPhase,
@@ -27,6 +27,7 @@ from klamm.controller.phases import (
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.topic_deletions import TopicDeletion
+from klamm.protocol.nouns import NO_LEADER
 
 log = logging.getLogger("klamm.controller.deletion")
 
@@ -64,8 +65,17 @@ async def initialise(term: Term) -> None:
     for t in requested:
         cluster.deletion_queued(t)
         topic = cluster.topics.get(t)
-        if topic is not None and any(p in cluster.reassigning or cluster.offline_replicas(p) for p in topic.partitions.values()):
+        if topic is not None and any(_waits_for_others(cluster, p) for p in topic.partitions.values()):
             cluster.deletions_postponed((t,), "a replica was offline or being reassigned when the controller failed over")
+
+
+def _waits_for_others(cluster: Cluster, p: Partition) -> bool:
+    """Whether a deletion waits for this partition at a fail-over: for a broker, or for the end of its reassignment.
+
+    Not for a reassignment without a leader: an earlier controller was at the deletion, nobody elects one, no replica would ever catch up.
+    """
+    is_led = p.info is not None and p.info.leader != NO_LEADER
+    return bool(cluster.offline_replicas(p)) or (p in cluster.reassigning and is_led)
 
 
 async def resume_for(term: Term, names: Iterable[str]) -> None:

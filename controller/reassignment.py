@@ -28,7 +28,7 @@ from klamm.controller.term import Term
 from klamm.controller.throttle_removal import remove_when_idle
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition
 
 log = logging.getLogger("klamm.controller.reassignment")
 
@@ -172,7 +172,13 @@ async def _resume(term: Term, partitions: Iterable[Partition]) -> None:
 
 def _may_go_on(term: Term, p: Partition) -> bool:
     """Whether events may take a partition further: not while it is held, nor once its topic is on the way to be deleted."""
-    return p not in term.cluster.reassignments.held and (p.topic.deletion is None or not p.topic.deletion.started)
+    if p in term.cluster.reassignments.held:
+        return False
+    topic_deletion = p.topic.deletion
+    if topic_deletion is None:
+        return True
+    is_led = p.info is not None and p.info.leader != NO_LEADER  # an earlier controller's deletion took the leader, nobody elects one
+    return is_led and not topic_deletion.started
 
 
 def _whole(term: Term, p: Partition) -> Assignment:

@@ -67,20 +67,28 @@ class WriteFault:
 class Run(Simulation):
     """One run of a scenario: three processes that may be controller, the first of which is."""
 
-    def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
+    def __init__(self, fault: Fault | None = None, at: int = 0, again_after: int = 0) -> None:
+        """`again_after` so many writes, where that is not 0, the same fault strikes a second time."""
         super().__init__(0, Faults())
         self.fault = fault
         self.at = at
+        self.again_after = again_after
         self.writes = 0
         self.struck = False
         self.pause_s = 0.0
+        self.on_strike: Callable[[], None] = lambda: None
+        """Called when the fault strikes, before it does anything."""
         self.repeats_exactly = True
         """Whether every run of a scenario makes the same number of writes."""
 
     def strikes(self, fault: Fault, number: int) -> bool:
         if fault is not self.fault or number != self.at or self.struck:
             return False
-        self.struck = True
+        if self.again_after:
+            self.at, self.again_after = self.at + self.again_after, 0
+        else:
+            self.struck = True
+        self.on_strike()
         return True
 
     async def revive(self) -> None:
@@ -103,25 +111,29 @@ class Run(Simulation):
         await scenario.act(self)
         await self.settle()
 
+    async def request_once(self, send: Callable[[Controller], Awaitable[Any]]) -> Any:
+        """Send a request to the active controller; its response, or None where the process crashed or the controller moved."""
+        await self.settle()
+        process = self.active
+        assert process is not None, "nobody is controller"
+        task = asyncio.ensure_future(send(process.controller))
+        while not task.done() and not process.crashed:  # noqa: ASYNC110 conditions of two kinds, on one loop
+            await asyncio.sleep(self.pause_s)
+        if process.crashed:  # whatever it says now reaches nobody
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return None
+        try:
+            return task.result()
+        except ApiError as refused:
+            assert refused.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH), refused
+            return None
+
     async def request(self, send: Callable[[Controller], Awaitable[Any]], accepted: Callable[[Any], bool] = lambda response: True) -> Any:
         """Send a request to the active controller until one responds as its sender wants it, as brokers and clients do."""
         for _ in range(20):
-            await self.settle()
-            process = self.active
-            assert process is not None, "nobody is controller"
-            task = asyncio.ensure_future(send(process.controller))
-            while not task.done() and not process.crashed:  # noqa: ASYNC110 conditions of two kinds, on one loop
-                await asyncio.sleep(self.pause_s)
-            if process.crashed:  # whatever it says now reaches nobody
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                continue
-            try:
-                response = task.result()
-            except ApiError as refused:
-                assert refused.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_CONTROLLER_EPOCH), refused
-                continue
-            if accepted(response):
+            response = await self.request_once(send)
+            if response is not None and accepted(response):
                 return response
         raise AssertionError("no controller responds as it should")
 

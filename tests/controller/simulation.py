@@ -38,7 +38,7 @@ class Process:
     def __init__(self, simulation: Simulation, broker_id: int) -> None:
         self.simulation = simulation
         self.id = broker_id
-        self.options = ControllerOptions(auto_leader_rebalance_enable=False)
+        self.options = ControllerOptions(auto_leader_rebalance_enable=False, kip179_enable=True)
         self.crashed = False
         self.changes: list[Change] = []
         self.callers: set[asyncio.Future[Any]] = set()
@@ -155,16 +155,19 @@ class Simulation:
     async def quieten(self) -> None:
         """Until nothing moves: no writes and no frames over many turns of the loop."""
         quiet = turns = 0
+        after = self._marks()
         while quiet < 60:
-            before = self._marks()
+            before = after
             await asyncio.sleep(0)
             await self.revive()
-            quiet = quiet + 1 if before == self._marks() else 0
+            after = self._marks()
+            quiet = quiet + 1 if before == after else 0
             turns += 1
             assert turns < 100_000, "it never settles"
 
     def _marks(self) -> tuple[Any, ...]:
-        return len(self.world.journal), self.world.zk.requests, len(self.world.topics), self.world.controller
+        zk = self.world.zk
+        return len(self.world.journal), zk.requests, zk.zxid, len(zk.nodes)
 
     async def revive(self) -> None:
         for p in [p for p in self.processes if p.crashed]:
