@@ -8,6 +8,7 @@ comes in ten seconds. A rate is the growth of the new replica, as DescribeLogDir
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from klamm.protocol import messages
@@ -30,6 +31,23 @@ TOLERANCE = 0.2
 UNLIMITED = None
 
 
+EVERY = "*", "*"
+
+
+def throttle(members: Members, topic: str, lists: tuple[str, str], rate: int | None, brokers: Sequence[int]) -> None:
+    """Set the topic's lists of throttled leaders and followers and the brokers' rates, or remove them all, as the tool does."""
+    leaders, followers = lists if rate is not None else (None, None)
+    text = None if rate is None else str(rate)
+    _alter(members, requests.TOPIC, topic, {LEADERS: leaders, FOLLOWERS: followers}, brokers[0])
+    for broker_id in brokers:
+        _alter(members, requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
+
+
+def _alter(members: Members, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
+    (answer,) = members.ask(requests.set_configs(kind, name, values), 1, to).responses
+    assert answer.error_code == 0, answer
+
+
 class Throttled:
     """The partition `throttled`-0, which moves from `source` to `target`."""
 
@@ -40,18 +58,8 @@ class Throttled:
         self.moving.fill(size)
 
     def throttle(self, rate: int | None) -> None:
-        """Bytes per second at both brokers, None for no throttle; the topic's lists with it, as the tool sets and removes them."""
-        text = None if rate is None else str(rate)
-        lists: dict[str, str | None] = {LEADERS: None, FOLLOWERS: None}
-        if rate is not None:
-            lists = {LEADERS: f"0:{self.source}", FOLLOWERS: f"0:{self.target}"}
-        self._configs(requests.TOPIC, TOPIC, lists, self.source)
-        for broker_id in (self.source, self.target):
-            self._configs(requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
-
-    def _configs(self, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
-        (answer,) = self.members.ask(requests.set_configs(kind, name, values), 1, to).responses
-        assert answer.error_code == 0, answer
+        """Bytes per second at both brokers, None for no throttle."""
+        throttle(self.members, TOPIC, (f"0:{self.source}", f"0:{self.target}"), rate, (self.source, self.target))
 
     def size(self, at: int) -> int:
         """Bytes of the partition's log at a broker; 0 when it has none."""
