@@ -80,6 +80,10 @@ class Run(Simulation):
         """Called when the fault strikes, before it does anything."""
         self.repeats_exactly = True
         """Whether every run of a scenario makes the same number of writes."""
+        self.sees_writes = True
+        """Whether the observers of the world are told of writes."""
+        self.notes: list[str] = []
+        """What a scenario wants to remember."""
 
     def strikes(self, fault: Fault, number: int) -> bool:
         if fault is not self.fault or number != self.at or self.struck:

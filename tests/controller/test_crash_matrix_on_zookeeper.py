@@ -14,8 +14,10 @@ from kazoo.exceptions import NoNodeError
 from klamm.controller.events import WatchEvent
 from klamm.controller.values import StoreLost
 from klamm.tests.controller.crash_matrix import SCENARIOS, Fault, Row, Run, Scenario, row, table, through
+from klamm.tests.controller.reassignment_scenarios import REASSIGNMENTS
 from klamm.tests.controller.simulated import Crashed, FaultyStore, World
 from klamm.tests.controller.simulation import Process
+from klamm.tests.controller.throttle_scenarios import THROTTLED
 from klamm.tests.zk.simulated_zookeeper import SimulatedZooKeeper, Znode
 from klamm.zk.session import SessionChange, ZkSession
 from klamm.zk.store import ZkStore
@@ -113,6 +115,7 @@ class RealRun(Run):
         super().__init__(fault, at)
         self.hosts = hosts
         self.pause_s = 0.001
+        self.sees_writes = False
         self.repeats_exactly = False  # what is written together depends on which event comes first
         self.endings: list[asyncio.Future[None]] = []
         self._sessions: list[ZkSession] = []
@@ -199,7 +202,7 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", (*SCENARIOS, *REASSIGNMENTS, *THROTTLED), ids=lambda scenario: scenario.name)
 async def test_after_a_fault_at_any_write_a_cluster_on_zookeeper_comes_to_rest_as_it_should(
     scenario: Scenario, rows: list[Row], zookeeper: str
 ) -> None:
