@@ -13,6 +13,7 @@ from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
+from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.records.validation import Origin
@@ -50,7 +51,10 @@ class World:
         self.replicas = ReplicaManager(1, self.metadata, self.logs, self.clock)
         self.replicas.states.recover = lambda replica: None
         made = make_services(metadata=self.metadata, config=config, authorizer=authorizer)
-        self.services: Services = dataclasses.replace(made, replicas=self.replicas, clock=self.clock)
+        self.quotas = ReplicationQuotas(1, config.get, self.clock)
+        self.services: Services = dataclasses.replace(
+            made, replicas=self.replicas, clock=self.clock, replication_quotas=self.quotas
+        )  # fmt: skip
         self.racks = racks
         self.states: dict[str, dict[int, Any]] = {}
         self.peer = Peer("PLAINTEXT", "127.0.0.1", ResponseCache())
