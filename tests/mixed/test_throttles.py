@@ -21,10 +21,13 @@ class OneSide(throttled.Throttled):
     def limit(self, side: str, rate: int | None) -> None:
         """Bytes per second, None for no throttle."""
         broker_id = self.source if side == "leader" else self.target
-        listed = None if rate is None else "*"
-        self._configs(requests.TOPIC, throttled.TOPIC, {f"{side}.replication.throttled.replicas": listed}, self.source)
         text = None if rate is None else str(rate)
-        self._configs(requests.BROKER, str(broker_id), {f"{side}.replication.throttled.rate": text}, broker_id)
+        self._set(requests.TOPIC, throttled.TOPIC, f"{side}.replication.throttled.replicas", None if rate is None else "*", self.source)
+        self._set(requests.BROKER, str(broker_id), f"{side}.replication.throttled.rate", text, broker_id)
+
+    def _set(self, kind: int, name: str, config: str, value: str | None, to: int) -> None:
+        (answer,) = self.members.ask(requests.set_configs(kind, name, {config: value}), 1, to).responses
+        assert answer.error_code == 0, answer
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
