@@ -14,6 +14,7 @@ its steps (`phases.py`); it is then left out of what goes on, and the event of i
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
 from klamm.controller import deletion, phases, reassignment_entries, reassignment_steps
@@ -40,6 +41,8 @@ STARTED: Result = ErrorCode.NONE, None
 
 PARTITIONS_AT_A_TIME = 5000
 """As many are taken through their steps together, or one topic with more."""
+LOGGED_EACH = 100
+"""So many partitions that complete together have a line of the log each."""
 
 
 # --- what begins a reassignment ---
@@ -285,11 +288,20 @@ async def _last_steps(term: Term, group: Group) -> None:
     """B8, B9: everybody gets the last metadata, and a deletion that waited goes on."""
     with term.sender.batch() as batch:
         batch.update_metadata_everywhere(group)
-    for p, assignment in group.items():
-        log.info("%s is reassigned to %s", p, list(assignment.target))
+    _log_completed(group)
     queued = {p.topic.name for p in group if p.topic.queued}
     if queued:
         await deletion.resume_for(term, queued)
+
+
+def _log_completed(group: Group) -> None:
+    """A line for each partition, or for each topic where there are many."""
+    if len(group) <= LOGGED_EACH:
+        for p, assignment in group.items():
+            log.info("%s is reassigned to %s", p, list(assignment.target))
+        return
+    for topic, count in Counter(p.topic.name for p in group).items():
+        log.info("%d partitions of %s are reassigned", count, topic)
 
 
 async def _go_on_behind(term: Term, group: Group, phase: type[ReassignmentPhase]) -> None:

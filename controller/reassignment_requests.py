@@ -25,13 +25,15 @@ def check_target(cluster: Cluster, assignment: Assignment | None, target: Ints) 
         return _invalid(f"Duplicate replica ids in partition reassignment replica list: {_buffer(target)}")
     if min(target) < 0:
         return _invalid(f"Invalid broker id in replica list: {_buffer(target)}")
+    if cluster.alive.issuperset(target):
+        return None
     adding = (_UNASSIGNED if assignment is None else assignment).reassign_to(target).adding
-    if not cluster.alive.issuperset(adding):
-        return _invalid(
-            f"Replica assignment has brokers that are not alive. Replica list: {_buffer(adding)}, "
-            f"live broker list: Set({', '.join(map(str, sorted(cluster.alive)))})"
-        )
-    return None
+    if cluster.alive.issuperset(adding):
+        return None
+    return _invalid(
+        f"Replica assignment has brokers that are not alive. Replica list: {_buffer(adding)}, "
+        f"live broker list: Set({', '.join(map(str, sorted(cluster.alive)))})"
+    )
 
 
 def reassigned(assignment: Assignment | None, target: Ints | None) -> Assignment | None:
