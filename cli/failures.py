@@ -15,6 +15,10 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.broker_server", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),
+    ("klamm.zk.session", "ZkUnavailable"),
+    ("klamm.cli.reassign_partitions.cluster", "ToolFailed"),
+    ("klamm.cli.reassign_partitions.files", "BadFile"),
+    ("klamm.cli.client_properties", "BadClientProperties"),
 )
 """Module and name of each exception class of such failures."""
 

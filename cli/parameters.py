@@ -37,5 +37,22 @@ class Topic(click.ParamType[SeedTopic]):
             self.fail(str(error), param, ctx)
 
 
+class Int64(click.ParamType[int]):
+    """A whole number that fits into 64 bits."""
+
+    name = "NUMBER"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        if not -(2**63) <= number < 2**63:
+            self.fail(f"{value} does not fit into 64 bits", param, ctx)
+        return number
+
+
 KEY_VALUE = KeyValue()
+INT64 = Int64()
 TOPIC = Topic()

@@ -331,6 +331,7 @@ class BrokerServer:
             purgatory=self.purgatory,
             fetches=Fetches(self.config, self.seams.random.randrange),
             replication_quotas=self._quotas,
+            follower_lag=self._follower_lag,
             features=self._feature_cache,
             offered=offered(handlers_of(self.config)),
             not_offered=NotOfferedLog(),
@@ -343,6 +344,9 @@ class BrokerServer:
             new_topic_id=self.seams.new_topic_id,
             randrange=self.seams.random.randrange,
         )
+
+    def _follower_lag(self, topic: str, index: int) -> int | None:
+        return self._followers.lag(topic, index)
 
     def _replicate(self, metadata: MetadataCache) -> None:
         """Give the leaders of this broker a way to change their ISRs, check their followers, and follow other leaders."""

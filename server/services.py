@@ -151,6 +151,8 @@ class Services:
     fetches: Fetches
     replication_quotas: ReplicationQuotas
     """Of replication: for leaders, followers and moves between log directories."""
+    follower_lag: Callable[[str, int], int | None]
+    """Messages that a partition is behind its leader, -1 while that is not known; None for one that this broker does not follow."""
     features: FeatureCache
     offered: tuple[Api, ...]
     """The APIs that ApiVersions lists."""

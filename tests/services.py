@@ -207,6 +207,7 @@ def make_services(
         purgatory=Purgatory(),
         fetches=Fetches(configs, random.randrange),
         replication_quotas=ReplicationQuotas(broker_id, configs.get, SYSTEM_CLOCK),
+        follower_lag=lambda topic, index: None,
         features=FeatureCache(),
         offered=offers,
         not_offered=NotOfferedLog(),

@@ -97,7 +97,7 @@ class ZkSession(ZkNodes):
         self._waiters: list[asyncio.Future[None]] = []
         self._missed: list[Watch] = []
 
-    async def start(self, connection_timeout_ms: int) -> None:
+    async def start(self, connection_timeout_ms: int, *, create_chroot: bool = True) -> None:
         """Connect and create the chroot. Raises ZkUnavailable when that does not succeed in time."""
         try:
             check_address(self.servers)
@@ -107,7 +107,8 @@ class ZkSession(ZkNodes):
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await self.reconnected(self.generation)
-                await self._create_chroot()
+                if create_chroot:
+                    await self._create_chroot()
         except (TimeoutError, StoreLost):
             await self.stop()
             cause = await why_silent(self.servers)

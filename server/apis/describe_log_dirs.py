@@ -3,7 +3,11 @@
 Needs DESCRIBE on the cluster; without it there are no directories, and from version 3 on CLUSTER_AUTHORIZATION_FAILED at the top. Null
 topics mean every log. A partition that this broker does not have is left out. A directory that is offline is KAFKA_STORAGE_ERROR and has no
 logs. The size of a log without records is 0. Where logs are in memory there is one directory, the first of `log.dirs`, and the space is
-that of `klamm.log.memory.bytes`. The lag is how far the log end is behind the high watermark: 0 but while a log is truncated.
+that of `klamm.log.memory.bytes`.
+
+The lag is how far the log end is behind the leader's high watermark, -1 for a follower that has had no response of its leader yet. (Apache
+Kafka compares with the follower's own high watermark, which is never ahead of its log: it responds with 0 for every replica, so that nobody
+sees how far a move is.)
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ async def handle(ctx: Context, request: messages.DescribeLogDirsRequest) -> Resp
         if path not in logs:
             continue
         size = 0 if replica.log is None else replica.log.size_bytes
-        lag = max(replica.high_watermark - replica.log_end_offset, 0)
+        followed = ctx.services.follower_lag(replica.topic, replica.index)
+        lag = max(replica.high_watermark - replica.log_end_offset, 0) if followed is None else followed
         row = Response.DescribeLogDirsPartition(partition_index=replica.index, partition_size=size, offset_lag=lag)
         logs[path].setdefault(replica.topic, []).append(row)
         target = None if ctx.services.logs.directories is None else ctx.services.logs.directories.target_of(replica.topic, replica.index)

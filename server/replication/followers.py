@@ -87,6 +87,16 @@ class Followers:
                 del self.fetchers[leader]
                 self._background.start(fetcher.close())
 
+    def lag(self, topic: str, index: int) -> int | None:
+        """Messages that a partition is behind its leader's high watermark, -1 before the leader's first response; None for a partition that
+        is not followed.
+        """
+        for fetcher in self.fetchers.values():
+            partition = fetcher.session.get(topic, index)
+            if partition is not None:
+                return partition.lag
+        return None
+
     async def close(self) -> None:
         """Stop all fetchers."""
         self._closed = True

@@ -1,0 +1,67 @@
+"""`--command-config` and `--admin.config`: a properties file of Kafka's clients, as settings of `klamm.admin`.
+
+Keys are Kafka's; those that are of no use to an admin client are ignored, as Kafka's tools do. Keys and certificates are PEM files, which
+Kafka takes too (`ssl.truststore.type=PEM`); a Java key store cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from klamm.configs.properties import read_properties
+
+
+class BadClientProperties(Exception):
+    """A value that cannot be used; the text is one line."""
+
+
+_PLAIN = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "client.id": "client_id",
+    "ssl.key.password": "ssl_password",
+}
+_STORES = {
+    "ssl.truststore.location": ("ssl.truststore.type", ("ssl_cafile",)),
+    "ssl.keystore.location": ("ssl.keystore.type", ("ssl_certfile", "ssl_keyfile")),
+}
+_LOGIN_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS = "sasl.jaas.config"
+_TIMES = ("request.timeout.ms", "default.api.timeout.ms")
+
+
+def client_settings(path: Path | None) -> dict[str, Any]:
+    """Keyword arguments for `AdminClient`; none without a file. Raises OSError, PropertiesError, BadClientProperties."""
+    if path is None:
+        return {}
+    properties = read_properties(path)
+    settings: dict[str, Any] = {ours: properties[theirs] for theirs, ours in _PLAIN.items() if theirs in properties}
+    for location, (kind, names) in _STORES.items():
+        if location in properties:
+            if properties.get(kind, "JKS").upper() != "PEM":
+                raise BadClientProperties(f"{path}: {location} must be a PEM file with {kind}=PEM; a Java key store cannot be read")
+            settings.update(dict.fromkeys(names, properties[location]))
+    if "ssl.endpoint.identification.algorithm" in properties:
+        settings["ssl_check_hostname"] = bool(properties["ssl.endpoint.identification.algorithm"].strip())
+    if _JAAS in properties:
+        settings.update(_login(path, properties[_JAAS]))
+    times = [_time(path, name, properties[name]) for name in _TIMES if name in properties]
+    if times:
+        settings["request_timeout_ms"] = max(times)
+    return settings
+
+
+def _login(path: Path, jaas: str) -> dict[str, str]:
+    """User and password of a login module that has them."""
+    options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _LOGIN_OPTION.findall(jaas)}
+    if "username" not in options or "password" not in options:
+        raise BadClientProperties(f'{path}: {_JAAS} has no username="…" and password="…"')
+    return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
+
+
+def _time(path: Path, name: str, text: str) -> int:
+    if not text.strip().isdecimal() or not 0 < int(text) < 2**31:
+        raise BadClientProperties(f"{path}: {name} is {text!r}, which is not a number of milliseconds")
+    return int(text)

@@ -1,0 +1,209 @@
+"""The way to a cluster by its brokers, `--bootstrap-server`, on `klamm.admin` (R179-29).
+
+Where the controller has the APIs of KIP-179 it throttles, and removes the throttles itself. Elsewhere (Apache Kafka) reassignments are
+started with AlterPartitionReassignments, after the throttles have been written into configs as Kafka's tool does. So are, with the
+throttles of KIP-179, those that KIP-179 refuses: of partitions that are being reassigned, and with the rate 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from klamm.admin import (
+    MAX_THROTTLE,
+    AdminError,
+    AlterOperation,
+    AsyncAdminClient,
+    ConfigChange,
+    ConfigResource,
+    Disconnected,
+    LogDir,
+    ResourceType,
+    TimedOut,
+    TopicDescription,
+)
+from klamm.cli.client_properties import client_settings
+from klamm.cli.reassign_partitions.cluster import (
+    LOG_DIR_RATE,
+    BrokerReplicas,
+    HostedReplica,
+    NotReachable,
+    Replica,
+    Throttles,
+    ToolFailed,
+    TopicView,
+)
+from klamm.controller import throttles
+from klamm.controller.values import Assignment
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+
+CONNECT_MS = 10_000
+REASSIGN_PARTITIONS = 1790
+_TRANSIENT = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
+T = TypeVar("T")
+
+
+async def connect(bootstrap_server: str, command_config: Path | None) -> BrokersCluster:
+    """Raises ToolFailed, and what a bad file raises."""
+    settings = {"client_id": "klamm-reassign-partitions", **client_settings(command_config)}
+    try:
+        client = AsyncAdminClient(bootstrap_server, **settings)
+    except (TypeError, ValueError) as problem:
+        raise ToolFailed(str(problem)) from problem
+    try:
+        await _outcome(client.describe_cluster(timeout_ms=CONNECT_MS))
+        return BrokersCluster(client, await _outcome(client.supports(REASSIGN_PARTITIONS, timeout_ms=CONNECT_MS)))
+    except ToolFailed:
+        await client.close()
+        raise
+
+
+class BrokersCluster:
+    """A cluster by its brokers; see `Cluster`."""
+
+    def __init__(self, client: AsyncAdminClient, has_kip_179: bool) -> None:
+        self._client = client
+        self._has_kip_179 = has_kip_179
+        self.removes_throttles = has_kip_179
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def brokers(self) -> dict[int, str | None]:
+        return {broker.id: broker.rack for broker in (await _outcome(self._client.describe_cluster())).brokers}
+
+    async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
+        described = await _outcome(self._client.describe_topics(sorted(names)))
+        for name, error in described.errors.items():
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise _failed(error, f"topic {name}: ")
+        return {name: _view(topic) for name, topic in described.found.items()}
+
+    async def reassignments(self) -> dict[TopicPartition, Assignment]:
+        running = await _outcome(self._client.list_partition_reassignments())
+        return {partition: Assignment(each.replicas, each.adding, each.removing) for partition, each in running.items()}
+
+    async def start(
+        self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
+    ) -> dict[TopicPartition, str]:
+        replaces = any(partition in running for partition in targets)
+        if self._has_kip_179 and not replaces and (throttled is None or throttled.rate > 0):
+            rate = MAX_THROTTLE if throttled is None else throttled.rate
+            return _reasons(await _outcome(self._client.reassign_partitions(targets, throttle=rate, auto_remove_throttle=True)))
+        if throttled is not None:
+            await self.change_throttle(throttled)
+        return _reasons(await _outcome(self._client.alter_partition_reassignments(targets)))
+
+    async def change_throttle(self, throttled: Throttles) -> None:
+        if not self._has_kip_179:
+            await self._alter({_topic(topic): _changes(lists) for topic, lists in throttled.replica_lists().items()})
+            rates = _changes(throttles.rates(throttled.rate, throttled.rate))
+            await self._alter({_broker(broker): rates for broker in throttled.brokers})
+            return
+        known = set(throttled.brokers)
+        replicas = {
+            partition: (sorted(move.sources & known), sorted(move.destinations & known)) for partition, move in throttled.moves.items()
+        }
+        lists = await _outcome(self._client.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle=True))
+        _raise_first(lists.errors(), "throttled replicas of partition")
+        rates_of = dict.fromkeys(throttled.brokers, (throttled.rate, throttled.rate))
+        outcome = await _outcome(self._client.alter_interbroker_throttled_rates(rates_of, auto_remove_throttle=True))
+        _raise_first(outcome.errors(), "throttled rates of broker")
+
+    async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        return _reasons(await _outcome(self._client.alter_partition_reassignments(dict.fromkeys(partitions))))
+
+    async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
+        await self._alter({_broker(broker): [ConfigChange(LOG_DIR_RATE, str(rate))] for broker in brokers})
+
+    async def remove_throttles(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
+        of_brokers = _changes({**throttles.NO_RATES, LOG_DIR_RATE: None})
+        await self._alter({_broker(broker): of_brokers for broker in brokers})
+        await self._alter({_topic(topic): _changes(throttles.NO_REPLICAS) for topic in topics})
+
+    async def _alter(self, changes: Mapping[ConfigResource, list[ConfigChange]]) -> None:
+        if changes:
+            result = await _outcome(self._client.incremental_alter_configs(changes))
+            _raise_first({f"{key.type.name.lower()} {key.name}": error for key, error in result.errors().items()}, "configs of")
+
+    async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
+        if not brokers:
+            return {}
+        described = await _outcome(self._client.describe_log_dirs(sorted(brokers)))
+        for broker, error in described.errors.items():
+            raise _failed(error, f"log directories of broker {broker}: ")
+        return {broker: _replicas(log_dirs) for broker, log_dirs in described.found.items()}
+
+    async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
+        wanted = {(partition.topic, partition.partition, broker): path for (partition, broker), path in log_dirs.items()}
+        result = await _outcome(self._client.alter_replica_log_dirs(wanted))
+        return {
+            (TopicPartition(replica.topic, replica.partition), replica.broker_id): _waits_or_reason(error)
+            for replica, error in result.errors().items()
+        }
+
+
+async def _outcome(call: Awaitable[T]) -> T:
+    """The outcome of a call. Raises ToolFailed, NotReachable for what may succeed later."""
+    try:
+        return await call
+    except AdminError as error:
+        raise _failed(error) from error
+
+
+def _failed(error: AdminError, what: str = "") -> ToolFailed:
+    may_succeed_later = isinstance(error, (Disconnected, TimedOut)) or error.code in _TRANSIENT
+    return (NotReachable if may_succeed_later else ToolFailed)(what + _text(error))
+
+
+def _text(error: AdminError) -> str:
+    """The code and the message of a response; of an error without a code the message."""
+    return str(error) if error.code is not None or error.message is None else error.message
+
+
+def _raise_first(errors: Mapping[Any, AdminError], what: str) -> None:
+    for key, error in errors.items():
+        raise _failed(error, f"{what} {key}: ")
+
+
+def _reasons(result: Any) -> dict[TopicPartition, str]:
+    return {partition: _text(error) for partition, error in result.errors().items()}
+
+
+def _waits_or_reason(error: AdminError) -> str | None:
+    return None if error.code is ErrorCode.REPLICA_NOT_AVAILABLE else _text(error)
+
+
+def _view(topic: TopicDescription) -> TopicView:
+    return TopicView(
+        {each.partition: each.replicas for each in topic.partitions},
+        {each.partition: each.isr for each in topic.partitions},
+        {each.partition: each.leader for each in topic.partitions},
+    )
+
+
+def _replicas(log_dirs: Mapping[str, LogDir]) -> BrokerReplicas:
+    future = {partition: path for path, log_dir in log_dirs.items() for partition, replica in log_dir.replicas.items() if replica.is_future}
+    held = {
+        partition: HostedReplica(path, replica.size, replica.offset_lag, future.get(partition))
+        for path, log_dir in log_dirs.items()
+        for partition, replica in log_dir.replicas.items()
+        if not replica.is_future
+    }
+    return BrokerReplicas(held, any(log_dir.error is not None for log_dir in log_dirs.values()))
+
+
+def _broker(broker: int) -> ConfigResource:
+    return ConfigResource(ResourceType.BROKER, str(broker))
+
+
+def _topic(topic: str) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, topic)
+
+
+def _changes(properties: Mapping[str, str | None]) -> list[ConfigChange]:
+    """Values to set, and with None properties to delete."""
+    return [ConfigChange(name, value, AlterOperation.DELETE if value is None else AlterOperation.SET) for name, value in properties.items()]

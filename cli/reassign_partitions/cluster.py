@@ -1,0 +1,109 @@
+"""What the tool requests of a cluster, as one interface for its two ways (R179-39), and the values that both exchange with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from klamm.controller import throttles
+from klamm.controller.values import Assignment
+from klamm.protocol.nouns import Ints, TopicPartition
+
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""The property of a broker that limits moves between its log directories."""
+
+
+class ToolFailed(Exception):
+    """The tool cannot do what its options say; the text is one line."""
+
+
+class NotReachable(ToolFailed):
+    """The cluster does not respond; the next try may succeed."""
+
+
+class TopicView(NamedTuple):
+    """A topic's partitions: replicas, ISR, and leader (None for none). ZooKeeper's way gives replicas only."""
+
+    replicas: Mapping[int, Ints]
+    isr: Mapping[int, Ints] = MappingProxyType({})
+    leaders: Mapping[int, int | None] = MappingProxyType({})
+
+
+class HostedReplica(NamedTuple):
+    """A replica in a log directory of a broker: bytes, and messages behind. `future_dir` is the directory it is being moved to."""
+
+    log_dir: str
+    size: int
+    lag: int
+    future_dir: str | None = None
+
+
+class BrokerReplicas(NamedTuple):
+    """Replicas of one broker."""
+
+    replicas: dict[TopicPartition, HostedReplica]
+    has_offline_log_dir: bool = False
+
+
+Replica = tuple[TopicPartition, int]
+"""A partition on a broker."""
+
+
+class Throttles(NamedTuple):
+    """A rate in bytes per second for the replicas that move, and the live brokers that get it, sorted (controller 17)."""
+
+    rate: int
+    moves: Mapping[TopicPartition, throttles.Move]
+    brokers: list[int]
+
+    def replica_lists(self) -> dict[str, dict[str, str | None]]:
+        """Topic → its two lists of throttled replicas, sorted by topic."""
+        by_topic: dict[str, dict[int, throttles.Move]] = {}
+        for (topic, partition), move in sorted(self.moves.items()):
+            by_topic.setdefault(topic, {})[partition] = move
+        return {topic: throttles.replica_lists(moves) for topic, moves in by_topic.items()}
+
+
+class Cluster(Protocol):
+    """A cluster as the tool sees it. Every method may raise ToolFailed."""
+
+    removes_throttles: bool
+    """Whether the controller removes what `start` throttles when the last reassignment ends. Otherwise --verify does."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+    async def brokers(self) -> dict[int, str | None]:
+        """Racks of the live brokers, None where a broker has none."""
+
+    async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
+        """Those of the topics that exist."""
+
+    async def reassignments(self) -> dict[TopicPartition, Assignment]:
+        """All partitions that are being reassigned."""
+
+    async def start(
+        self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
+    ) -> dict[TopicPartition, str]:
+        """Start reassignments and return the reason for each that was refused. `running` are all that were in progress."""
+
+    async def change_throttle(self, throttled: Throttles) -> None:
+        """Throttle reassignments that are in progress (R179-37)."""
+
+    async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Cancel reassignments and return the reason for each that was refused."""
+
+    async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
+        """Set the rate of moves between log directories, bytes per second."""
+
+    async def remove_throttles(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
+        """Delete the three properties of these live brokers and the two of these topics."""
+
+    async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
+        """What these live brokers hold."""
+
+    async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
+        """Move replicas to other directories of their brokers. For each that was refused the reason, None where the broker does not
+        have it yet.
+        """

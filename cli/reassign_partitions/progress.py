@@ -1,0 +1,166 @@
+"""How far moves are: one row for each partition and target broker, and what remains (R179-32, R179-33). Pure.
+
+The status comes from the lag that the target broker reports. Apache Kafka's brokers report 0 for every replica that is no future one, so
+what remains is counted in bytes as well, compared with the leader's log, and a move has ended when it is not listed any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
+from klamm.cli.reassign_partitions.files import Moves
+from klamm.protocol.nouns import TopicPartition
+
+HEADER = ("Topic", "Partition", "Broker", "Status")
+IN_SYNC = "In sync"
+WINDOW_S = 10.0
+
+
+class Row(NamedTuple):
+    """One replica of the file. `in_sync`: it is in the ISR, or, when its partition is not being reassigned, has no lag."""
+
+    partition: TopicPartition
+    broker: int
+    status: str
+    in_sync: bool = False
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        return self.partition.topic, str(self.partition.partition), str(self.broker), self.status
+
+
+class Look(NamedTuple):
+    """What one look at the cluster has shown. Bytes are those of the replicas of the file, and how many there will be."""
+
+    rows: tuple[Row, ...]
+    bytes_there: int
+    bytes_in_all: int
+    in_progress: int
+    """Partitions of the file that are being reassigned."""
+
+    @property
+    def in_sync(self) -> int:
+        """Rows that are in sync."""
+        return sum(row.in_sync for row in self.rows)
+
+
+def target_brokers(moves: Moves, live: Collection[int]) -> list[int]:
+    """Brokers whose lag counts, sorted."""
+    return sorted({broker for move in moves.values() for broker in move.replicas if broker in live})
+
+
+def leading_brokers(moves: Moves, topics: Mapping[str, TopicView], live: Collection[int]) -> list[int]:
+    """Brokers that know how large the logs are, sorted."""
+    leaders = {topics[topic].leaders.get(partition) for topic, partition in moves if topic in topics}
+    return sorted(leader for leader in leaders if leader is not None and leader in live)
+
+
+def look_at(
+    moves: Moves,
+    topics: Mapping[str, TopicView],
+    live: Collection[int],
+    by_broker: Mapping[int, BrokerReplicas],
+    running: Collection[TopicPartition] = (),
+) -> Look:
+    """The rows in the order of the file, and what remains."""
+    rows: list[Row] = []
+    there = in_all = 0
+    for partition, move in moves.items():
+        size = _leader_size(partition, topics, by_broker)
+        for broker in move.replicas:
+            replica = _replica(partition, broker, by_broker)
+            status = _status(partition, broker, topics, live, replica)
+            isr = topics[partition.topic].isr.get(partition.partition, ()) if partition.topic in topics else ()
+            in_sync = replica is not None and (broker in isr or (status == IN_SYNC and partition not in running))
+            rows.append(Row(partition, broker, status, in_sync))
+            held = 0 if replica is None else replica.size
+            in_all += max(size, held)
+            there += max(size, held) if in_sync else min(held, max(size, held))
+    return Look(tuple(rows), there, in_all, sum(partition in running for partition in moves))
+
+
+def _status(
+    partition: TopicPartition, broker: int, topics: Mapping[str, TopicView], live: Collection[int], replica: HostedReplica | None
+) -> str:
+    if partition.topic not in topics:
+        return "Unknown topic"
+    if partition.partition not in topics[partition.topic].replicas:
+        return "Unknown partition"
+    if broker not in live:
+        return "Unknown broker"
+    if replica is None:
+        return "Broker does not host this partition"
+    return IN_SYNC if replica.lag == 0 else f"Behind: {replica.lag if replica.lag > 0 else 'unknown'} messages behind"
+
+
+def _replica(partition: TopicPartition, broker: int, by_broker: Mapping[int, BrokerReplicas]) -> HostedReplica | None:
+    return by_broker[broker].replicas.get(partition) if broker in by_broker else None
+
+
+def _leader_size(partition: TopicPartition, topics: Mapping[str, TopicView], by_broker: Mapping[int, BrokerReplicas]) -> int:
+    leader = topics[partition.topic].leaders.get(partition.partition) if partition.topic in topics else None
+    replica = None if leader is None else _replica(partition, leader, by_broker)
+    return 0 if replica is None else replica.size
+
+
+def table(rows: Iterable[Row]) -> list[str]:
+    """The lines of the table: header, rule, rows."""
+    cells = [HEADER, *(row.cells for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return [lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]]
+
+
+class Speed:
+    """Bytes per second over the last ten seconds, and the time that is left."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+
+    def saw(self, now_s: float, bytes_there: int) -> None:
+        """A look at a time, in seconds of any clock that never falls."""
+        self._looks.append((now_s, bytes_there))
+        while len(self._looks) > 2 and now_s - self._looks[1][0] >= WINDOW_S:
+            self._looks.popleft()
+
+    @property
+    def bytes_per_s(self) -> float:
+        """0 while it is not known."""
+        if len(self._looks) < 2:
+            return 0.0
+        (begin_s, before), (end_s, after) = self._looks[0], self._looks[-1]
+        return max(0.0, (after - before) / (end_s - begin_s)) if end_s > begin_s else 0.0
+
+    def seconds_left(self, remaining_bytes: int) -> float | None:
+        """How long the rest takes at this speed; None when nobody knows."""
+        if remaining_bytes <= 0:
+            return 0.0
+        return remaining_bytes / self.bytes_per_s if self.bytes_per_s > 0 else None
+
+
+def summary(look: Look, speed: Speed) -> str:
+    """One line: replicas, bytes, bytes per second, time left."""
+    share = 100.0 if look.bytes_in_all == 0 else 100 * look.bytes_there / look.bytes_in_all
+    left = speed.seconds_left(look.bytes_in_all - look.bytes_there)
+    return (
+        f"{look.in_sync} of {len(look.rows)} replicas in sync, {size(look.bytes_there)} of {size(look.bytes_in_all)} ({share:.0f} %), "
+        f"{size(speed.bytes_per_s)}/s, {'time left unknown' if left is None else f'{duration(left)} left'}"
+    )
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits, powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes, seconds."""
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,0 +1,142 @@
+"""The verb `klamm reassign-partitions`: reads the options and files, connects, and runs the action.
+
+Options and files are checked before anything is connected. Results go to stdout, warnings and failures to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from klamm.cli.logs import printable
+from klamm.cli.output import say
+from klamm.cli.parameters import INT64
+from klamm.cli.reassign_partitions.options import Action, check
+
+if TYPE_CHECKING:
+    from klamm.cli.reassign_partitions.cluster import Cluster
+
+DEFAULT_TIMEOUT_MS = 10_000
+
+
+def _file(name: str, text: str) -> Any:
+    return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+@click.command(short_help="Move replicas of partitions to other brokers, with or without a throttle.")
+@click.option("--generate", is_flag=True, help="Propose replicas for all partitions of topics; changes nothing.")
+@click.option("--execute", is_flag=True, help="Start the reassignments of a file, or change the throttle of those in progress.")
+@click.option("--verify", is_flag=True, help="Print how far the reassignments of a file are; remove throttles when none is in progress.")
+@click.option("--cancel", is_flag=True, help="Cancel those reassignments of a file that are in progress, and remove throttles.")
+@click.option("--list", is_flag=True, help="Print all reassignments in progress.")
+@click.option("--progress", is_flag=True, help="Print for each replica of a file how far behind it is.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated: ZooKeeper to connect to, instead of --bootstrap-server.")
+@_file("--command-config", "Properties for the connections to brokers, such as security.protocol.")
+@_file("--reassignment-json-file", "Partitions with their new replicas, first the preferred one, as --generate prints them.")
+@_file("--topics-to-move-json-file", 'For --generate: {"version":1,"topics":[{"topic":"orders"}]}.')
+@click.option("--broker-list", metavar="ID[,…]", help="For --generate: brokers that get the replicas.")
+@click.option("--disable-rack-aware", is_flag=True, help="For --generate: do not look at racks.")
+@click.option("--throttle", type=INT64, metavar="BYTES", help="For --execute: bytes per second between brokers; below 0 none.")
+@click.option(
+    "--replica-alter-log-dirs-throttle",
+    type=INT64,
+    metavar="BYTES",
+    help="For --execute: bytes per second between directories of one broker; below 0 none.",
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="MS",
+    help=f"For --execute: how long moves between directories may take to start. Default: {DEFAULT_TIMEOUT_MS}.",
+)
+@click.option(
+    "--additional", is_flag=True, help="For --execute: also while other reassignments are in progress; replaces those of the file."
+)
+@click.option("--preserve-throttles", is_flag=True, help="For --verify and --cancel: leave throttles as they are.")
+@click.option("--watch", is_flag=True, help="For --progress: again and again, with rate and time left, until nothing is in progress.")
+def command(**given: Any) -> None:
+    """Move replicas of partitions: propose, start, show, cancel.
+
+    The file of a reassignment names partitions and their new replicas: {"version":1,"partitions":[{"topic":"orders","partition":0,
+    "replicas":[1,2],"log_dirs":["any","any"]}]}; log_dirs can be left out.
+
+    A throttle of --throttle is removed by the controller when the last reassignment ends, whatever happens meanwhile, where the
+    controller is Klamm's. With Apache Kafka, and with --zookeeper, run --verify afterwards to remove it.
+
+    \b
+    klamm reassign-partitions --bootstrap-server localhost:9092 --generate --topics-to-move-json-file topics.json --broker-list 1,2,4
+    klamm reassign-partitions --bootstrap-server localhost:9092 --execute --reassignment-json-file moves.json --throttle 50000000
+    klamm reassign-partitions --bootstrap-server localhost:9092 --progress --watch --reassignment-json-file moves.json
+    klamm reassign-partitions --bootstrap-server localhost:9092 --verify --reassignment-json-file moves.json
+    """
+    action = check(given)
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    asyncio.run(_run(action, given))
+
+
+async def _run(action: Action, given: dict[str, Any]) -> None:
+    """Read the files, connect, act."""
+    from klamm.cli.reassign_partitions import actions, plan, watch
+    from klamm.cli.reassign_partitions.files import read_reassignment, read_topics
+
+    console = actions.Console(say, lambda line: click.echo(printable(line), err=True))
+    names = read_topics(given["topics_to_move_json_file"]) if action is Action.GENERATE else []
+    broker_ids = plan.parse_broker_list(given["broker_list"]) if action is Action.GENERATE else []
+    moves = read_reassignment(given["reassignment_json_file"]) if given["reassignment_json_file"] is not None else {}
+    if given["zookeeper"] is not None:
+        _check_log_dirs(moves)
+    cluster = await _connect(given, console)
+    try:
+        match action:
+            case Action.GENERATE:
+                await actions.generate(cluster, names, broker_ids, not given["disable_rack_aware"], Random(), console)
+            case Action.EXECUTE:
+                await actions.execute(cluster, moves, _limits(given), console)
+            case Action.VERIFY:
+                await actions.verify(cluster, moves, given["preserve_throttles"], console)
+            case Action.CANCEL:
+                await actions.cancel(cluster, moves, given["preserve_throttles"], console)
+            case Action.LIST:
+                await actions.show_list(cluster, console)
+            case Action.PROGRESS if given["watch"]:
+                await watch.watch(cluster, moves, console)
+            case Action.PROGRESS:
+                await watch.show_once(cluster, moves, console)
+    finally:
+        await cluster.close()
+
+
+def _limits(given: dict[str, Any]) -> Any:
+    from klamm.cli.reassign_partitions.actions import Limits
+
+    timeout_ms = DEFAULT_TIMEOUT_MS if given["timeout"] is None else given["timeout"]
+    return Limits(_rate(given["throttle"]), _rate(given["replica_alter_log_dirs_throttle"]), timeout_ms, given["additional"])
+
+
+def _rate(given: int | None) -> int | None:
+    return None if given is None or given < 0 else given
+
+
+def _check_log_dirs(moves: Any) -> None:
+    from klamm.cli.reassign_partitions.plan import requested_log_dirs
+
+    if requested_log_dirs(moves):
+        raise click.UsageError("log_dirs need --bootstrap-server; they cannot be used with --zookeeper")
+
+
+async def _connect(given: dict[str, Any], console: Any) -> Cluster:
+    if given["zookeeper"] is not None:
+        from klamm.cli.reassign_partitions import reports, znodes
+
+        console.warn(reports.ZOOKEEPER_WARNING)
+        return await znodes.connect(given["zookeeper"])
+
+    from klamm.cli.reassign_partitions import bootstrap
+
+    return await bootstrap.connect(given["bootstrap_server"], given["command_config"])

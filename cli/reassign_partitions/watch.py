@@ -1,0 +1,116 @@
+"""`--progress` and `--progress --watch`: looks at the cluster and shows the table, once or until the moves have ended (R179-31 … R179-33).
+
+On a terminal the table is drawn again after each look, those replicas first that are not in sync, with a bar below it; elsewhere each look
+that differs is one line. The whole table is printed at the end. A look that fails is tried again for a while: brokers come and go while
+replicas move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from rich.console import Console as Terminal
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from klamm.cli.logs import printable
+from klamm.cli.reassign_partitions.actions import Console
+from klamm.cli.reassign_partitions.cluster import Cluster, NotReachable, ToolFailed
+from klamm.cli.reassign_partitions.files import Moves
+from klamm.cli.reassign_partitions.plan import topics_of
+from klamm.cli.reassign_partitions.progress import Look, Speed, leading_brokers, look_at, summary, table, target_brokers
+
+INTERVAL_S = 1.0
+PATIENCE_LOOKS = 30
+"""So many looks in a row may fail."""
+SETTLED_LOOKS = 3
+"""So often in a row nothing may be in progress before the watch ends although replicas are missing: a request takes a moment to start."""
+_LINES_BESIDE_ROWS = 6
+
+
+async def show_once(cluster: Cluster, moves: Moves, console: Console) -> None:
+    """--progress: print the table."""
+    live = await cluster.brokers()
+    topics = await cluster.topics(topics_of(moves))
+    by_broker = await cluster.replicas_of(target_brokers(moves, live))
+    console.say("\n".join(map(printable, table(look_at(moves, topics, live, by_broker).rows))))
+
+
+async def watch(cluster: Cluster, moves: Moves, console: Console, interval_s: float = INTERVAL_S) -> None:
+    """--progress --watch: show the table again and again until no partition is being reassigned any more.
+
+    Raises ToolFailed when a replica is not in sync then.
+    """
+    terminal = Terminal(file=sys.stdout)
+    if terminal.is_terminal:
+        with Live(console=terminal, auto_refresh=False, transient=True) as screen:
+
+            def draw(look: Look, speed: Speed) -> None:
+                screen.update(_drawn(look, speed, terminal), refresh=True)
+
+            last = await _until_settled(cluster, moves, interval_s, draw)
+    else:
+        last = await _until_settled(cluster, moves, interval_s, _Lines(console))
+    console.say("\n".join(map(printable, table(last.rows))))
+    if last.in_sync < len(last.rows):
+        raise ToolFailed(f"{len(last.rows) - last.in_sync} replicas are not in sync, and nothing is in progress for them")
+
+
+async def _until_settled(cluster: Cluster, moves: Moves, interval_s: float, show: Callable[[Look, Speed], None]) -> Look:
+    """Show each look; the last one."""
+    speed = Speed()
+    failures = settled = 0
+    while True:
+        try:
+            look = await _look(cluster, moves)
+        except NotReachable:
+            failures += 1
+            if failures >= PATIENCE_LOOKS:
+                raise
+        else:
+            failures = 0
+            speed.saw(asyncio.get_running_loop().time(), look.bytes_there)
+            show(look, speed)
+            settled = 0 if look.in_progress else settled + 1
+            if settled and (look.in_sync == len(look.rows) or settled >= SETTLED_LOOKS):
+                return look
+        await asyncio.sleep(interval_s)
+
+
+async def _look(cluster: Cluster, moves: Moves) -> Look:
+    # What is in progress is read first: what has ended then shows its end in all that follows.
+    running = await cluster.reassignments()
+    live = await cluster.brokers()
+    topics = await cluster.topics(topics_of(moves))
+    described = {*target_brokers(moves, live), *leading_brokers(moves, topics, live)}
+    return look_at(moves, topics, live, await cluster.replicas_of(sorted(described)), running)
+
+
+class _Lines:
+    """Prints each look that differs from the one before as a line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: Look | None = None
+
+    def __call__(self, look: Look, speed: Speed) -> None:
+        if look != self._last:
+            self._console.say(summary(look, speed))
+        self._last = look
+
+
+def _drawn(look: Look, speed: Speed, terminal: Terminal) -> Group:
+    """The table, as much as fits, and the bar."""
+    rows = sorted(look.rows, key=lambda row: row.in_sync)
+    fitting = max(1, terminal.height - _LINES_BESIDE_ROWS)
+    lines = table(rows[:fitting])
+    if len(rows) > fitting:
+        lines.append(f"… and {len(rows) - fitting} more")
+    bar = ProgressBar(
+        total=max(1, look.bytes_in_all), completed=look.bytes_there if look.bytes_in_all else look.in_sync == len(rows), width=60
+    )
+    return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines), Text(), bar, Text(summary(look, speed)))

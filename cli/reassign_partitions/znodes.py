@@ -1,0 +1,140 @@
+"""The way of old to a cluster, `--zookeeper` (R179-28): moves are requested by a znode, throttles are written into configs.
+
+The controller knows nothing of these throttles, so only --verify removes them. Log directories, which only brokers know, cannot be reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import NoReturn, TypeVar
+
+from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, NotReachable, Replica, Throttles, ToolFailed, TopicView
+from klamm.controller import throttles
+from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.zk.json_values import Unreadable
+from klamm.zk.requests import ZkError
+from klamm.zk.tools import ToolZk
+
+CONNECT_MS = 10_000
+RESPONSE_S = 30.0
+T = TypeVar("T")
+
+
+async def connect(hosts: str, timeout_ms: int = CONNECT_MS) -> ZnodesCluster:
+    """Raises ToolFailed, ZkUnavailable."""
+    zk = ToolZk(hosts)
+    await zk.start(timeout_ms)
+    cluster = ZnodesCluster(zk)
+    try:
+        await cluster.check()
+    except ToolFailed:
+        await zk.stop()
+        raise
+    return cluster
+
+
+class ZnodesCluster:
+    """A cluster by its ZooKeeper; see `Cluster`."""
+
+    removes_throttles = False
+
+    def __init__(self, zk: ToolZk) -> None:
+        self._zk = zk
+
+    async def check(self) -> None:
+        """Raise ToolFailed when no brokers use this ZooKeeper."""
+        if not await _response(self._zk.is_kafka()):
+            raise ToolFailed("there is no cluster in this ZooKeeper: /brokers/topics does not exist (is the chroot missing?)")
+
+    async def close(self) -> None:
+        await self._zk.stop()
+
+    async def brokers(self) -> dict[int, str | None]:
+        return await _response(self._zk.admin.broker_racks())
+
+    async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
+        return {
+            name: TopicView({partition: assignment.replicas for partition, assignment in stored.assignments.items()})
+            for name, stored in (await self._read(sorted(names))).items()
+        }
+
+    async def reassignments(self) -> dict[TopicPartition, Assignment]:
+        """Those that the controller has begun, and those that its znode still requests."""
+        stored = await self._read(sorted(await _response(self._zk.admin.topics())))
+        running = {
+            TopicPartition(name, partition): assignment
+            for name, topic in stored.items()
+            for partition, assignment in topic.assignments.items()
+            if assignment.is_reassigning
+        }
+        for partition, target in (await _response(self._zk.requested_reassignments())).items():
+            assignments = stored[partition.topic].assignments if partition.topic in stored else {}
+            if partition not in running:
+                running[partition] = assignments.get(partition.partition, Assignment(())).reassign_to(target)
+        return running
+
+    async def _read(self, names: list[str]) -> dict[str, StoredTopic]:
+        found = await _response(self._zk.admin.read_topics(names))
+        return {name: topic for name, topic in zip(names, found, strict=True) if topic is not None}
+
+    async def start(
+        self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
+    ) -> dict[TopicPartition, str]:
+        """All of them or none: there is one znode. Raises ToolFailed when it is there."""
+        if running:
+            raise ToolFailed("There is an existing assignment running.")
+        if throttled is not None:
+            await self.change_throttle(throttled)
+        if not await _response(self._zk.request_reassignments(targets)):
+            raise ToolFailed("There is an existing assignment running.")
+        return {}
+
+    async def change_throttle(self, throttled: Throttles) -> None:
+        for topic, lists in throttled.replica_lists().items():
+            await self._change_config("topics", topic, lists)
+        for broker in throttled.brokers:
+            await self._change_config("brokers", str(broker), throttles.rates(throttled.rate, throttled.rate))
+
+    async def remove_throttles(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
+        for broker in brokers:
+            await self._change_config("brokers", str(broker), {**throttles.NO_RATES, LOG_DIR_RATE: None})
+        for topic in topics:
+            await self._change_config("topics", topic, throttles.NO_REPLICAS)
+
+    async def _change_config(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set properties of an entity, delete those with None. Nothing is written when nothing differs."""
+        found = await _response(self._zk.admin.read_config(kind, name))
+        before = {} if found is None else found
+        after = {key: value for key, value in before.items() if key not in changes}
+        after.update({key: value for key, value in changes.items() if value is not None})
+        if after != before:
+            await _response(self._zk.admin.write_config(kind, name, after))
+
+    async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        _needs_brokers()
+
+    async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
+        _needs_brokers()
+
+    async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
+        _needs_brokers()
+
+    async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
+        _needs_brokers()
+
+
+async def _response(request: Awaitable[T]) -> T:
+    """The response of ZooKeeper. Raises ToolFailed when it refuses, or does not respond in time."""
+    try:
+        async with asyncio.timeout(RESPONSE_S):
+            return await request
+    except (TimeoutError, StoreLost) as lost:
+        raise NotReachable(f"ZooKeeper does not respond any more: {str(lost) or f'nothing for {RESPONSE_S:.0f} s'}") from lost
+    except (ControllerMoved, Unreadable, ZkError) as problem:
+        raise ToolFailed(f"ZooKeeper: {str(problem) or type(problem).__name__}") from problem
+
+
+def _needs_brokers() -> NoReturn:
+    raise ToolFailed("this needs --bootstrap-server: ZooKeeper does not know it")
