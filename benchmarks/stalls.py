@@ -122,6 +122,30 @@ def _reassignments(size: Size) -> Any:
     return messages.ListPartitionReassignmentsRequest(topics=[row(name="absurd", partition_indexes=list(range(size.entries)))])
 
 
+def _moved(topics: dict[str, int]) -> Any:
+    request = messages.ReassignPartitionsRequest
+    rows = [
+        request.Topic(name=name, partitions=[request.Partition(partition_id=i, brokers=[3, 2, 1]) for i in range(n)])
+        for name, n in topics.items()
+    ]
+    return request(topics=rows, timeout=60_000, validate_only=False, throttle=1_000_000, remove_throttle=True)
+
+
+def _rates(size: Size) -> Any:
+    request = messages.AlterInterbrokerThrottledRatesRequest
+    rows = [request.BrokerRate(broker_id=1000 + i, leader_rate=1, follower_rate=1) for i in range(size.entries)]
+    return request(brokers=rows, remove_throttle=True, timeout=60_000, validate_only=False)
+
+
+def _throttled(topics: dict[str, int]) -> Any:
+    request = messages.AlterInterbrokerThrottledReplicasRequest
+    rows = [
+        request.Topic(name=name, partitions=[request.Partition(partition_id=i, leaders=None, followers=None) for i in range(n)])
+        for name, n in topics.items()
+    ]
+    return request(topics=rows, remove_throttle=True, timeout=60_000, validate_only=False)
+
+
 def _produced(topic: str, partitions: int) -> Any:
     request = messages.ProduceRequest
     rows = [request.PartitionProduceData(index=i, records=b"") for i in range(partitions)]
@@ -226,6 +250,11 @@ CASES = (
     Case("ElectLeaders, unknown partitions", 2, lambda s: _elected({"absurd": s.entries})),
     Case("ElectLeaders, unknown topics", 2, lambda s: _elected(dict.fromkeys(_absent(s, 5), 1))),
     Case("ListPartitionReassignments, unknown", 0, _reassignments),
+    Case("ReassignPartitions, each partition", 0, lambda s: _moved(s.topics)),
+    Case("ReassignPartitions, unknown partitions", 0, lambda s: _moved({"absurd": s.entries})),
+    Case("AlterInterbrokerThrottledRates, unknown brokers", 0, _rates),
+    Case("AlterInterbrokerThrottledReplicas, each partition", 1, lambda s: _throttled(s.topics)),
+    Case("AlterInterbrokerThrottledReplicas, unknown partitions", 1, lambda s: _throttled({"absurd": s.entries})),
     Case("Produce, each partition of a topic", 9, lambda s: _produced("wide", s.topics["wide"])),
     Case("Produce, unknown partitions", 9, lambda s: _produced("absurd", s.entries)),
     Case("AlterPartition, each partition", 1, _isr),

@@ -7,7 +7,7 @@ or preempted (the queue was cleared because the session expired or the broker st
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,7 +219,7 @@ class AlterPartitionReassignments:
 class ReassignPartitions:
     """Move partitions to these brokers, throttled to so many bytes per second on each; `throttles.UNTHROTTLED` means no throttle."""
 
-    targets: dict[TopicPartition, Ints]
+    targets: Mapping[TopicPartition, Ints]
     throttle: int
     remove_throttle: bool
     validate_only: bool
@@ -235,7 +235,7 @@ class ReassignPartitions:
 class AlterInterbrokerThrottledRates:
     """Throttle brokers to these rates, in bytes per second: as leader, as follower."""
 
-    rates: dict[int, tuple[int, int]]
+    rates: Mapping[int, tuple[int, int]]
     remove_throttle: bool
     validate_only: bool
     refused: dict[int, Result]
@@ -250,7 +250,7 @@ class AlterInterbrokerThrottledRates:
 class AlterInterbrokerThrottledReplicas:
     """Throttle replicas of partitions, as leaders and as followers; None means those on every registered broker."""
 
-    replicas: dict[TopicPartition, tuple[Ints | None, Ints | None]]
+    replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]]
     remove_throttle: bool
     validate_only: bool
     refused: dict[TopicPartition, Result]

@@ -188,7 +188,7 @@ class Controller:
         """
         failures = {} if refused is None else refused
         return await self._request(
-            lambda future: events.ReassignPartitions(dict(targets), throttle, remove_throttle, validate_only, failures, future), cause
+            lambda future: events.ReassignPartitions(targets, throttle, remove_throttle, validate_only, failures, future), cause
         )
 
     async def alter_throttled_rates(
@@ -203,7 +203,7 @@ class Controller:
         """Throttle brokers to rates in bytes per second, as leaders and as followers. `refused` and errors as in `reassign_partitions`."""
         failures = {} if refused is None else refused
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledRates(dict(rates), remove_throttle, validate_only, failures, future), cause
+            lambda future: events.AlterInterbrokerThrottledRates(rates, remove_throttle, validate_only, failures, future), cause
         )
 
     async def alter_throttled_replicas(
@@ -218,7 +218,7 @@ class Controller:
         """Throttle replicas as leaders and as followers, None being all brokers. `refused` and errors as in `reassign_partitions`."""
         failures = {} if refused is None else refused
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledReplicas(dict(replicas), remove_throttle, validate_only, failures, future), cause
+            lambda future: events.AlterInterbrokerThrottledReplicas(replicas, remove_throttle, validate_only, failures, future), cause
         )
 
     async def close(self) -> None:

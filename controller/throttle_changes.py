@@ -26,10 +26,12 @@ MAX_PAIRS = 100_000
 NO_SUCH_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
 
 
-def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottledRates) -> dict[int, Result]:
+async def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottledRates) -> dict[int, Result]:
     """Brokers of a request that are refused, and why."""
+    pace = Pace()
     refused: dict[int, Result] = {}
     for broker_id, rates in request.rates.items():
+        await pace()
         if broker_id not in cluster.registered:
             refused[broker_id] = ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not registered."
         elif min(rates) < 0:

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.controller import events
+from klamm.controller.pace import Pace
 from klamm.controller.phases import ProcedurePhase
 from klamm.controller.steering import HeldPhase
 from klamm.controller.throttle_steps import Step
 from klamm.controller.values import ConfigEntity, Result
 from klamm.protocol.errors import ErrorCode
+
+DONE: Result = ErrorCode.NONE, None
 
 
 @dataclass(slots=True, eq=False)
@@ -44,17 +47,22 @@ class ThrottleRequest:
         """These partitions or brokers have failed."""
         self.event.refused.update(results)
 
-    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+    async def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """It ends here; what was not refused before is refused with this."""
         self.refuse({key: (code, message) for key in self.event.keys if key not in self.event.refused})
-        self.respond()
+        await self.respond()
 
-    def respond(self) -> None:
+    async def respond(self) -> None:
         """It is done, as far as whoever asked is concerned."""
         future: Future[dict[Any, Result]] = self.event.future
         refused: Mapping[Any, Result] = self.event.refused
+        results: dict[Any, Result] = {}
+        pace = Pace()
+        for key in self.event.keys:
+            await pace()
+            results[key] = refused.get(key, DONE)
         if not future.done():
-            future.set_result({key: refused.get(key, (ErrorCode.NONE, None)) for key in self.event.keys})
+            future.set_result(results)
 
 
 class ThrottleRequests:

@@ -69,7 +69,12 @@ def check_move(cluster: Cluster, key: TopicPartition, target: Ints, pending: Col
 
 async def plan(cluster: Cluster, request: events.ReassignPartitions, removals: ThrottleRemovals) -> list[Step]:
     """The steps for the partitions that are not refused; `removals` is what the removal znodes name already."""
-    targets = {key: target for key, target in request.targets.items() if key not in request.refused}
+    pace = Pace()
+    targets: dict[TopicPartition, Ints] = {}
+    for key, target in request.targets.items():
+        await pace()
+        if key not in request.refused:
+            targets[key] = target
     if not targets:
         return []
     last: list[Step] = [RecordMoves(targets), StartMoves(targets)]
@@ -77,7 +82,6 @@ async def plan(cluster: Cluster, request: events.ReassignPartitions, removals: T
         return last
     if request.throttle < SLOW:
         log.warning("a reassignment of %d partitions is throttled to %d bytes per second", len(targets), request.throttle)
-    pace = Pace()
     moves: dict[str, dict[int, throttles.Move]] = {}
     broker_ids: set[int] = set()
     for key, target in targets.items():

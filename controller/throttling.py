@@ -53,10 +53,10 @@ async def _go_on(term: Term) -> None:
             raise
         except StoreRefused as refusal:
             log.error("%s failed, ZooKeeper refused: %s", type(request.event).__name__, refusal)
-            request.fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(refusal))
+            await request.fail(ErrorCode.UNKNOWN_SERVER_ERROR, str(refusal))
         except Exception:
             log.exception("%s failed", type(request.event).__name__)
-            request.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            await request.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
         if request.held is None:
             await _end(term, request)
 
@@ -69,7 +69,7 @@ async def _work(term: Term, request: ThrottleRequest) -> None:
         last = await _next(term, request)
         if _is_held(term, request, last):
             return
-    request.respond()
+    await request.respond()
 
 
 async def _end(term: Term, request: ThrottleRequest) -> None:
@@ -93,7 +93,7 @@ async def _plan(term: Term, event: events.ThrottleRequest) -> Iterable[Step]:
             event.refused.update(await throttled_reassignment.check(cluster, event, {} if pending is None else pending))
             return () if event.validate_only else await throttled_reassignment.plan(cluster, event, removals)
         case events.AlterInterbrokerThrottledRates():
-            event.refused.update(throttle_changes.check_rates(cluster, event))
+            event.refused.update(await throttle_changes.check_rates(cluster, event))
             return () if event.validate_only else throttle_changes.plan_rates(event, removals.broker_ids)
         case events.AlterInterbrokerThrottledReplicas():
             event.refused.update(await throttle_changes.check_replicas(cluster, event))

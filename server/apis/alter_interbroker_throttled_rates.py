@@ -37,7 +37,12 @@ async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesR
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message)
     response = messages.AlterInterbrokerThrottledRatesResponse
-    return response(brokers=[response.BrokerResult(broker_id, *result) for broker_id, result in results.items()])
+    encode = messages.struct_encoder("AlterInterbrokerThrottledRatesResponse", "BrokerResult", ctx.api_version)
+    rows: list[bytes] = []
+    for broker_id, result in results.items():
+        await pace()
+        rows.append(encode(response.BrokerResult(broker_id, *result)))
+    return response(brokers=rows)
 
 
 def refuse(

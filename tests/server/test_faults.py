@@ -17,6 +17,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
 from klamm.server.authorizer import Operation, Resource, ResourceType
 from klamm.server.handlers import HANDLERS
+from klamm.tests.server.test_throttle_requests import move, set_rates, set_replicas
 from klamm.tests.services import DenyAll, make_context, make_services
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl.gz"
@@ -35,7 +36,13 @@ def full_requests() -> dict[tuple[int, int], Any]:
     return found
 
 
-FULL = full_requests()
+FULL = full_requests() | {
+    (ApiKey.REASSIGN_PARTITIONS, 0): move([("t", 0, [1, 2])]),
+    (ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, 0): set_rates([(1, 2, 3)]),
+    (ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, 0): set_replicas([("t", 0, [1])]),
+    (ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, 1): set_replicas([("t", 0, ([1], None))]),
+}
+"""By key and version. Apache Kafka has no request of the drafts."""
 
 
 def error_codes(value: Any) -> Iterator[int]:

@@ -40,6 +40,9 @@ LONG = (
     "ElectLeaders, unknown topics",
     "ListPartitionReassignments, unknown",
     "Produce, unknown partitions",
+    "ReassignPartitions, unknown partitions",
+    "AlterInterbrokerThrottledRates, unknown brokers",
+    "AlterInterbrokerThrottledReplicas, unknown partitions",
 )
 
 
