@@ -110,6 +110,7 @@ class Connections:
 
     async def _connect(self, scope: Scope, address: Address, until: float) -> _Connection:
         """A connection that is ready for requests."""
+        scope.check()
         connection = _Connection(self._net, node_id=_text(address), **self._settings.of_connections())
         self._open.add(connection)
         connection.close_future.add_both(lambda _: self._open.discard(connection))

@@ -132,6 +132,7 @@ class _Running:
             for started in tuple(self.calls):
                 started.scope.end(error)
             self.session.close()
+            self.net.drain()
             self.net.close()
         finally:
             for started in tuple(self.calls):

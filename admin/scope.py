@@ -38,8 +38,7 @@ class Scope:
 
     async def wait(self, future: Future, until: float | None = None) -> Any:
         """The value of the future, or its exception; kafka-python's KafkaTimeoutError at the end. The future goes on without this call."""
-        if self._ended is not None:
-            raise self._ended
+        self.check()
         outcome = Future()
 
         def succeed(value: Any) -> None:
@@ -65,6 +64,7 @@ class Scope:
 
     async def pause(self, seconds: float) -> None:
         """Wait; TimedOut at the end of the call if that is earlier."""
+        self.check()
         done = Future()
         timer = self._net.call_later(seconds, lambda: done.success(None))
         try:
@@ -73,6 +73,11 @@ class Scope:
             raise self.too_late() from None
         finally:
             self._net.cancel(timer)
+
+    def check(self) -> None:
+        """Raise the error with which the caller ended the call, if so."""
+        if self._ended is not None:
+            raise self._ended
 
     def end(self, error: AdminError) -> None:
         """Let every wait of the call fail, now and later."""

@@ -6,6 +6,7 @@ right is refused before anything is opened.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,6 +81,10 @@ def check_settings(bootstrap_servers: str | Iterable[str], client_id: str, reque
         raise ValueError(f"security_protocol must be one of {', '.join(SECURITY_PROTOCOLS)}, not {protocol!r}")
     if protocol.startswith("SASL") and security.get("sasl_mechanism") not in SASL_MECHANISMS:
         raise ValueError(f"sasl_mechanism must be one of {', '.join(SASL_MECHANISMS)}, not {security.get('sasl_mechanism')!r}")
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile"):
+        path = security.get(name)
+        if path is not None and not os.access(str(path), os.R_OK):
+            raise ValueError(f"{name}: {path!r} cannot be read")
     timeout = check_int(request_timeout_ms, "request_timeout_ms", 1, INT32_MAX)
     return Settings(_addresses(bootstrap_servers), client_id, timeout, security)
 

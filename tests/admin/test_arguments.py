@@ -1,0 +1,134 @@
+"""What a caller passes is judged before anything is sent: no broker sees a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from klamm.admin import AdminClient, AsyncAdminClient, ConfigChange, ConfigResource, ResourceType
+from klamm.admin.values import AlterOperation
+from klamm.tests.admin.scripted import ScriptedCluster
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "a")
+P = ("a", 0)
+WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
+    ("partitions is a string", TypeError, lambda a: a.elect_preferred_leaders("a")),
+    ("partitions is a number", TypeError, lambda a: a.elect_preferred_leaders(7)),
+    ("a partition is a string", TypeError, lambda a: a.elect_preferred_leaders(["ab"])),
+    ("a partition has no number", TypeError, lambda a: a.elect_preferred_leaders([("a",)])),
+    ("a partition's number is a bool", TypeError, lambda a: a.elect_preferred_leaders([("a", True)])),
+    ("a partition's number is a string", TypeError, lambda a: a.elect_preferred_leaders([("a", "0")])),
+    ("a partition's number is negative", ValueError, lambda a: a.elect_preferred_leaders([("a", -1)])),
+    ("a partition's number is no int32", ValueError, lambda a: a.elect_preferred_leaders([("a", 2**31)])),
+    ("a topic is bytes", TypeError, lambda a: a.elect_preferred_leaders([(b"a", 0)])),
+    ("a topic is empty", ValueError, lambda a: a.elect_preferred_leaders([("", 0)])),
+    ("a topic is too long for the wire", ValueError, lambda a: a.elect_preferred_leaders([("ü" * 20000, 0)])),
+    ("a time-out is negative", ValueError, lambda a: a.elect_preferred_leaders(timeout_ms=-1)),
+    ("a time-out is no int32", ValueError, lambda a: a.elect_preferred_leaders(timeout_ms=2**31)),
+    ("a time-out is a float", TypeError, lambda a: a.elect_preferred_leaders(timeout_ms=1.5)),
+    ("assignments are a list", TypeError, lambda a: a.reassign_partitions([P])),
+    ("replicas are empty", ValueError, lambda a: a.reassign_partitions({P: []})),
+    ("replicas are None", TypeError, lambda a: a.reassign_partitions({P: None})),
+    ("replicas are a string", TypeError, lambda a: a.reassign_partitions({P: "12"})),
+    ("a broker id is a string", TypeError, lambda a: a.reassign_partitions({P: ["1"]})),
+    ("a broker id is no int32", ValueError, lambda a: a.reassign_partitions({P: [2**31]})),
+    ("a throttle is 0", ValueError, lambda a: a.reassign_partitions({P: [1]}, throttle=0)),
+    ("a throttle is no int64", ValueError, lambda a: a.reassign_partitions({P: [1]}, throttle=2**63)),
+    ("validate_only is a number", TypeError, lambda a: a.reassign_partitions({P: [1]}, validate_only=1)),
+    ("auto_remove_throttle is None", TypeError, lambda a: a.reassign_partitions({P: [1]}, auto_remove_throttle=None)),
+    ("rates are a list", TypeError, lambda a: a.alter_interbroker_throttled_rates([1])),
+    ("rates are one number", TypeError, lambda a: a.alter_interbroker_throttled_rates({1: 5})),
+    ("a rate is negative", ValueError, lambda a: a.alter_interbroker_throttled_rates({1: (-1, 0)})),
+    ("a rate is None", TypeError, lambda a: a.alter_interbroker_throttled_rates({1: (None, 0)})),
+    ("the broker of a rate is negative", ValueError, lambda a: a.alter_interbroker_throttled_rates({-1: (1, 0)})),
+    ("the broker of a rate is a string", TypeError, lambda a: a.alter_interbroker_throttled_rates({"1": (1, 0)})),
+    ("throttled replicas are one list", TypeError, lambda a: a.alter_interbroker_throttled_replicas({P: [1]})),
+    ("throttled replicas are a number", TypeError, lambda a: a.alter_interbroker_throttled_replicas({P: (1, None)})),
+    ("throttled replicas are a star", TypeError, lambda a: a.alter_interbroker_throttled_replicas({P: ("*", None)})),
+    ("targets are a list", TypeError, lambda a: a.alter_partition_reassignments([P])),
+    ("a target is empty", ValueError, lambda a: a.alter_partition_reassignments({P: ()})),
+    ("partitions to list are a string", TypeError, lambda a: a.list_partition_reassignments("a")),
+    ("topics are one string", TypeError, lambda a: a.describe_topics("orders")),
+    ("a topic's name is None", TypeError, lambda a: a.describe_topics([None])),
+    ("an API key is a string", TypeError, lambda a: a.supports("43")),
+    ("an API key is negative", ValueError, lambda a: a.supports(-1)),
+    ("brokers are a number", TypeError, lambda a: a.describe_log_dirs(1)),
+    ("a broker is negative", ValueError, lambda a: a.describe_log_dirs([-1])),
+    ("a replica lacks its broker", TypeError, lambda a: a.alter_replica_log_dirs({P: "/d"})),
+    ("a log directory is empty", ValueError, lambda a: a.alter_replica_log_dirs({("a", 0, 1): ""})),
+    ("a log directory is bytes", TypeError, lambda a: a.alter_replica_log_dirs({("a", 0, 1): b"/d"})),
+    ("resources are one resource's name", TypeError, lambda a: a.describe_configs("a")),
+    ("a resource is a string", TypeError, lambda a: a.describe_configs(["a"])),
+    ("a resource's type is unknown", ValueError, lambda a: a.describe_configs([(3, "a")])),
+    ("a broker resource is no id", ValueError, lambda a: a.describe_configs([ConfigResource(ResourceType.BROKER, "one")])),
+    ("a broker resource is no int32", ValueError, lambda a: a.describe_configs([ConfigResource(ResourceType.BROKER, "2147483648")])),
+    ("a logger resource has no broker", ValueError, lambda a: a.describe_configs([ConfigResource(ResourceType.BROKER_LOGGER, "")])),
+    ("a topic resource has no name", ValueError, lambda a: a.describe_configs([ConfigResource(ResourceType.TOPIC, "")])),
+    ("names are one string", TypeError, lambda a: a.describe_configs([TOPIC], names="retention.ms")),
+    ("a name is empty", ValueError, lambda a: a.describe_configs([TOPIC], names=[""])),
+    ("changes are a list", TypeError, lambda a: a.incremental_alter_configs([TOPIC])),
+    ("a change is a pair", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [("retention.ms", "1")]})),
+    ("a value is a number", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms", 1)]})),  # type: ignore[arg-type]
+    ("nothing to set", ValueError, lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms")]})),
+    (
+        "a value to delete",
+        ValueError,
+        lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms", "1", AlterOperation.DELETE)]}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "call"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+async def test_a_wrong_argument_is_refused_before_anything_is_sent(
+    cluster: ScriptedCluster, kind: type[Exception], call: Callable[[Any], Any]
+) -> None:
+    (broker,) = cluster.add(1)
+    with AdminClient(cluster.bootstrap) as admin, pytest.raises(kind):
+        call(admin)
+    async with AsyncAdminClient(cluster.bootstrap) as asynchronous:
+        with pytest.raises(kind):
+            await call(asynchronous)
+    assert broker.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "says"),
+    [
+        ({"bootstrap_servers": ""}, ValueError, "names no server"),
+        ({"bootstrap_servers": []}, ValueError, "names no server"),
+        ({"bootstrap_servers": [1]}, TypeError, "must be strings"),
+        ({"bootstrap_servers": 9092}, TypeError, "bootstrap_servers"),
+        ({"bootstrap_servers": "host:port"}, ValueError, "'host:port' is not HOST:PORT"),
+        ({"bootstrap_servers": "host:0"}, ValueError, "not HOST:PORT"),
+        ({"bootstrap_servers": "host:70000"}, ValueError, "not HOST:PORT"),
+        ({"client_id": None}, TypeError, "client_id"),
+        ({"request_timeout_ms": 0}, ValueError, "request_timeout_ms"),
+        ({"request_timeout_ms": "5"}, TypeError, "request_timeout_ms"),
+        ({"security_protocol": "TLS"}, ValueError, "security_protocol must be one of PLAINTEXT, SSL"),
+        ({"security_protocol": "SASL_SSL"}, ValueError, "sasl_mechanism must be one of"),
+        ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "NONE"}, ValueError, "not 'NONE'"),
+        ({"security_protocol": "SSL", "ssl_cafile": "/no/such/file"}, ValueError, "ssl_cafile: '/no/such/file' cannot be read"),
+        ({"bootstrap_server": "host:9092"}, TypeError, "unknown settings: bootstrap_server"),
+    ],
+)
+def test_a_wrong_setting_is_refused(settings: dict[str, Any], kind: type[Exception], says: str) -> None:
+    for client in (AdminClient, AsyncAdminClient):
+        with pytest.raises(kind, match=says):
+            client(**settings)
+
+
+def test_several_servers_may_be_named_in_one_string_or_in_a_list_with_and_without_port() -> None:
+    for servers in ("a:1, b:2,,c", ["a:1", "b:2", "c:9092", "PLAINTEXT://a:1"]):
+        client = AdminClient(servers)
+        assert client._io._settings.bootstrap == (("a", 1), ("b", 2), ("c", 9092))
+
+
+def test_kafka_pythons_partition_finds_the_outcome_of_ours() -> None:
+    from kafka import TopicPartition as Theirs
+
+    from klamm.admin import PartitionResult, TopicPartition
+
+    assert PartitionResult({TopicPartition("a", 0): None}).values() == {Theirs("a", 0): None}
+    PartitionResult({TopicPartition("a", 0): None}).partition_result(Theirs("a", 0))
