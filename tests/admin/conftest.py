@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 import klamm
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, scripted
+from klamm.tests.harness.tree import Tree
+from klamm.tests.mixed.members import Members
+from klamm.tests.reference.jars import NoJars, jars
 
 
 @pytest.fixture
@@ -31,3 +35,30 @@ def served(zookeeper: str) -> Iterator[BlockingCluster]:
     config = {"auto.leader.rebalance.enable": "false"}
     with klamm.Cluster(3, topics=["orders:6:3", "single:1:1"], zookeeper=f"{zookeeper}/admin-client", config=config) as one:
         yield one
+
+
+@pytest.fixture(scope="session", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
+def members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    """Brokers 1, 2 and 3 of one kind, as processes, each with two log directories."""
+    folder = tmp_path_factory.mktemp(f"admin-{request.param}")
+    try:
+        where = jars() if request.param == "kafka" else folder
+    except NoJars as problem:
+        pytest.fail(str(problem), pytrace=False)
+    tree = Tree(zookeeper, f"/admin-{uuid.uuid4().hex[:8]}")
+
+    def settings(broker_id: int) -> dict[str, object]:
+        """A follower fetches little at a time, so that a throttled move takes its time."""
+        return {
+            "log_dirs": f"{folder}/one-{broker_id},{folder}/two-{broker_id}",
+            "replica_fetch_max_bytes": 20_000,
+            "replica_fetch_response_max_bytes": 20_000,
+        }
+
+    one = Members(where, tree, folder, settings)
+    try:
+        getattr(one, request.param)(1, 2, 3)
+        yield one
+    finally:
+        one.close()
+        tree.close()
