@@ -146,6 +146,16 @@ def _throttled(topics: dict[str, int]) -> Any:
     return request(topics=rows, remove_throttle=True, timeout=60_000, validate_only=False)
 
 
+def _reassigned(topics: dict[str, int], replicas: tuple[int, ...]) -> Any:
+    request = messages.AlterPartitionReassignmentsRequest
+    row = request.ReassignablePartition
+    named = [
+        request.ReassignableTopic(name=name, partitions=[row(partition_index=i, replicas=replicas) for i in range(count)])
+        for name, count in topics.items()
+    ]
+    return request(timeout_ms=1000, topics=named)
+
+
 def _produced(topic: str, partitions: int) -> Any:
     request = messages.ProduceRequest
     rows = [request.PartitionProduceData(index=i, records=b"") for i in range(partitions)]
@@ -255,6 +265,8 @@ CASES = (
     Case("AlterInterbrokerThrottledRates, unknown brokers", 0, _rates),
     Case("AlterInterbrokerThrottledReplicas, each partition", 1, lambda s: _throttled(s.topics)),
     Case("AlterInterbrokerThrottledReplicas, unknown partitions", 1, lambda s: _throttled({"absurd": s.entries})),
+    Case("AlterPartitionReassignments, each partition", 0, lambda s: _reassigned(s.topics, (1, 2, 3))),
+    Case("AlterPartitionReassignments, unknown partitions", 0, lambda s: _reassigned({"absurd": s.entries}, (1, 2))),
     Case("Produce, each partition of a topic", 9, lambda s: _produced("wide", s.topics["wide"])),
     Case("Produce, unknown partitions", 9, lambda s: _produced("absurd", s.entries)),
     Case("AlterPartition, each partition", 1, _isr),

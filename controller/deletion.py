@@ -217,6 +217,8 @@ def _propagate(term: Term, topics: Collection[Topic]) -> None:
     cluster = term.cluster
     first = [t for t in topics if t.deletion is not None and not t.deletion.started]
     partitions = [p for t in first for p in t.partitions.values()]
+    if cluster.reassigning:
+        _count_unstarted_replicas(cluster, partitions)
     if partitions:
         known = [p for p in partitions if p.state is not PartitionState.NON_EXISTENT]
         partition_machine.to_state(term, known, PartitionState.OFFLINE)
@@ -224,6 +226,14 @@ def _propagate(term: Term, topics: Collection[Topic]) -> None:
     cluster.deletions_started(t.name for t in first)
     with term.sender.batch() as batch:
         batch.update_metadata_everywhere(p for t in topics for p in t.partitions.values())
+
+
+def _count_unstarted_replicas(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+    """New replicas whose reassignment did not get as far as to start them: they can go the way of all others from NEW."""
+    for p in partitions:
+        for r in p.assignment.adding:
+            if r not in p.replica_states:
+                cluster.replica_states_changed(r, (p,), ReplicaState.NEW)
 
 
 def _dead_and_online(term: Term, topics: Collection[Topic]) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from typing import Protocol, TypeVar, assert_never
 
 from klamm.controller import (
@@ -16,6 +15,7 @@ from klamm.controller import (
     notifications,
     partition_machine,
     reassignment,
+    reassignment_requests,
     shutdown,
     throttling,
     topics,
@@ -25,7 +25,7 @@ from klamm.controller.cluster import Partition
 from klamm.controller.events import ControllerEvent, Event
 from klamm.controller.phases import DeletionPhase, ThrottlePhase
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, Broker
+from klamm.controller.values import Broker
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -108,7 +108,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.ReassignPartitions() | events.AlterInterbrokerThrottledRates() | events.AlterInterbrokerThrottledReplicas():
             await throttling.take_up(term, event)
         case events.ListPartitionReassignments(named, reassignments_future):
-            _respond(reassignments_future, _reassignments(term, named))
+            _respond(reassignments_future, await reassignment_requests.listed(term.cluster, named))
         case events.AlterPartitionReassignments(targets, alter_future):
             _respond(alter_future, await reassignment.alter(term, targets))
         case _:
@@ -124,13 +124,6 @@ def _is_registered(term: Term, broker_id: int, broker_epoch: int) -> bool:
     """Whether a response that waited is of the process that is there now; one that bounced meanwhile knows nothing of it."""
     broker = term.cluster.brokers.get(broker_id)
     return broker is not None and broker.epoch == broker_epoch
-
-
-def _reassignments(term: Term, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
-    """Partitions that are being reassigned, sorted, with their assignments (controller 11.2)."""
-    assignments = {p.key: p.assignment for p in term.cluster.reassigning}
-    keys = assignments.keys() if named is None or not assignments else {key for key in named if key in assignments}
-    return {key: assignments[key] for key in sorted(keys)}
 
 
 def _check_sender(broker: Broker | None, broker_epoch: int) -> None:

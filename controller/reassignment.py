@@ -97,13 +97,17 @@ async def _start_named(term: Term, wanted: Mapping[TopicPartition, Assignment]) 
     """As `start`, of partitions that may be unknown."""
     found: dict[Partition, Assignment] = {}
     results: dict[TopicPartition, Result] = {}
+    pace = Pace()
     for key, assignment in wanted.items():
+        await pace()
         p = term.cluster.partition(key)
         if p is None:
             results[key] = NO_SUCH_PARTITION
         else:
             found[p] = assignment
-    results.update((p.key, result) for p, result in (await start(term, found)).items())
+    for p, result in (await start(term, found)).items():
+        await pace()
+        results[p.key] = result
     return results
 
 
@@ -113,7 +117,9 @@ async def start(term: Term, wanted: Mapping[Partition, Assignment]) -> Results:
     await _finish_held(term, wanted)
     results: Results = {}
     accepted: Group = {}
+    pace = Pace()
     for p, assignment in wanted.items():
+        await pace()
         if p.topic.queued or not p.assignment.replicas:
             results[p] = NO_SUCH_PARTITION
         elif p.info is None or not assignment.target:
@@ -123,6 +129,7 @@ async def start(term: Term, wanted: Mapping[Partition, Assignment]) -> Results:
             cluster.reassignments.was_dropped(p)
             accepted[p] = assignment
     for group in _slices(accepted):
+        await pace(len(group))
         begun = await _step(term, group)
         results.update((p, STARTED if p in begun else FAILED) for p in group)
     if accepted:

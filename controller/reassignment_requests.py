@@ -1,14 +1,17 @@
-"""What a request to reassign a partition comes to: pure rules (controller 11.1, 11.6).
+"""What a request to reassign a partition comes to, and what one to list reassignments returns: pure rules (controller 11.1, 11.2, 11.6).
 
 Every target is reached from the origin of the partition, so that asking again replaces and never stacks.
 """
 
 from __future__ import annotations
 
-from klamm.controller.cluster import Cluster
+from collections.abc import Iterable
+
+from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.pace import Pace
 from klamm.controller.values import Assignment, intern_ints
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.nouns import Ints
+from klamm.protocol.nouns import Ints, TopicPartition
 
 _UNASSIGNED = Assignment(())
 
@@ -43,6 +46,25 @@ def reassigned(assignment: Assignment | None, target: Ints | None) -> Assignment
     if assignment is None or not assignment.is_reassigning:
         return None
     return shared(assignment.reassign_to(assignment.origin))
+
+
+async def listed(cluster: Cluster, named: Iterable[TopicPartition] | None) -> dict[TopicPartition, Assignment]:
+    """Those of the named partitions, or of all, that are being reassigned, sorted, with their assignments (controller 11.2)."""
+    if not cluster.reassigning:
+        return {}
+    pace = Pace()
+    by_topic: dict[str, dict[int, Assignment]] = {}
+    looked_at: Iterable[Partition | None] = cluster.reassigning if named is None else map(cluster.partition, named)
+    for p in looked_at:
+        await pace()
+        if p is not None and p in cluster.reassigning:
+            by_topic.setdefault(p.topic.name, {})[p.index] = p.assignment
+    found: dict[TopicPartition, Assignment] = {}
+    for topic in sorted(by_topic):
+        for index in sorted(by_topic[topic]):
+            await pace()
+            found[TopicPartition(topic, index)] = by_topic[topic][index]
+    return found
 
 
 def shared(assignment: Assignment) -> Assignment:

@@ -28,11 +28,13 @@ async def handle(ctx: Context, request: messages.AlterPartitionReassignmentsRequ
         return messages.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=text)
     response = messages.AlterPartitionReassignmentsResponse
     row_type = response.ReassignablePartitionResponse
-    by_topic: dict[str, list[messages.AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]] = {}
+    encode = messages.struct_encoder("AlterPartitionReassignmentsResponse", "ReassignablePartitionResponse", ctx.api_version)
+    by_topic: dict[str, list[bytes]] = {}
     pace = Pace()
     for tp, (code, message) in results.items():
         await pace()
-        by_topic.setdefault(tp.topic, []).append(row_type(partition_index=tp.partition, error_code=code, error_message=message))
+        row = encode(row_type(partition_index=tp.partition, error_code=code, error_message=message))
+        by_topic.setdefault(tp.topic, []).append(row)
     topics = [response.ReassignableTopicResponse(name=name, partitions=rows) for name, rows in by_topic.items()]
     return response(error_message=_NO_TEXT, responses=topics)
 

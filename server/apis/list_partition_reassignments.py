@@ -6,7 +6,6 @@ Needs DESCRIBE on the cluster. A null list means all; named partitions that are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
@@ -25,16 +24,15 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message or "This is not the active controller.")
     response = messages.ListPartitionReassignmentsResponse
-    topics = []
-    for name, held in groupby(found.items(), key=lambda item: item[0].topic):
-        rows = [
-            response.OngoingPartitionReassignment(
-                partition_index=tp.partition, replicas=a.replicas, adding_replicas=a.adding, removing_replicas=a.removing
-            )
-            for tp, a in held
-        ]
-        topics.append(response.OngoingTopicReassignment(name=name, partitions=rows))
-    return response(topics=topics)
+    row_type = response.OngoingPartitionReassignment
+    encode = messages.struct_encoder("ListPartitionReassignmentsResponse", "OngoingPartitionReassignment", ctx.api_version)
+    by_topic: dict[str, list[bytes]] = {}
+    pace = Pace()
+    for tp, a in found.items():
+        await pace()
+        row = row_type(partition_index=tp.partition, replicas=a.replicas, adding_replicas=a.adding, removing_replicas=a.removing)
+        by_topic.setdefault(tp.topic, []).append(encode(row))
+    return response(topics=[response.OngoingTopicReassignment(name=name, partitions=rows) for name, rows in by_topic.items()])
 
 
 def refuse(

@@ -39,6 +39,8 @@ LONG = (
     "ElectLeaders, unknown partitions",
     "ElectLeaders, unknown topics",
     "ListPartitionReassignments, unknown",
+    "AlterPartitionReassignments, each partition",
+    "AlterPartitionReassignments, unknown partitions",
     "Produce, unknown partitions",
     "ReassignPartitions, unknown partitions",
     "AlterInterbrokerThrottledRates, unknown brokers",
