@@ -13,6 +13,12 @@ K = ConfigKey
 KLAMM: tuple[ConfigKey, ...] = (
     K("kip183.legacy.v0", BOOLEAN, True, "Whether version 0 of ElectLeaders has the responses of Kafka 2.2 where no election is needed."),
     K("kip179.enable", BOOLEAN, True, "Whether reassignments with throttles set by the controller are offered."),
+    K(
+        "kip179.policy.class.name",
+        STRING,
+        None,
+        "A Python function, as python:module:function, that may refuse to reassign partitions (key 1790).",
+    ),
     K("kip491.enable", BOOLEAN, True, "Whether brokers on preferred_leader_blacklist lead only where no other can."),
     K(
         "kip704.recovery.mode",

@@ -114,6 +114,7 @@ class BrokerServer:
         self.identity = BrokerIdentity(config.broker_id, "")
         self.patient = patient
         self.topic_policy = policies.topic_policy(config) if topic_policy is None else topic_policy
+        self._reassignment_policy = policies.reassignment_policy(config)
         self.alter_config_policy = policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy
         self.seams = Seams() if seams is None else seams
         self.clock = self.seams.clock
@@ -338,6 +339,7 @@ class BrokerServer:
             authorizer=self._authorizer,
             topic_policy=self.topic_policy,
             alter_config_policy=self.alter_config_policy,
+            reassignment_policy=self._reassignment_policy,
             mutation_quota=self._mutation_quota,
             producer_ids=self._producer_ids(),
             clock=self.clock,

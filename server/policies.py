@@ -16,6 +16,7 @@ from klamm.configs.types import ConfigError
 
 CREATE_TOPIC = "create.topic.policy.class.name"
 ALTER_CONFIG = "alter.config.policy.class.name"
+REASSIGNMENT = "kip179.policy.class.name"
 
 
 class TopicPolicy(Protocol):
@@ -43,6 +44,13 @@ class AlterConfigPolicy(Protocol):
         """
 
 
+class ReassignmentPolicy(Protocol):
+    """kip179.policy.class.name: may a partition be reassigned to these brokers by ReassignPartitions (KIP-179)?"""
+
+    def __call__(self, topic: str, partition: int, replicas: Sequence[int]) -> str | None:
+        """None when it is fine, else the text of the violation. It is called for what passes all checks, with validate_only too."""
+
+
 def any_topic(
     name: str,
     partitions: int | None,
@@ -59,6 +67,11 @@ def any_change(resource_type: int, name: str, configs: Mapping[str, str | None])
     return None
 
 
+def any_reassignment(topic: str, partition: int, replicas: Sequence[int]) -> str | None:
+    """The policy of a broker that has none."""
+    return None
+
+
 def topic_policy(config: BrokerConfig) -> TopicPolicy:
     """The policy that the properties name. Raises ConfigError."""
     return _named(config, CREATE_TOPIC) or any_topic
@@ -67,6 +80,11 @@ def topic_policy(config: BrokerConfig) -> TopicPolicy:
 def alter_config_policy(config: BrokerConfig) -> AlterConfigPolicy:
     """The policy that the properties name. Raises ConfigError."""
     return _named(config, ALTER_CONFIG) or any_change
+
+
+def reassignment_policy(config: BrokerConfig) -> ReassignmentPolicy:
+    """The policy that the properties name. Raises ConfigError."""
+    return _named(config, REASSIGNMENT) or any_reassignment
 
 
 def _named(config: BrokerConfig, key: str) -> Callable[..., Any] | None:

@@ -26,7 +26,7 @@ from klamm.server.delayed_fetch import Fetches
 from klamm.server.features import FeatureCache
 from klamm.server.identity import BrokerIdentity
 from klamm.server.not_offered import NotOfferedLog
-from klamm.server.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota
@@ -160,6 +160,7 @@ class Services:
     authorizer: Authorizer
     topic_policy: TopicPolicy
     alter_config_policy: AlterConfigPolicy
+    reassignment_policy: ReassignmentPolicy
     mutation_quota: MutationQuota
     producer_ids: ProducerIds
     clock: Clock

@@ -29,7 +29,7 @@ from klamm.server.handlers import HANDLERS, offered
 from klamm.server.identity import BrokerIdentity
 from klamm.server.not_offered import NotOfferedLog
 from klamm.server.peer import Peer
-from klamm.server.policies import AlterConfigPolicy, TopicPolicy, any_change, any_topic
+from klamm.server.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.purgatory import Purgatory
 from klamm.server.quotas import MutationQuota, no_quota
@@ -189,6 +189,7 @@ def make_services(
     offers: tuple[Api, ...] = offered(HANDLERS),
     topic_policy: TopicPolicy = any_topic,
     alter_config_policy: AlterConfigPolicy = any_change,
+    reassignment_policy: ReassignmentPolicy = any_reassignment,
     mutation_quota: MutationQuota = no_quota,
     producer_ids: ProducerIds | None = None,
 ) -> Services:
@@ -214,6 +215,7 @@ def make_services(
         authorizer=AllowAll() if authorizer is None else authorizer,
         topic_policy=topic_policy,
         alter_config_policy=alter_config_policy,
+        reassignment_policy=reassignment_policy,
         mutation_quota=mutation_quota,
         producer_ids=NoProducerIds() if producer_ids is None else producer_ids,
         clock=SYSTEM_CLOCK,

@@ -7,6 +7,9 @@ is named twice is refused and reported once. Layout and errors: controller 22.2,
 
 from __future__ import annotations
 
+import logging
+from functools import partial
+
 from klamm.controller.pace import Pace
 from klamm.controller.values import Result
 from klamm.protocol import messages
@@ -14,7 +17,10 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
+from klamm.server.policies import ReassignmentPolicy, any_reassignment
 from klamm.server.timed_results import DUPLICATE, results_in_time, rows_by_topic
+
+log = logging.getLogger("klamm.server.config_changes")
 
 
 async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> messages.ReassignPartitionsResponse:
@@ -31,14 +37,7 @@ async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> m
             if key in targets:
                 refused[key] = DUPLICATE
             targets[key] = tuple(entry.brokers)
-    work = ctx.services.controller.reassign_partitions(
-        targets,
-        request.throttle,
-        remove_throttle=request.remove_throttle,
-        validate_only=request.validate_only,
-        refused=refused,
-        cause=ctx.cause,
-    )
+    work = _reassign(ctx, request, targets, refused)
     try:
         results = await results_in_time(ctx.services.clock, work, targets, refused, received, request.timeout)
     except ApiError as error:
@@ -62,3 +61,36 @@ def refuse(
             for topic in request.topics
         ]
     )
+
+
+async def _reassign(
+    ctx: Context, request: messages.ReassignPartitionsRequest, targets: dict[TopicPartition, Ints], refused: dict[TopicPartition, Result]
+) -> dict[TopicPartition, Result]:
+    """Begin what is not refused. A policy is asked for what passes the controller's checks, before anything is changed."""
+    reassign = partial(
+        ctx.services.controller.reassign_partitions,
+        targets,
+        request.throttle,
+        remove_throttle=request.remove_throttle,
+        refused=refused,
+        cause=ctx.cause,
+    )
+    policy = ctx.services.reassignment_policy
+    if policy is not any_reassignment:
+        checked = await reassign(validate_only=True)
+        pace = Pace()
+        for key, result in checked.items():
+            await pace()
+            violation = _violation(policy, key, targets[key]) if result[0] is ErrorCode.NONE else None
+            if violation is not None:
+                refused[key] = violation
+    return await reassign(validate_only=request.validate_only)
+
+
+def _violation(policy: ReassignmentPolicy, key: TopicPartition, replicas: Ints) -> Result | None:
+    try:
+        text = policy(key.topic, key.partition, replicas)
+    except Exception:
+        log.exception("the policy for reassignments raised an exception")
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+    return None if text is None else (ErrorCode.POLICY_VIOLATION, text)

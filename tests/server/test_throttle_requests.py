@@ -236,6 +236,32 @@ async def test_the_bytes_are_those_of_the_specification(cluster: LocalCluster) -
         await client.close()
 
 
+def only_even(topic: str, partition: int, replicas: Any) -> str | None:
+    """A policy for tests: an odd partition stays where it is, and some break the policy itself."""
+    if partition == 2:
+        raise ValueError("a policy with a fault")
+    return f"{topic}-{partition} stays" if partition == 1 else None
+
+
+@pytest.mark.requirement("R179-6")
+async def test_a_policy_refuses_partitions_that_pass_all_checks_and_others_move(zookeeper: str, chroot: str) -> None:
+    config = {"kip179.policy.class.name": "python:klamm.tests.server.test_throttle_requests:only_even"}
+    cluster = LocalCluster(3, zookeeper=zookeeper + chroot, config=config, topics=[SeedTopic("t", 4, 2)])
+    await cluster.start()
+    try:
+        before, (_, after) = replicas_of(cluster, "t", 1), targets(cluster)
+        asked = [("t", 0, after), ("t", 1, after), ("t", 2, after), ("t", 3, [9]), ("t", 9, [1])]
+        expected = {0: 0, 1: ErrorCode.POLICY_VIOLATION, 2: -1, 3: ErrorCode.INVALID_REPLICA_ASSIGNMENT, 9: 3}
+        for validate_only in (True, False):
+            answer = await request(split(cluster)[0], 1790, 0, move(asked, validate_only=validate_only))
+            assert codes(answer) == {("t", p): code for p, code in expected.items()}
+            assert answer.topics[0].partitions[1].error_message == "t-1 stays"
+        await eventually(lambda: replicas_of(cluster, "t", 0) == after, "the partition is moved")
+        assert replicas_of(cluster, "t", 1) == before
+    finally:
+        await cluster.stop()
+
+
 async def test_a_broker_advertises_the_three_keys(cluster: LocalCluster) -> None:
     response = await request(split(cluster)[0], 18, 3, messages.ApiVersionsRequest(client_software_name="a", client_software_version="1"))
     offered = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
