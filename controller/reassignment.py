@@ -17,7 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
-from klamm.controller import deletion, phases, reassignment_entries, reassignment_steps
+from klamm.controller import deletion, phases, reassignment_entries, reassignment_steps, unassigned_replicas
 from klamm.controller.causes import ReleasedFromPhase
 from klamm.controller.cluster import Partition
 from klamm.controller.events import PhaseReleased
@@ -142,6 +142,8 @@ async def start(term: Term, wanted: Mapping[Partition, Assignment]) -> Results:
 
 async def initialise(term: Term) -> None:
     """At fail-over: begin what the znode names, then resume all others (controller 3.2, step 8)."""
+    for group in _slices({p: p.assignment for p in await unassigned_replicas.remove(term) if not p.assignment.is_reassigning}):
+        await _step(term, group)
     begun = await on_zk_reassignment(term)
     await _resume(term, [p for p in term.cluster.reassigning if p not in begun])
     await remove_when_idle(term)
@@ -228,6 +230,7 @@ async def _branch(term: Term, group: Group) -> set[Partition]:
     """Complete those whose target is in sync, start the replicas of the others; those for which it failed."""
     complete = await _in_sync(term, {p: assignment for p, assignment in group.items() if _looks_complete(p, assignment)})
     waiting = {p: assignment for p, assignment in group.items() if p not in complete}
+    await reassignment_steps.elect_missing_leaders(term, waiting)
     return await _start_replicas(term, waiting) | await _complete(term, complete)
 
 

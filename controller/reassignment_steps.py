@@ -17,7 +17,7 @@ from klamm.controller.hash_order import in_hash_order
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
-from klamm.protocol.nouns import Ints, TopicPartition, next_epoch
+from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
 
 log = logging.getLogger("klamm.controller.reassignment")
 
@@ -57,8 +57,7 @@ async def store_targets(term: Term, group: Group) -> Group:
             cluster.assignment_changed(p, assignment)
         cluster.reassignments.completion_stored(p)
     if unneeded:
-        await _stop(term, unneeded)
-        await _delete(term, unneeded)
+        await stop_and_delete(term, unneeded)
     stored = {p: assignment for p, assignment in group.items() if p not in failed}
     if not term.options.alter_partition_supported:
         await watch_states(term, stored)
@@ -194,6 +193,25 @@ async def _write_topics(term: Term, changed: Group) -> set[Partition]:
             log.error("the assignment of topic %s could not be written: %s", topic.name, outcome.name)
             failed.update(by_topic[topic])
     return failed
+
+
+async def stop_and_delete(term: Term, removed: Mapping[Partition, Ints]) -> None:
+    """Replicas that are not assigned any more go: B4 and B5, at once."""
+    await _stop(term, removed)
+    await _delete(term, removed)
+
+
+async def elect_missing_leaders(term: Term, group: Group) -> None:
+    """Before A: a partition whose leader was a replica that is not wanted any more gets another one, if one is in sync."""
+    cluster = term.cluster
+    leaderless: list[Partition] = []
+    for p in group:
+        if p.info is not None and p.info.leader == NO_LEADER and not p.topic.queued:
+            online = cluster.online(p)
+            if any(member in online and member in p.assignment.replicas for member in p.info.isr):
+                leaderless.append(p)
+    if leaderless:
+        await partition_machine.to_online(term, leaderless, elections.Offline())
 
 
 async def _stop(term: Term, removed: Mapping[Partition, Ints]) -> None:

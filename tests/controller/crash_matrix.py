@@ -65,7 +65,7 @@ class WriteFault:
 
 
 class Run(Simulation):
-    """One run of a scenario: three processes that may be controller, the first of which is."""
+    """One run of a scenario: three processes that may be controller, or four where two faults strike; the first of them is."""
 
     def __init__(self, fault: Fault | None = None, at: int = 0, again_after: int = 0) -> None:
         """`again_after` so many writes, where that is not 0, the same fault strikes a second time."""
@@ -75,6 +75,8 @@ class Run(Simulation):
         self.again_after = again_after
         self.writes = 0
         self.struck = False
+        """Whether the fault has struck as often as it was to."""
+        self.strikes_made = 0
         self.pause_s = 0.0
         self.on_strike: Callable[[], None] = lambda: None
         """Called when the fault strikes, before it does anything."""
@@ -88,6 +90,7 @@ class Run(Simulation):
     def strikes(self, fault: Fault, number: int) -> bool:
         if fault is not self.fault or number != self.at or self.struck:
             return False
+        self.strikes_made += 1
         if self.again_after:
             self.at, self.again_after = self.at + self.again_after, 0
         else:
@@ -103,7 +106,7 @@ class Run(Simulation):
             self.world.start_broker(broker_id)
         self.processes.append(Process(self, 100))
         await self.settle()
-        for broker_id in (101, 102):
+        for broker_id in (101, 102, 103) if self.again_after else (101, 102):
             self.processes.append(Process(self, broker_id))
         await self.settle()
         await scenario.prepare(self)
