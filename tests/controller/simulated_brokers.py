@@ -60,13 +60,16 @@ def proposals(world: World, told: dict[int, Told]) -> dict[TopicPartition, Propo
     """What leaders propose when every follower that runs has caught up: all replicas that they were told of, and that follow them.
 
     A replica follows when it was told of the same leader and leader epoch, and was not stopped since. A leader that was not told of the
-    newest epoch proposes nothing, nor does one that recovers.
+    newest epoch proposes nothing; one that recovers proposes that it has.
     """
     found: dict[TopicPartition, Proposal] = {}
     for key, state in world.states.items():
         known = told.get(state.leader)
         role = None if known is None or not _runs(world, state.leader, known, key) else known.roles.get(key)
-        if known is None or role is None or state.recovery or (role.leader, role.leader_epoch) != (state.leader, state.leader_epoch):
+        if known is None or role is None or (role.leader, role.leader_epoch) != (state.leader, state.leader_epoch):
+            continue
+        if state.recovery:
+            found[key] = Proposal(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
             continue
         joined = [r for r in role.replicas if r not in state.isr and r in known.live and _follows(world, told, r, key, role)]
         if joined:

@@ -1,0 +1,249 @@
+"""Random stories with reassignments (requests, overrides, cancellations, the legacy znode, throttled ones) among everything else that
+happens to a cluster, and a naive model of them that looks at every write.
+
+The model knows one rule for assignments: a topic znode either takes one of the requested targets from the origin, or forgets all but the
+target. When at the end every broker runs and every follower has caught up, nothing is being reassigned, every replica is in sync, and a
+partition has the replicas of the last request that was accepted for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import pytest
+
+from klamm.controller.loop import Controller
+from klamm.controller.values import Assignment
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.tests.controller.simulated import Crashed, Faults, World
+from klamm.tests.controller.simulated_brokers import proposals
+from klamm.tests.controller.simulation import UNCLEAN
+from klamm.tests.controller.test_simulation import Story
+from klamm.tests.controller.throttle_watch import ThrottleWatch
+from klamm.tests.zk.simulated_zookeeper import Operation
+from klamm.zk import paths
+
+BROKERS = range(1, 6)
+
+
+class Model:
+    """What reassignments may do to partitions, without how."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.problems: list[str] = []
+        self.targets: defaultdict[TopicPartition, set[Ints]] = defaultdict(set)
+        """Whatever was ever requested for a partition."""
+        self.accepted: dict[TopicPartition, Ints | None] = {}
+        """The last request that was accepted, None for a cancellation; missing where it is not known."""
+        self.known: dict[TopicPartition, Assignment] = {}
+        self.dropped: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        """Replicas that an override or a cancellation has forgotten: they leave the ISR behind that."""
+        world.observers.append(self)
+
+    def __call__(self, operation: Operation, session: int) -> None:
+        path = operation.path
+        parts = path.split("/")
+        if path.startswith(f"{paths.TOPICS}/") and len(parts) == 4 and path not in self.world.spoilt:
+            self._topic_written(parts[3], session)
+        elif (partition := paths.partition_of(path)) is not None:
+            self._state_written(TopicPartition(*partition))
+
+    def _topic_written(self, name: str, session: int) -> None:
+        stored = self.world.topics.get(name)
+        after = {} if stored is None else {TopicPartition(name, i): a for i, a in stored.assignments.items()}
+        for key in [key for key in self.known if key.topic == name and key not in after]:
+            self.forget(key)
+        for key, assignment in after.items():
+            before = self.known.get(key)
+            if before is not None and before != assignment:
+                if session and assignment not in self._possible(key, before):
+                    self.problems.append(f"{key} went from {before} to {assignment}; requested were {sorted(self.targets[key])}")
+                self.dropped[key].update(set(before.replicas) - set(assignment.replicas))
+            self.known[key] = assignment
+
+    def _possible(self, key: TopicPartition, before: Assignment) -> list[Assignment]:
+        """After a target or a cancellation; after the completion of what is under way."""
+        return [before.reassign_to(before.origin), Assignment(before.target), *map(before.reassign_to, self.targets[key])]
+
+    def _state_written(self, key: TopicPartition) -> None:
+        state, assignment = self.world.states.get(key), self.known.get(key)
+        if state is None or assignment is None:
+            return
+        allowed = {*assignment.replicas, *self.dropped[key]}
+        if not set(state.isr) <= allowed or state.leader not in {*allowed, -1}:
+            self.problems.append(f"{key} has {state}, and replicas {assignment}")
+
+    def forget(self, key: TopicPartition) -> None:
+        for table in (self.known, self.targets, self.accepted, self.dropped):
+            table.pop(key, None)
+
+
+class MovingStory(Story):
+    """A seeded run with reassignments."""
+
+    def __init__(self, seed: int, faults: Faults, throttled: bool) -> None:
+        super().__init__(seed, faults)
+        self.model = Model(self.world)
+        self.throttles = ThrottleWatch(self.world)
+        self.actions += [self.reassign, self.reassign, self.reassign, self.cancel, self.catch_up, self.catch_up, self.catch_up]
+        self.actions += [self.use_znode] + ([self.reassign_throttled] * 2 if throttled else [])
+
+    # --- what happens ---
+
+    def _some(self) -> list[TopicPartition]:
+        keys = sorted(self.model.known)
+        return self.rng.sample(keys, min(len(keys), self.rng.randint(1, 3)))
+
+    def _targets(self) -> dict[TopicPartition, Ints]:
+        return {key: tuple(self.rng.sample(BROKERS, self.rng.randint(1, 3))) for key in self._some()}
+
+    def reassign(self) -> None:
+        self.do("request_reassignment", self._targets())
+
+    def cancel(self) -> None:
+        self.do("request_reassignment", dict.fromkeys(self._some()))
+
+    def request_reassignment(self, targets: Mapping[TopicPartition, Ints | None]) -> None:
+        for process in self.processes:
+            self._send(process, {TopicPartition(*key): target for key, target in targets.items()}, throttled=False)
+
+    def reassign_throttled(self) -> None:
+        self.do("request_throttled_reassignment", self._targets())
+
+    def request_throttled_reassignment(self, targets: Mapping[TopicPartition, Ints]) -> None:
+        for process in self.processes:
+            self._send(process, {TopicPartition(*key): target for key, target in targets.items()}, throttled=True)
+
+    def _send(self, process: Any, targets: dict[TopicPartition, Any], throttled: bool) -> None:
+        for key, target in targets.items():
+            if target is not None:
+                self.model.targets[key].add(tuple(target))
+        work: Awaitable[Any]
+        controller: Controller = process.controller
+        work = controller.reassign_partitions(targets, 5000) if throttled else controller.alter_reassignments(targets)
+        process.ask(self._answered(work, targets))
+
+    async def _answered(self, work: Awaitable[Any], targets: dict[TopicPartition, Any]) -> None:
+        try:
+            results = await work
+        except (ApiError, asyncio.CancelledError) as lost:
+            if not isinstance(lost, ApiError) or lost.code is not ErrorCode.NOT_CONTROLLER or self.faults_ever:
+                for key in targets:  # done or not, nobody knows
+                    self.model.accepted.pop(key, None)
+            raise
+        assert set(results) == set(targets)
+        for key, (code, _) in results.items():
+            if code is ErrorCode.NONE and key in self.model.known:
+                self.model.accepted[key] = targets[key]
+            elif code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                self.model.accepted.pop(key, None)
+
+    @property
+    def faults_ever(self) -> bool:
+        return any(self.initial_faults.values())
+
+    def use_znode(self) -> None:
+        if self.world.reassignments is None and (targets := self._targets()):  # a znode without entries stays, as with Apache Kafka
+            self.do("ask_by_znode", targets)
+
+    def ask_by_znode(self, targets: dict[TopicPartition, Ints]) -> None:
+        for key, target in targets.items():
+            self.model.targets[TopicPartition(*key)].add(tuple(target))
+            self.model.accepted.pop(TopicPartition(*key), None)
+        before, self.world.telling = self.world.telling, True
+        self.world.ask_reassignment(targets)
+        self.world.telling = before
+
+    def catch_up(self) -> None:
+        self.do("take_followers_in")
+
+    def take_followers_in(self) -> None:
+        """Leaders take in whom they can."""
+        asyncio.ensure_future(self.propose(proposals(self.world, self.told)))  # noqa: RUF006 it only puts requests on queues
+
+    # --- the end ---
+
+    async def rest(self) -> None:
+        """Faults stop, every broker runs with all of its directories, every follower catches up.
+
+        An override may have dropped the only replica in sync, as it may with Apache Kafka: unclean elections help there.
+        """
+        await super().rest()
+        for name in sorted(self.world.topics):
+            self.world.configs[name] = {**self.world.configs[name], UNCLEAN: "true"}
+        self.followers_catch_up = True
+        for broker_id in BROKERS:
+            if broker_id in self.world.brokers:
+                self.world.stop_broker(broker_id)
+                await self.settle()
+            self.world.start_broker(broker_id)
+            await self.settle()
+
+    def check(self) -> None:
+        super().check()
+        world, model = self.world, self.model
+        assert not model.problems, model.problems[:3]
+        self.throttles.nothing_left()
+        active = self.active
+        assert active is not None and active.controller.term is not None
+        cluster = active.controller.term.cluster
+        assert not cluster.reassigning and not cluster.reassignments.held and not cluster.reassignments.stored
+        for key, assignment in model.known.items():
+            state = world.states[key]
+            assert set(state.isr) == set(assignment.replicas) and state.leader in state.isr, f"{key}: {state}, {assignment}"
+            if key in model.accepted:
+                target = model.accepted[key]
+                assert target is None or assignment.replicas == target, f"{key} was to go to {target}, has {assignment.replicas}"
+
+
+async def run(seed: int, faults: Faults, controllers: int = 2, held: bool = False, throttled: bool = True, steps: int = 60) -> None:
+    story = MovingStory(seed, faults, throttled)
+    if held:
+        story.actions += [story.hold_some_phase, story.step_some_hold, story.step_some_hold, story.release_some_hold]
+    bad: list[Any] = []
+
+    def unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not isinstance(context.get("exception"), Crashed):
+            bad.append(context)
+
+    asyncio.get_running_loop().set_exception_handler(unhandled)
+    try:
+        await story.tell(steps, controllers)
+        story.check()
+    except AssertionError as problem:
+        raise AssertionError(f"{problem}\n\nThe story, seed {seed}:\n{story.text()}") from problem
+    finally:
+        for process in story.processes:
+            await process.end()
+    assert not bad
+
+
+CRASHES = {"crash_before_write": 0.03, "crash_after_write": 0.03}
+EVERYTHING = {**CRASHES, "lost_version": 0.1, "lost_epoch": 0.02, "lost_session": 0.01, "lost_connection": 0.02, "lost_answer": 0.03}
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_reassignments_end_with_what_was_requested_last(seed: int) -> None:
+    await run(seed, Faults(), controllers=1)
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_reassignments_survive_crashes_between_any_two_writes(seed: int) -> None:
+    await run(seed, Faults(**CRASHES))
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_reassignments_survive_everything_at_once_and_held_phases(seed: int) -> None:
+    await run(seed, Faults(**EVERYTHING), controllers=3, held=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+async def test_reassignments_survive_many_seeds(block: int) -> None:
+    for seed in range(1000 + 40 * block, 1040 + 40 * block):
+        await run(seed, Faults(**(EVERYTHING if seed % 2 else CRASHES)), controllers=1 + seed % 3, held=seed % 3 == 0, steps=90)
