@@ -14,6 +14,7 @@ from klamm.tests.moves import there_and_back, throttled
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 
 SIZE = 12 << 20
+RATES = (1 << 20, 2_500_000)
 
 
 def test_replicas_move_between_real_brokers_so_the_story_asks_nothing_that_kafka_does_not_do(new_members: Callable[..., Members]) -> None:
@@ -56,7 +57,9 @@ def test_rate_of_a_throttled_move_follows_its_change_whoever_leads_and_follows(n
     members.klamm(*[broker for broker, kind in ((2, source), (3, target)) if kind == "klamm"])
     assert members.tree.controller() == 1
     story = throttled.Throttled(members, 2, 3, 60 << 20)
-    throttled.rate_follows(story, (1 << 20, 2_500_000))
+    story.throttle(RATES[0])
+    story.move()
+    throttled.rate_follows(story, RATES, story.throttle)
     story.throttle(throttled.UNLIMITED)
     story.moving.moved({0: [3]})
 

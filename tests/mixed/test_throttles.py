@@ -26,7 +26,7 @@ class OneSide(throttled.Throttled):
         self._set(requests.BROKER, str(broker_id), f"{side}.replication.throttled.rate", text, broker_id)
 
     def _set(self, kind: int, name: str, config: str, value: str | None, to: int) -> None:
-        (answer,) = self.members.ask(requests.set_configs(kind, name, {config: value}), 1, to).responses
+        (answer,) = self.cluster.ask(requests.set_configs(kind, name, {config: value}), 1, to).responses
         assert answer.error_code == 0, answer
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from klamm.protocol import messages
+from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
@@ -126,6 +127,13 @@ class Moving:
             return self.moving() == {}
 
         wait_for(look, f"{self.topic} has moved to {targets}", within_s)
+
+
+def create(cluster: Cluster, topic: str, replicas: Sequence[Sequence[int]], **configs: str) -> None:
+    """A topic with these replicas; names of configs with underscores for dots."""
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    (made,) = cluster.ask(requests.create_topic(topic, replicas, configs=named), 7).topics
+    assert made.error_code == 0, made
 
 
 def reassign(targets: Mapping[tuple[str, int], Sequence[int] | None]) -> messages.AlterPartitionReassignmentsRequest:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from klamm.tests.harness import requests
 from klamm.tests.histories.history import Verdict
 from klamm.tests.mixed.members import Members
-from klamm.tests.moves.moving import Cluster, Moving, equal_on_disk, has_logs, only_on
+from klamm.tests.moves.moving import Cluster, Moving, create, equal_on_disk, has_logs, only_on
 
 SETTINGS: dict[str, Any] = {
     "log_segment_bytes": 1 << 20,
@@ -36,8 +35,7 @@ def places(ids: Sequence[int]) -> tuple[Replicas, Replicas]:
 def there_and_back(cluster: Cluster, ids: Sequence[int], size: int, data: Mapping[int, Path]) -> Verdict:
     """Tell it of these four brokers, which run; `size` is how many bytes the topic has at first, `data` where they have logs."""
     home, away = places(ids)
-    (made,) = cluster.ask(requests.create_topic(TOPIC, list(home.values()), configs={"min.insync.replicas": "2"}), 7).topics
-    assert made.error_code == 0, made
+    create(cluster, TOPIC, list(home.values()), min_insync_replicas="2")
     moving = Moving(cluster, TOPIC, len(home))
     moving.fill(size)
     moving.clients()

@@ -8,18 +8,18 @@ comes in ten seconds. A rate is the growth of the new replica, as DescribeLogDir
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from klamm.protocol import messages
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import Members
-from klamm.tests.moves.moving import Moving
+from klamm.tests.moves.moving import Cluster, Moving, create
 
 SETTINGS: dict[str, Any] = {
     "replication_quota_window_num": 2,
-    "replica_fetch_wait_max_ms": 200,
+    "replica_fetch_wait_max_ms": 100,
+    "replica_fetch_backoff_ms": 100,
     "log_segment_delete_delay_ms": 300,
     "log_retention_ms": -1,
 }
@@ -34,36 +34,36 @@ UNLIMITED = None
 EVERY = "*", "*"
 
 
-def throttle(members: Members, topic: str, lists: tuple[str, str], rate: int | None, brokers: Sequence[int]) -> None:
+def throttle(cluster: Cluster, topic: str, lists: tuple[str, str], rate: int | None, brokers: Sequence[int]) -> None:
     """Set the topic's lists of throttled leaders and followers and the brokers' rates, or remove them all, as the tool does."""
     leaders, followers = lists if rate is not None else (None, None)
     text = None if rate is None else str(rate)
-    _alter(members, requests.TOPIC, topic, {LEADERS: leaders, FOLLOWERS: followers}, brokers[0])
+    _alter(cluster, requests.TOPIC, topic, {LEADERS: leaders, FOLLOWERS: followers}, brokers[0])
     for broker_id in brokers:
-        _alter(members, requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
+        _alter(cluster, requests.BROKER, str(broker_id), {LEADER_RATE: text, FOLLOWER_RATE: text}, broker_id)
 
 
-def _alter(members: Members, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
-    (answer,) = members.ask(requests.set_configs(kind, name, values), 1, to).responses
+def _alter(cluster: Cluster, kind: int, name: str, values: dict[str, str | None], to: int) -> None:
+    (answer,) = cluster.ask(requests.set_configs(kind, name, values), 1, to).responses
     assert answer.error_code == 0, answer
 
 
 class Throttled:
     """The partition `throttled`-0, which moves from `source` to `target`."""
 
-    def __init__(self, members: Members, source: int, target: int, size: int) -> None:
-        self.members, self.source, self.target = members, source, target
-        members.create(TOPIC, [[source]])
-        self.moving = Moving(members, TOPIC, 1)
+    def __init__(self, cluster: Cluster, source: int, target: int, size: int) -> None:
+        self.cluster, self.source, self.target = cluster, source, target
+        create(cluster, TOPIC, [[source]])
+        self.moving = Moving(cluster, TOPIC, 1)
         self.moving.fill(size)
 
     def throttle(self, rate: int | None) -> None:
         """Bytes per second at both brokers, None for no throttle."""
-        throttle(self.members, TOPIC, (f"0:{self.source}", f"0:{self.target}"), rate, (self.source, self.target))
+        throttle(self.cluster, TOPIC, (f"0:{self.source}", f"0:{self.target}"), rate, (self.source, self.target))
 
     def size(self, at: int) -> int:
         """Bytes of the partition's log at a broker; 0 when it has none."""
-        response = self.members.ask(messages.DescribeLogDirsRequest(topics=None), 4, at)
+        response = self.cluster.ask(messages.DescribeLogDirsRequest(topics=None), 4, at)
         return sum(p.partition_size for row in response.results for t in row.topics if t.name == TOPIC for p in t.partitions)
 
     def move(self) -> None:
@@ -77,22 +77,20 @@ class Throttled:
         return grown / (time.monotonic() - begin)
 
     def settled(self, rate: int) -> None:
-        """Wait until the window holds nothing of another rate: the replica has grown by what comes in two windows."""
-        mark = self.size(self.target) + 4 * rate
+        """Wait until the window holds nothing of another rate: the replica has grown by what comes in a window."""
+        mark = self.size(self.target) + 2 * rate
         wait_for(lambda: self.size(self.target) >= mark, "the new rate governs")
 
 
-def rate_follows(throttled: Throttled, rates: tuple[int, ...]) -> list[float]:
-    """Begin the move at the first rate, change to each of the others while it runs; what was measured, each within 20 %."""
+def rate_follows(throttled: Throttled, rates: Sequence[int], alter: Callable[[int], None], seconds: float = MEASURED_S) -> None:
+    """Measure the move, which goes on at the first rate, at that rate; then at each of the others, to which `alter` changes it."""
     found = []
     for number, rate in enumerate(rates):
-        throttled.throttle(rate)
-        if number == 0:
-            throttled.move()
+        if number:
+            alter(rate)
         throttled.settled(rate)
-        found.append(throttled.measured())
+        found.append(throttled.measured(seconds))
         assert throttled.moving.moving().keys() == {0}, "it still moves"
     print(f"rates {rates}: measured {[round(rate) for rate in found]}")
     for rate, seen in zip(rates, found, strict=True):
         assert abs(seen - rate) <= TOLERANCE * rate, (rates, found)
-    return found
