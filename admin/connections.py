@@ -77,7 +77,8 @@ class Connections:
         """Close everything at once."""
         self._idle.clear()
         for connection in tuple(self._open):
-            connection.close(Disconnected("the client is closed"))
+            under_way = connection.initializing or connection.in_flight_requests
+            connection.close(Disconnected("the client is closed") if under_way else None)
 
     def _take(self, address: Address) -> _Connection | None:
         idle = self._idle.get(address, [])

@@ -13,12 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 
 
-def programs() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+ADMIN = ROOT / "docs" / "admin.md"
 
 
-def test_the_readme_has_a_test_of_a_client_and_a_program() -> None:
-    assert ["pytest" in program for program in programs()] == [True, False]
+def programs(page: Path = README) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_has_a_test_of_a_client_and_two_programs() -> None:
+    assert ["pytest" in program for program in programs()] == [True, False, False]
 
 
 def test_the_test_of_a_client_has_ten_lines_and_passes(tmp_path: Path) -> None:
@@ -43,7 +46,24 @@ def test_the_program_runs(tmp_path: Path) -> None:
     assert (first.count(","), second.count(":")) == (2, 1 + second.count(","))
 
 
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md")]
+def output(program: str, folder: Path) -> list[str]:
+    run = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
+    replicas, elected = output(programs()[2], tmp_path)
+    assert replicas == "(4, 2, 3)"
+    assert elected.startswith("{TopicPartition(topic='orders', partition=0): ")
+    threads, loop = programs(ADMIN)
+    refused, moved = output(threads, tmp_path)
+    assert refused.startswith("orders-99 UNKNOWN_TOPIC_OR_PARTITION")
+    assert moved == "(4, 2, 3)"
+    assert output(loop, tmp_path) == ["True {}"]
+
+
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "docs/admin.md")]
 PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 

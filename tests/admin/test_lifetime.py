@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import threading
 import time
@@ -192,6 +193,37 @@ def test_no_socket_is_left_to_the_garbage_collector(cluster: ScriptedCluster) ->
         del client
         gc.collect()
     assert [str(warning.message) for warning in caught if "socket" in str(warning.message)] == []
+
+
+def test_closing_a_client_logs_no_error(cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.add(1, 2)
+    with AdminClient(cluster.bootstrap) as client:
+        client.describe_cluster()
+        client.supports(43)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_name_service_that_hangs_ends_a_call_a_second_after_its_deadline(
+    cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python resolves names in its loop, which stands still meanwhile."""
+    cluster.add(1)
+    release = threading.Event()
+    real = socket.getaddrinfo
+
+    def slow(*arguments: Any) -> Any:
+        assert release.wait(20)
+        return real(*arguments)
+
+    with AdminClient(cluster.bootstrap) as client:
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        begun = time.monotonic()
+        try:
+            with pytest.raises(kafka.errors.KafkaTimeoutError, match="200 ms"):
+                client.describe_cluster(timeout_ms=200)
+            assert 1.1 < time.monotonic() - begun < 1.8
+        finally:
+            release.set()
 
 
 def test_two_clients_do_not_disturb_each_other(cluster: ScriptedCluster) -> None:
