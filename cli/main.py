@@ -19,6 +19,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 
 VERBS = {
     "broker": "klamm.cli.broker",
+    "preferred-replica-election": "klamm.cli.preferred_replica_election",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "serve": "klamm.cli.serve",
 }
@@ -51,6 +52,7 @@ def klamm() -> None:
     \b
     klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
+    klamm preferred-replica-election makes preferred replicas the leaders
     klamm reassign-partitions        moves replicas to other brokers, with or without a throttle
     """
 

@@ -48,17 +48,21 @@ T = TypeVar("T")
 
 async def connect(bootstrap_server: str, command_config: Path | None) -> BrokersCluster:
     """Raises ToolFailed, and what a bad file raises."""
-    settings = {"client_id": "klamm-reassign-partitions", **client_settings(command_config)}
+    client = open_client(bootstrap_server, command_config, "klamm-reassign-partitions")
     try:
-        client = AsyncAdminClient(bootstrap_server, **settings)
-    except (TypeError, ValueError) as problem:
-        raise ToolFailed(str(problem)) from problem
-    try:
-        await _outcome(client.describe_cluster(timeout_ms=CONNECT_MS))
-        return BrokersCluster(client, await _outcome(client.supports(REASSIGN_PARTITIONS, timeout_ms=CONNECT_MS)))
+        await outcome(client.describe_cluster(timeout_ms=CONNECT_MS))
+        return BrokersCluster(client, await outcome(client.supports(REASSIGN_PARTITIONS, timeout_ms=CONNECT_MS)))
     except ToolFailed:
         await client.close()
         raise
+
+
+def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncAdminClient:
+    """A client with the settings of a properties file; nothing is connected yet. Raises ToolFailed, and what a bad file raises."""
+    try:
+        return AsyncAdminClient(bootstrap_server, **{"client_id": client_id, **client_settings(config)})
+    except (TypeError, ValueError) as problem:
+        raise ToolFailed(str(problem)) from problem
 
 
 class BrokersCluster:
@@ -73,17 +77,17 @@ class BrokersCluster:
         await self._client.close()
 
     async def brokers(self) -> dict[int, str | None]:
-        return {broker.id: broker.rack for broker in (await _outcome(self._client.describe_cluster())).brokers}
+        return {broker.id: broker.rack for broker in (await outcome(self._client.describe_cluster())).brokers}
 
     async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
-        described = await _outcome(self._client.describe_topics(sorted(names)))
+        described = await outcome(self._client.describe_topics(sorted(names)))
         for name, error in described.errors.items():
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                 raise _failed(error, f"topic {name}: ")
         return {name: _view(topic) for name, topic in described.found.items()}
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
-        running = await _outcome(self._client.list_partition_reassignments())
+        running = await outcome(self._client.list_partition_reassignments())
         return {partition: Assignment(each.replicas, each.adding, each.removing) for partition, each in running.items()}
 
     async def start(
@@ -92,10 +96,10 @@ class BrokersCluster:
         replaces = any(partition in running for partition in targets)
         if self._has_kip_179 and not replaces and (throttled is None or throttled.rate > 0):
             rate = MAX_THROTTLE if throttled is None else throttled.rate
-            return _reasons(await _outcome(self._client.reassign_partitions(targets, throttle=rate, auto_remove_throttle=True)))
+            return _reasons(await outcome(self._client.reassign_partitions(targets, throttle=rate, auto_remove_throttle=True)))
         if throttled is not None:
             await self.change_throttle(throttled)
-        return _reasons(await _outcome(self._client.alter_partition_reassignments(targets)))
+        return _reasons(await outcome(self._client.alter_partition_reassignments(targets)))
 
     async def change_throttle(self, throttled: Throttles) -> None:
         if not self._has_kip_179:
@@ -107,14 +111,14 @@ class BrokersCluster:
         replicas = {
             partition: (sorted(move.sources & known), sorted(move.destinations & known)) for partition, move in throttled.moves.items()
         }
-        lists = await _outcome(self._client.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle=True))
+        lists = await outcome(self._client.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle=True))
         _raise_first(lists.errors(), "throttled replicas of partition")
         rates_of = dict.fromkeys(throttled.brokers, (throttled.rate, throttled.rate))
-        outcome = await _outcome(self._client.alter_interbroker_throttled_rates(rates_of, auto_remove_throttle=True))
-        _raise_first(outcome.errors(), "throttled rates of broker")
+        changed = await outcome(self._client.alter_interbroker_throttled_rates(rates_of, auto_remove_throttle=True))
+        _raise_first(changed.errors(), "throttled rates of broker")
 
     async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        return _reasons(await _outcome(self._client.alter_partition_reassignments(dict.fromkeys(partitions))))
+        return _reasons(await outcome(self._client.alter_partition_reassignments(dict.fromkeys(partitions))))
 
     async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
         await self._alter({_broker(broker): [ConfigChange(LOG_DIR_RATE, str(rate))] for broker in brokers})
@@ -126,27 +130,27 @@ class BrokersCluster:
 
     async def _alter(self, changes: Mapping[ConfigResource, list[ConfigChange]]) -> None:
         if changes:
-            result = await _outcome(self._client.incremental_alter_configs(changes))
+            result = await outcome(self._client.incremental_alter_configs(changes))
             _raise_first({f"{key.type.name.lower()} {key.name}": error for key, error in result.errors().items()}, "configs of")
 
     async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
         if not brokers:
             return {}
-        described = await _outcome(self._client.describe_log_dirs(sorted(brokers)))
+        described = await outcome(self._client.describe_log_dirs(sorted(brokers)))
         for broker, error in described.errors.items():
             raise _failed(error, f"log directories of broker {broker}: ")
         return {broker: _replicas(log_dirs) for broker, log_dirs in described.found.items()}
 
     async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
         wanted = {(partition.topic, partition.partition, broker): path for (partition, broker), path in log_dirs.items()}
-        result = await _outcome(self._client.alter_replica_log_dirs(wanted))
+        result = await outcome(self._client.alter_replica_log_dirs(wanted))
         return {
             (TopicPartition(replica.topic, replica.partition), replica.broker_id): _waits_or_reason(error)
             for replica, error in result.errors().items()
         }
 
 
-async def _outcome(call: Awaitable[T]) -> T:
+async def outcome(call: Awaitable[T]) -> T:
     """The outcome of a call. Raises ToolFailed, NotReachable for what may succeed later."""
     try:
         return await call

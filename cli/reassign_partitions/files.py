@@ -1,7 +1,8 @@
-"""The two JSON files of the tool: topics to move, and reassignments (controller 18).
+"""The JSON files of the tools: topics to move, reassignments, and partitions of an election (controller 18, 19).
 
     {"version":1,"topics":[{"topic":"orders"}]}
     {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}
+    {"partitions":[{"topic":"orders","partition":0}]}
 
 `version` and `log_dirs` are optional; unknown keys are ignored. Whatever else a file holds is one line that names the file and the place.
 """
@@ -61,6 +62,21 @@ def read_topics(path: Path) -> list[str]:
     if not topics:
         raise BadFile(f"{path}: List of topics to reassign cannot be empty")
     return topics
+
+
+def read_partitions(path: Path) -> list[TopicPartition]:
+    """The partitions of an election, in the order of the file. Raises BadFile; OSError when it cannot be read."""
+    content = _read(path)
+    partitions = [
+        TopicPartition(_text(path, place, entry, "topic"), _number(path, place, entry.get("partition"), "partition"))
+        for place, entry in _entries(path, content, "partitions")
+    ]
+    twice = _first_twice(partitions)
+    if twice is not None:
+        raise BadFile(f"{path}: Replica election data contains duplicate partitions: {twice}")
+    if not partitions:
+        raise BadFile(f"{path}: Replica election data is empty")
+    return partitions
 
 
 def as_json(replicas: Mapping[TopicPartition, Ints]) -> str:

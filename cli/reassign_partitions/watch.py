@@ -22,13 +22,13 @@ from klamm.cli.reassign_partitions.actions import Console
 from klamm.cli.reassign_partitions.cluster import Cluster, NotReachable, ToolFailed
 from klamm.cli.reassign_partitions.files import Moves
 from klamm.cli.reassign_partitions.plan import topics_of
-from klamm.cli.reassign_partitions.progress import Look, Speed, leading_brokers, look_at, summary, table, target_brokers
+from klamm.cli.reassign_partitions.progress import IN_SYNC, Look, Speed, leading_brokers, look_at, summary, table, target_brokers
 
 INTERVAL_S = 1.0
 PATIENCE_LOOKS = 30
 """So many looks in a row may fail."""
 SETTLED_LOOKS = 3
-"""So often in a row nothing may be in progress before the watch ends although replicas are missing: a request takes a moment to start."""
+"""So often in a row nothing may be in progress before the watch ends although a replica has a lag: a request takes a moment to start."""
 _LINES_BESIDE_ROWS = 6
 
 
@@ -76,7 +76,7 @@ async def _until_settled(cluster: Cluster, moves: Moves, interval_s: float, show
             speed.saw(asyncio.get_running_loop().time(), look.bytes_there)
             show(look, speed)
             settled = 0 if look.in_progress else settled + 1
-            if settled and (look.in_sync == len(look.rows) or settled >= SETTLED_LOOKS):
+            if settled and (all(row.status == IN_SYNC for row in look.rows) or settled >= SETTLED_LOOKS):
                 return look
         await asyncio.sleep(interval_s)
 

@@ -22,17 +22,22 @@ RESPONSE_S = 30.0
 T = TypeVar("T")
 
 
-async def connect(hosts: str, timeout_ms: int = CONNECT_MS) -> ZnodesCluster:
+async def connect(hosts: str) -> ZnodesCluster:
     """Raises ToolFailed, ZkUnavailable."""
+    return ZnodesCluster(await open_zookeeper(hosts))
+
+
+async def open_zookeeper(hosts: str) -> ToolZk:
+    """A session in a ZooKeeper that brokers use. Raises ToolFailed, ZkUnavailable."""
     zk = ToolZk(hosts)
-    await zk.start(timeout_ms)
-    cluster = ZnodesCluster(zk)
+    await zk.start(CONNECT_MS)
     try:
-        await cluster.check()
+        if not await response(zk.is_kafka()):
+            raise ToolFailed("there is no cluster in this ZooKeeper: /brokers/topics does not exist (is the chroot missing?)")
     except ToolFailed:
         await zk.stop()
         raise
-    return cluster
+    return zk
 
 
 class ZnodesCluster:
@@ -43,16 +48,11 @@ class ZnodesCluster:
     def __init__(self, zk: ToolZk) -> None:
         self._zk = zk
 
-    async def check(self) -> None:
-        """Raise ToolFailed when no brokers use this ZooKeeper."""
-        if not await _response(self._zk.is_kafka()):
-            raise ToolFailed("there is no cluster in this ZooKeeper: /brokers/topics does not exist (is the chroot missing?)")
-
     async def close(self) -> None:
         await self._zk.stop()
 
     async def brokers(self) -> dict[int, str | None]:
-        return await _response(self._zk.admin.broker_racks())
+        return await response(self._zk.admin.broker_racks())
 
     async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
         return {
@@ -62,21 +62,21 @@ class ZnodesCluster:
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
         """Those that the controller has begun, and those that its znode still requests."""
-        stored = await self._read(sorted(await _response(self._zk.admin.topics())))
+        stored = await self._read(sorted(await response(self._zk.admin.topics())))
         running = {
             TopicPartition(name, partition): assignment
             for name, topic in stored.items()
             for partition, assignment in topic.assignments.items()
             if assignment.is_reassigning
         }
-        for partition, target in (await _response(self._zk.requested_reassignments())).items():
+        for partition, target in (await response(self._zk.requested_reassignments())).items():
             assignments = stored[partition.topic].assignments if partition.topic in stored else {}
             if partition not in running:
                 running[partition] = assignments.get(partition.partition, Assignment(())).reassign_to(target)
         return running
 
     async def _read(self, names: list[str]) -> dict[str, StoredTopic]:
-        found = await _response(self._zk.admin.read_topics(names))
+        found = await response(self._zk.admin.read_topics(names))
         return {name: topic for name, topic in zip(names, found, strict=True) if topic is not None}
 
     async def start(
@@ -87,7 +87,7 @@ class ZnodesCluster:
             raise ToolFailed("There is an existing assignment running.")
         if throttled is not None:
             await self.change_throttle(throttled)
-        if not await _response(self._zk.request_reassignments(targets)):
+        if not await response(self._zk.request_reassignments(targets)):
             raise ToolFailed("There is an existing assignment running.")
         return {}
 
@@ -105,12 +105,12 @@ class ZnodesCluster:
 
     async def _change_config(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
         """Set properties of an entity, delete those with None. Nothing is written when nothing differs."""
-        found = await _response(self._zk.admin.read_config(kind, name))
+        found = await response(self._zk.admin.read_config(kind, name))
         before = {} if found is None else found
         after = {key: value for key, value in before.items() if key not in changes}
         after.update({key: value for key, value in changes.items() if value is not None})
         if after != before:
-            await _response(self._zk.admin.write_config(kind, name, after))
+            await response(self._zk.admin.write_config(kind, name, after))
 
     async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         _needs_brokers()
@@ -125,7 +125,7 @@ class ZnodesCluster:
         _needs_brokers()
 
 
-async def _response(request: Awaitable[T]) -> T:
+async def response(request: Awaitable[T]) -> T:
     """The response of ZooKeeper. Raises ToolFailed when it refuses, or does not respond in time."""
     try:
         async with asyncio.timeout(RESPONSE_S):

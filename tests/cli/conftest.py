@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from klamm.tests.cli.members import Members
 from klamm.tests.cli.running import Running
 
 Start = Callable[..., Running]
@@ -44,3 +45,20 @@ def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Pat
         return file
 
     return write
+
+
+@pytest.fixture(scope="module", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
+def running_members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
+    made = Members(request.param, zookeeper, tmp_path_factory.mktemp(f"members-{request.param}"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def members(running_members: Members) -> Iterator[Members]:
+    """A test that fails leaves no reassignment and no throttle to the next one."""
+    yield running_members
+    left = running_members.tool("--list").stdout.splitlines()[1:]
+    if left:
+        names = [line.partition(":")[0].rpartition("-") for line in left]
+        running_members.succeed("--cancel", "--reassignment-json-file", running_members.file({(t, int(p)): [0] for t, _, p in names}))

@@ -3,140 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from kafka import KafkaProducer
 
-from klamm.protocol import messages
-from klamm.tests.cli.running import KLAMM, WITHIN_S, run
-from klamm.tests.harness import requests
-from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, all_know, request, wait_for
-from klamm.tests.harness.tree import Tree
-from klamm.tests.reference.jars import jars
-
-BROKERS = 3
-PROPERTIES: dict[str, Any] = {"replica_fetch_max_bytes": 4000, "auto_leader_rebalance_enable": "false"}
-"""A follower fetches about a batch of these tests at a time, so that a throttle can hold it."""
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-Moves = Mapping[tuple[str, int], Sequence[int]]
-
-
-class Members:
-    """Three brokers, 0 to 2, and the tool on them."""
-
-    def __init__(self, kind: str, zookeeper: str, folder: Path) -> None:
-        self.kind = kind
-        self.tree = Tree(zookeeper, f"/reassign-{kind}-{os.getpid()}")
-        if kind == "kafka":
-            self.brokers: list[OwnedBroker] = [KafkaBroker(jars(), self.tree, folder, n, **PROPERTIES) for n in range(BROKERS)]
-        else:
-            self.brokers = [OwnedBroker(self.tree, folder, n, **PROPERTIES) for n in range(BROKERS)]
-        for broker in self.brokers:
-            broker.start()
-        all_know(self.brokers)
-        self._folder = folder
-        self._topics = 0
-
-    @property
-    def removes_throttles(self) -> bool:
-        """Whether its controller has the APIs of KIP-179."""
-        return any(each.api_key == 1790 for each in request(self.brokers[0].port, messages.ApiVersionsRequest(), 0).api_keys)
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.brokers[0].port}"
-
-    def close(self) -> None:
-        for broker in self.brokers:
-            broker.kill()
-        self.tree.close()
-
-    def topic(self, *replicas: Sequence[int]) -> str:
-        """A new topic with these replicas of its partitions, known to every broker."""
-        self._topics += 1
-        name = f"moved-{self._topics}"
-        answer = request(self.brokers[self.tree.controller()].port, requests.create_topic(name, replicas), 7)
-        assert [topic.error_code for topic in answer.topics] == [0]
-        for broker in self.brokers:
-            wait_for(partial(self._shows, broker, name, len(replicas)), f"{name} on broker {broker.id}")
-        return name
-
-    @staticmethod
-    def _shows(broker: OwnedBroker, topic: str, partitions: int) -> bool:
-        (shown,) = request(broker.port, requests.metadata([topic]), 12).topics
-        return sum(each.leader_id >= 0 for each in shown.partitions) == partitions
-
-    def fill(self, topic: str, batches: int, size: int = 4000) -> None:
-        """Batches of one record each in partition 0."""
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks=1, linger_ms=0, batch_size=0)
-        for _ in range(batches):
-            producer.send(topic, bytes(size), partition=0).get(WITHIN_S)
-        producer.close()
-
-    def file(self, moves: Moves, name: str = "moves.json") -> Path:
-        path = self._folder / name
-        entries = [{"topic": topic, "partition": partition, "replicas": list(ids)} for (topic, partition), ids in moves.items()]
-        path.write_text(json.dumps({"version": 1, "partitions": entries}))
-        return path
-
-    def tool(self, *arguments: object, way: str = "bootstrap-server") -> subprocess.CompletedProcess[str]:
-        """Run the tool to its end."""
-        where = self.bootstrap if way == "bootstrap-server" else self.tree.hosts
-        return run("reassign-partitions", f"--{way}", where, *arguments)
-
-    def succeed(self, *arguments: object, way: str = "bootstrap-server") -> str:
-        """Run the tool, which must succeed without a warning; its stdout."""
-        done = self.tool(*arguments, way=way)
-        assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout
-
-    def replicas(self, topic: str, partition: int = 0) -> tuple[list[int], list[int], list[int]]:
-        """Replicas, adding, removing as ZooKeeper has them."""
-        node, number = self.tree.json(f"/brokers/topics/{topic}"), str(partition)
-        return node["partitions"][number], node["adding_replicas"].get(number, []), node["removing_replicas"].get(number, [])
-
-    def settled(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
-        """Wait until the partition has these replicas and no reassignment."""
-        wait_for(lambda: self.replicas(topic, partition) == (list(replicas), [], []) or None, f"{topic}-{partition} on {replicas}")
-
-    def config(self, kind: str, name: object) -> dict[str, str]:
-        node = self.tree.json(f"/config/{kind}/{name}")
-        return {} if node is None else dict(node["config"])
-
-    def rates(self) -> list[tuple[str | None, str | None]]:
-        return [(config.get(RATES[0]), config.get(RATES[1])) for config in (self.config("brokers", n) for n in range(BROKERS))]
-
-    def lists(self, topic: str) -> tuple[str | None, str | None]:
-        config = self.config("topics", topic)
-        return config.get(LISTS[0]), config.get(LISTS[1])
-
-    def unthrottled(self, topic: str) -> bool:
-        return self.rates() == [(None, None)] * BROKERS and self.lists(topic) == (None, None)
-
-
-@pytest.fixture(scope="module", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
-def running_members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    made = Members(request.param, zookeeper, tmp_path_factory.mktemp(f"members-{request.param}"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def members(running_members: Members) -> Iterator[Members]:
-    """A test that fails leaves no reassignment and no throttle to the next one."""
-    yield running_members
-    left = running_members.tool("--list").stdout.splitlines()[1:]
-    if left:
-        names = [line.partition(":")[0].rpartition("-") for line in left]
-        running_members.succeed("--cancel", "--reassignment-json-file", running_members.file({(t, int(p)): [0] for t, _, p in names}))
+from klamm.tests.cli.members import Members, Moves
+from klamm.tests.cli.running import KLAMM, WITHIN_S
+from klamm.tests.harness.kafka import wait_for
 
 
 @pytest.mark.requirement("R179-34")
@@ -191,6 +66,7 @@ def test_a_throttled_move_is_shown_refused_a_second_time_and_goes_faster_when_it
     file = members.file({(topic, 0): [1]})
     started = members.succeed("--execute", "--reassignment-json-file", file, "--throttle", "2000").splitlines()
     assert "The inter-broker throttle limit was set to 2000 B/s" in started
+    assert members.removes_throttles == (members.kind == "klamm")
     assert any(line.startswith("Warning: You must run --verify") for line in started) != members.removes_throttles
     assert members.lists(topic) == ("0:0", "0:1")
     assert members.rates() == [("2000", "2000"), ("2000", "2000"), (None, None)]

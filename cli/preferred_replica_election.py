@@ -1,0 +1,114 @@
+"""`klamm preferred-replica-election`: the tool of KIP-183 (controller 21.3), by brokers or, deprecated, by ZooKeeper.
+
+By brokers the outcome of each partition is printed when the elections are done. ZooKeeper only takes the request: the controller finds it
+in `/admin/preferred_replica_election`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from klamm.cli.logs import printable
+from klamm.cli.output import say
+from klamm.protocol.nouns import TopicPartition
+
+TIMEOUT_MS = 30_000
+
+
+@click.command(short_help="Make preferred replicas the leaders of their partitions.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated: ZooKeeper to connect to, instead of --bootstrap-server.")
+@click.option(
+    "--path-to-json-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help='Partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
+)
+@click.option(
+    "--admin.config", "admin_config", type=click.Path(path_type=Path), metavar="FILE", help="Properties for the connections to brokers."
+)
+def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, admin_config: Path | None) -> None:
+    """Make the preferred replica of each partition its leader.
+
+    The preferred replica is the first one of a partition's list of replicas. Topics are created so that preferred replicas spread over the
+    brokers; a broker that restarts loses its leaderships, and this gives them back, where the preferred replica is alive and in sync.
+
+    With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes, and the tool is not
+    needed.
+
+    \b
+    klamm preferred-replica-election --bootstrap-server localhost:9092
+    klamm preferred-replica-election --bootstrap-server localhost:9092 --path-to-json-file partitions.json
+    """
+    if (bootstrap_server is None) == (zookeeper is None):
+        raise click.UsageError("exactly one of --bootstrap-server and --zookeeper is needed")
+    if zookeeper is not None and admin_config is not None:
+        raise click.UsageError("--admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+
+    from klamm.cli.reassign_partitions.files import read_partitions
+
+    partitions = None if path_to_json_file is None else read_partitions(path_to_json_file)
+    if zookeeper is not None:
+        asyncio.run(_by_zookeeper(zookeeper, partitions))
+    elif bootstrap_server is not None:
+        asyncio.run(_by_brokers(bootstrap_server, partitions, admin_config))
+
+
+async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, admin_config: Path | None) -> None:
+    """Elect, and print what came of each partition. Raises ToolFailed when one failed."""
+    from klamm.cli.reassign_partitions.bootstrap import open_client, outcome
+    from klamm.cli.reassign_partitions.cluster import ToolFailed
+    from klamm.protocol.errors import ErrorCode
+
+    async with open_client(bootstrap_server, admin_config, "klamm-preferred-replica-election") as client:
+        result = await outcome(client.elect_preferred_leaders(partitions, timeout_ms=TIMEOUT_MS))
+    errors = result.errors()
+    elected = [partition for partition, error in result.values().items() if error is None]
+    led = [partition for partition, error in errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
+    failed = {partition: error for partition, error in errors.items() if partition not in led}
+    if elected:
+        say(f"Successfully completed preferred replica election for partitions {_named(elected)}")
+    if led:
+        say(f"Valid replica already elected for partitions {_named(led)}")
+    for partition, error in sorted(failed.items()):
+        click.echo(printable(f"Error completing preferred replica election for partition {partition}: {error}"), err=True)
+    if failed:
+        raise ToolFailed(f"{len(failed)} replica(s) could not be elected")
+
+
+async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:
+    """Request the elections. Raises ToolFailed when an earlier request is in progress."""
+    from klamm.cli.reassign_partitions.cluster import ToolFailed
+    from klamm.cli.reassign_partitions.reports import ZOOKEEPER_WARNING
+    from klamm.cli.reassign_partitions.znodes import open_zookeeper, response
+
+    click.echo(ZOOKEEPER_WARNING, err=True)
+    zk = await open_zookeeper(hosts)
+    try:
+        names = await response(zk.admin.topics())
+        stored = dict(zip(names, await response(zk.admin.read_topics(names)), strict=True))
+        known = [
+            TopicPartition(name, partition) for name, topic in sorted(stored.items()) if topic for partition in sorted(topic.assignments)
+        ]
+        wanted = known if partitions is None else [partition for partition in partitions if partition in set(known)]
+        for partition in partitions or ():
+            if partition not in wanted:
+                say(f"Skipping preferred replica leader election for partition {partition} since it doesn't exist.")
+        if not wanted:
+            raise ToolFailed("there is no partition to elect a leader for")
+        if not await response(zk.request_elections(wanted)):
+            under_way = await response(zk.requested_elections())
+            raise ToolFailed(f"Preferred replica leader election currently in progress for {_named(under_way)}")
+    finally:
+        await zk.stop()
+    say(f"Successfully started preferred replica election for partitions {_named(wanted)}")
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
