@@ -173,7 +173,8 @@ async def test_a_broker_without_a_replica_does_not_join_and_one_that_joined_may_
     assert [(index, error) for index, error, *_ in rows(response)] == [(1, refused), (0, 0)]
     assert stage.state("t", 1) == "1 e0 [1, 2] v0"
     stage.somebody_writes("t", 1, isr=(1, 2, 4))
-    await stage.fail_over()
+    stage.world.notify_isr_change([TopicPartition("t", 1)])
+    await stage.settle()
     await ask(stage, 1, version, ("t", [part(1, [1, 4], version=version, partition_epoch=1)]))
     assert stage.state("t", 1) == "1 e0 [1, 4] v2"
 
