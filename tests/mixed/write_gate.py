@@ -1,0 +1,118 @@
+"""A TCP proxy in front of ZooKeeper that counts the writes of one broker, and kills the broker right before or right after one of them.
+
+Before: the write never reaches ZooKeeper. After: ZooKeeper has responded, and the broker does not get the response.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from kazoo.client import KazooClient
+
+WRITES = {1, 2, 5, 14, 15}
+"""ZooKeeper's numbers of create, delete, setData, multi, create2."""
+
+
+class WriteGate:
+    """Listens from its making on; `kill` ends the broker that connects through it."""
+
+    def __init__(self, target_port: int) -> None:
+        self.kill: Callable[[], None] = lambda: None
+        self.written: list[bytes] = []
+        """Writes that reached ZooKeeper since `arm`."""
+        self.struck = False
+        self._target_port = target_port
+        self._at, self._after, self._count = 0, False, 0
+        self._session: tuple[int, bytes] | None = None
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, at: int, *, after: bool) -> None:
+        """Kill at write number `at` from now on, counted from 1; 0 for never."""
+        self.written, self.struck = [], False
+        self._at, self._after, self._count = at, after, 0
+
+    def close(self) -> None:
+        self._server.close()
+
+    def end_session(self) -> None:
+        """End the broker's session now, as ZooKeeper does when it has expired."""
+        assert self._session is not None
+        twin = KazooClient(f"127.0.0.1:{self._target_port}", client_id=self._session)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                server = socket.create_connection(("127.0.0.1", self._target_port))
+                waiting: dict[int, threading.Event] = {}
+                threading.Thread(target=self._requests, args=(client, server, waiting), daemon=True).start()
+                threading.Thread(target=self._responses, args=(client, server, waiting), daemon=True).start()
+
+    def _requests(self, client: socket.socket, server: socket.socket, waiting: dict[int, threading.Event]) -> None:
+        with contextlib.suppress(OSError, EOFError), client, server:
+            _send(server, _frame(client))  # the session begins
+            while True:
+                frame = _frame(client)
+                xid, kind = struct.unpack_from(">ii", frame)
+                if kind not in WRITES:
+                    _send(server, frame)
+                    continue
+                self._count += 1
+                strikes = self._count == self._at
+                if strikes and not self._after:
+                    self._strike()
+                    return
+                self.written.append(frame)
+                if strikes:
+                    done = waiting[xid] = threading.Event()
+                    _send(server, frame)
+                    assert done.wait(20)
+                    self._strike()
+                    return
+                _send(server, frame)
+
+    def _strike(self) -> None:
+        self.kill()
+        self.struck = True
+
+    def _responses(self, client: socket.socket, server: socket.socket, waiting: dict[int, threading.Event]) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            first = _frame(server)
+            session_id, password_length = struct.unpack_from(">qi", first, 8)
+            if session_id:
+                self._session = session_id, first[20 : 20 + password_length]
+            _send(client, first)
+            while True:
+                frame = _frame(server)
+                xid = struct.unpack_from(">i", frame)[0]
+                if xid in waiting:
+                    waiting[xid].set()
+                else:
+                    _send(client, frame)
+
+
+def _frame(stream: socket.socket) -> bytes:
+    return _exactly(stream, struct.unpack(">i", _exactly(stream, 4))[0])
+
+
+def _exactly(stream: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = stream.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _send(stream: socket.socket, frame: bytes) -> None:
+    stream.sendall(struct.pack(">i", len(frame)) + frame)
