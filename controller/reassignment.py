@@ -160,7 +160,7 @@ async def resume_on(term: Term, broker_ids: Collection[int]) -> None:
 async def complete_ready(term: Term, partitions: Iterable[Partition]) -> None:
     """ISRs of these partitions may have changed: those whose target is in sync are completed (controller 9, 14)."""
     ready = {p: _whole(term, p) for p in partitions if p in term.cluster.reassigning and _may_go_on(term, p)}
-    ready = {p: assignment for p, assignment in ready.items() if _looks_complete(p, assignment)}
+    ready = {p: assignment for p, assignment in ready.items() if p not in term.written or _looks_complete(p, assignment)}
     if ready:
         for group in _slices(ready):
             await _complete(term, await _in_sync(term, group))

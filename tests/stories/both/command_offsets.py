@@ -12,7 +12,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.batches import T, when
 from klamm.tests.stories.both.answers import code, grouped, told_text
-from klamm.tests.stories.both.commands import action
+from klamm.tests.stories.both.commands import Look, action, view
 from klamm.tests.stories.both.data_line import NO_ANSWER_S, Line, asked, by_topic, current_epoch, shown
 from klamm.tests.stories.both.stage import Stage
 
@@ -166,6 +166,12 @@ async def log_dirs(stage: Stage, words: list[str]) -> str:
         answered = await asked(stage, kind(topics=topics), version, line.to)
         outcomes.append((version, answered if isinstance(answered, str) else _dirs_text(answered, version, sizes="sizes" in words)))
     return grouped(outcomes)
+
+
+@view("dirs")
+def dirs(stage: Stage, words: list[str]) -> Look:
+    """dirs orders-0 ...: as `log-dirs`, looked at until it shows what it should: for what is deleted after a while."""
+    return Look(lambda: log_dirs(stage, words))
 
 
 def _dirs_text(answered: Any, version: int, *, sizes: bool) -> str:

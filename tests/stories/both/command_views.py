@@ -136,18 +136,39 @@ def children(stage: Stage, words: list[str]) -> Look:
     return Look(see)
 
 
+def _placed(value: Any) -> str:
+    """Replicas by partition of a topic node, and those that come and go."""
+    by_partition = sorted((int(p), r) for p, r in value.get("partitions", {}).items())
+    replicas = " ".join(f"{p}:[{','.join(map(str, r))}]" for p, r in by_partition)
+    moving = "".join(
+        f", {word} {' '.join(f'{p}:[{numbers(r)}]' for p, r in sorted(value[key].items(), key=lambda each: int(each[0])))}"
+        for word, key in (("adding", "adding_replicas"), ("removing", "removing_replicas"))
+        if value.get(key)
+    )
+    return f"{replicas or 'no partitions'}{moving}"
+
+
 @view("assignment")
 def assignment(stage: Stage, words: list[str]) -> Look:
-    """assignment orders: replicas by partition, whether there is a topic id, and how often the node was written."""
+    """assignment orders: replicas by partition, those that come and go, whether there is a topic id, how often the node was written."""
 
     async def see() -> str:
         path = f"/brokers/topics/{words[0]}"
         found, value = stage.tree.exists(path), stage.tree.json(path) or {}
         if found is None:
             return "no topic"
-        by_partition = sorted((int(p), r) for p, r in value.get("partitions", {}).items())
-        replicas = " ".join(f"{p}:[{','.join(map(str, r))}]" for p, r in by_partition)
-        return f"{replicas or 'no partitions'}, {'with' if value.get('topic_id') else 'without'} id, version {found.version}"
+        return f"{_placed(value)}, {'with' if value.get('topic_id') else 'without'} id, version {found.version}"
+
+    return Look(see)
+
+
+@view("placed")
+def placed(stage: Stage, words: list[str]) -> Look:
+    """placed orders: replicas by partition, and those that come and go: a node may be written once for several partitions."""
+
+    async def see() -> str:
+        value = stage.tree.json(f"/brokers/topics/{words[0]}")
+        return "no topic" if value is None else _placed(value)
 
     return Look(see)
 
