@@ -35,7 +35,7 @@ from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration
-from klamm.server.config_application import ConfigApplication, controller_options
+from klamm.server.config_application import FETCHERS, ConfigApplication, controller_options
 from klamm.server.controlled_shutdown import request_controlled_shutdown
 from klamm.server.delayed_fetch import Fetches
 from klamm.server.disks import Disks, are_on_disk
@@ -267,12 +267,15 @@ class BrokerServer:
         self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
+        self._replicate(metadata)
         topics = partial(self.admin_zk.config_names, "topics")
         throttles = ThrottleConfigs(self._quotas, topics, TopicConfigs(self.admin_zk), self._background, self.clock)
         dynamic_configs.listen(
-            ConfigApplication(config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles)
-        )
-        self._replicate(metadata)
+            ConfigApplication(
+                config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
+                self._followers.resize,
+            )
+        )  # fmt: skip
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
         )  # fmt: skip
@@ -367,7 +370,9 @@ class BrokerServer:
         open_log = self.replicas.open_log
         quota = self._quotas.follower
         follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log, quota)
-        self._followers = Followers(follower, self.replicas, metadata, self.inter_broker_listener, self._background, self._tap)
+        self._followers = Followers(
+            follower, self.replicas, metadata, self.inter_broker_listener, self._background, self._tap, config.get(FETCHERS)
+        )  # fmt: skip
         self.replicas.listeners.append(self._followers.apply)
 
     async def _recover(self, replica: HostedPartition, process: RecoveryProcess) -> None:

@@ -1,9 +1,9 @@
 """What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options,
-logs, throttles of replication."""
+logs, throttles of replication, the number of fetchers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import BrokerConfig
@@ -16,6 +16,8 @@ from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.dynamic_configs import controller_events
 from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
+
+FETCHERS = "num.replica.fetchers"
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
@@ -51,7 +53,9 @@ class ConfigApplication:
         logs: LogManager,
         background: BackgroundTasks,
         throttles: ThrottleConfigs,
+        resize_fetchers: Callable[[int], None],
     ) -> None:
+        """`resize_fetchers` sets how many fetchers this broker has for each leader."""
         self._config = config
         self._listeners = listeners
         self._registration = registration
@@ -59,6 +63,7 @@ class ConfigApplication:
         self._logs = logs
         self._background = background
         self._throttles = throttles
+        self._resize_fetchers = resize_fetchers
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         """The configs of an entity have changed; see `DynamicConfigs`."""
@@ -68,6 +73,7 @@ class ConfigApplication:
             self._logs.defaults_changed()
             self._controller.put(OptionsChanged(controller_options(self._config)), ConfigChanged())
             self._listeners.clear_response_caches()
+            self._resize_fetchers(self._config.get(FETCHERS))
             if self._registration.is_current and changed & LISTENER_CONFIGS:
                 self._background.start(self._registration.follow_listeners())
         elif kind == "topics":

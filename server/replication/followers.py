@@ -1,18 +1,21 @@
-"""Which leaders this broker follows: one fetcher for each, made and stopped as the controller's requests say.
+"""Which leaders this broker follows: `num.replica.fetchers` fetchers for each, made and stopped as the controller's requests say.
 
 What a LeaderAndIsr or StopReplica request changed comes as effects, after the replica manager has applied them: a follower's partition goes
 to the fetcher of its leader, one that leads, was stopped, deleted or went offline leaves its fetcher. A partition whose leader is not alive
 stays with the leader it had. A fetcher without partitions ends. A replica without a log has no records,
 also on disk: its log is opened when the first ones come.
 
-There is one fetcher for each leader whatever `num.replica.fetchers` says: Kafka's fetchers are threads, this one waits for the leader only.
+The fetcher of a partition follows from a hash of its name, as in Apache Kafka. When their number changes, partitions go to other fetchers
+as soon as what they have fetched is written. Source: `AbstractFetcherManager` of 3.9.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_effects import (
     BecameFollower,
     BecameLeader,
@@ -30,6 +33,21 @@ from klamm.server.net.tap import BrokerTap
 from klamm.server.replication.fetcher import LeaderFetcher
 from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.leader_connection import LeaderConnection
+from klamm.server.replication.leader_requests import Partition
+from klamm.server.replication.written import all_written
+
+Fetchers: TypeAlias = "dict[tuple[int, int], LeaderFetcher]"
+
+
+def fetcher_number(topic: str, partition: int, count: int) -> int:
+    """Which of so many fetchers a partition has, by the hash of Apache Kafka: that of a Java string, in 32 bits."""
+    units = topic.encode("utf-16-be")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = value * 31 + (units[at] << 8 | units[at + 1])
+    value = (31 * value + partition) & 0xFFFFFFFF
+    value = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if value == -(1 << 31) else abs(value) % count
 
 
 class Followers:
@@ -43,9 +61,12 @@ class Followers:
         listener: str,
         background: BackgroundTasks,
         tap: BrokerTap | None = None,
+        count: int = 1,
     ) -> None:
-        self.fetchers: dict[int, LeaderFetcher] = {}
-        """By the leader's broker id."""
+        """`count` fetchers for each leader."""
+        self.fetchers: dict[tuple[int, int], LeaderFetcher] = {}
+        """By the leader's broker id and the fetcher's number, from 0 on."""
+        self._count = count
         self._services = services
         self._replicas = replicas
         self._metadata = metadata
@@ -59,7 +80,7 @@ class Followers:
         """Follow and stop following as the effects say."""
         if self._closed:
             return
-        touched: dict[int, LeaderFetcher] = {}
+        touched: Fetchers = {}
         for effect in effects:
             match effect:
                 case BecameFollower(topic, topic_id, states):
@@ -67,35 +88,80 @@ class Followers:
                     for state in states:
                         hosted = self._replicas.get(topic, state.partition_index)
                         if hosted is not None and not hosted.offline:
-                            fetcher = touched[state.leader] = self._fetcher(state.leader)
-                            fetcher.follow(hosted, topic_id, state.leader_epoch)
+                            self._follow(hosted, topic_id, state.leader, state.leader_epoch, touched)
                 case BecameLeader(topic, _, states):
                     self._stop(topic, (state.partition_index for state in states), touched)
                 case Stopped(topic, partitions) | Deleted(topic, partitions) | WentOffline(topic, partitions):
                     self._stop(topic, partitions, touched)
                 case TopicIdAssigned(topic, topic_id, _):
-                    for leader, fetcher in self.fetchers.items():
+                    for key, fetcher in self.fetchers.items():
                         if fetcher.session.topic(topic) is not None:
                             fetcher.session.set_topic_id(topic, topic_id)
-                            touched[leader] = fetcher
+                            touched[key] = fetcher
                 case LeaderUnavailable():
                     pass
-        for leader, fetcher in touched.items():
+        self._settle(touched)
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """A partition that is fetched, as its fetcher sees it."""
+        found = (fetcher.session.get(topic, partition) for fetcher in self.fetchers.values())
+        return next((each for each in found if each is not None), None)
+
+    def resize(self, count: int) -> None:
+        """So many fetchers for each leader from now on."""
+        if count == self._count or self._closed:
+            return
+        self._count = count
+        moving = []
+        touched: Fetchers = {}
+        for key, fetcher in self.fetchers.items():
+            leader, number = key
+            gone = [partition for partition in fetcher.session if self._number(partition.topic.name, partition.index) != number]
+            moving += [(leader, partition) for partition in gone]
+            for partition in gone:
+                fetcher.stop(partition.topic.name, partition.index)
+                touched[key] = fetcher
+        self._settle(touched)
+        if moving:
+            self._background.start(self._follow_when_written(moving))
+
+    async def _follow_when_written(self, moving: Sequence[tuple[int, Partition]]) -> None:
+        """Go on with partitions that had another fetcher: what a request says that the log has counts as replicated."""
+        await all_written([partition.hosted for _, partition in moving])
+        if self._closed:
+            return
+        touched: Fetchers = {}
+        for leader, partition in moving:
+            hosted, topic = partition.hosted, partition.topic
+            present = self._replicas.get(hosted.topic, hosted.index) is hosted and hosted.fetching and not hosted.offline
+            if present and self.find(topic.name, partition.index) is None:
+                self._follow(hosted, topic.topic_id, leader, partition.leader_epoch, touched)
+        self._settle(touched)
+
+    def _follow(self, hosted: HostedPartition, topic_id: bytes, leader: int, leader_epoch: int, touched: Fetchers) -> None:
+        key = leader, self._number(hosted.topic, hosted.index)
+        fetcher = touched[key] = self._fetcher(key)
+        fetcher.follow(hosted, topic_id, leader_epoch)
+
+    def _settle(self, touched: Fetchers) -> None:
+        """Fetchers with other partitions than before go on, or end."""
+        for key, fetcher in touched.items():
             if fetcher.session.count:
                 fetcher.wake()
-            elif self.fetchers.get(leader) is fetcher:
-                del self.fetchers[leader]
+            elif self.fetchers.get(key) is fetcher:
+                del self.fetchers[key]
                 self._background.start(fetcher.close())
 
     def lag(self, topic: str, index: int) -> int | None:
         """Messages that a partition is behind its leader's high watermark, -1 before the leader's first response; None for a partition that
         is not followed.
         """
-        for fetcher in self.fetchers.values():
-            partition = fetcher.session.get(topic, index)
-            if partition is not None:
-                return partition.lag
-        return None
+        partition = self.find(topic, index)
+        return None if partition is None else partition.lag
+
+    def _number(self, topic: str, partition: int) -> int:
+        """The number of a partition's fetcher."""
+        return fetcher_number(topic, partition, self._count) if self._count > 1 else 0
 
     async def close(self) -> None:
         """Stop all fetchers."""
@@ -110,29 +176,30 @@ class Followers:
             if fetcher.is_throttled:
                 fetcher.wake()
 
-    def _stop(self, topic: str, partitions: Iterable[int], touched: dict[int, LeaderFetcher]) -> None:
-        fetchers = [(leader, fetcher) for leader, fetcher in self.fetchers.items() if fetcher.session.topic(topic) is not None]
+    def _stop(self, topic: str, partitions: Iterable[int], touched: Fetchers) -> None:
+        fetchers = [(key, fetcher) for key, fetcher in self.fetchers.items() if fetcher.session.topic(topic) is not None]
         if not fetchers:
             return
         for index in partitions:
-            for leader, fetcher in fetchers:
+            for key, fetcher in fetchers:
                 if fetcher.stop(topic, index):
-                    touched[leader] = fetcher
+                    touched[key] = fetcher
                     break
 
-    def _fetcher(self, leader: int) -> LeaderFetcher:
-        fetcher = self.fetchers.get(leader)
+    def _fetcher(self, key: tuple[int, int]) -> LeaderFetcher:
+        fetcher = self.fetchers.get(key)
         if fetcher is None:
+            leader, number = key
             options = self._services.options
             connection = LeaderConnection(
-                f"broker-{options.broker_id}-fetcher-0",
+                f"broker-{options.broker_id}-fetcher-{number}",
                 lambda: self._endpoint(leader),
                 options.socket_timeout_ms / 1000,
                 options.request_timeout_ms / 1000,
                 self._tap,
                 self._services.clock,
             )
-            fetcher = self.fetchers[leader] = LeaderFetcher(leader, self._services, connection)
+            fetcher = self.fetchers[key] = LeaderFetcher(leader, self._services, connection)
         return fetcher
 
     def _endpoint(self, leader: int) -> Endpoint | None:

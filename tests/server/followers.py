@@ -205,7 +205,7 @@ class Follower:
 
     @property
     def fetcher(self) -> LeaderFetcher:
-        return self.followers.fetchers[LEADER]
+        return self.followers.fetchers[LEADER, 0]
 
     async def backs_off(self) -> None:
         """Wait until the fetcher waits for a back-off, then let it pass."""

@@ -7,6 +7,7 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
+from klamm.server.replication.followers import fetcher_number
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.followers import (
@@ -127,7 +128,7 @@ async def test_a_fetcher_without_partitions_ends_and_closes_its_connection(pair)
     follower.lead(0)
     await leader.next()
     follower.stop(0, delete=True)
-    assert LEADER not in follower.followers.fetchers
+    assert not follower.followers.fetchers
     await eventually(lambda: leader.writers[0].is_closing() or leader.writers[0].transport.is_closing(), "the connection is closed")
 
 
@@ -579,3 +580,56 @@ async def test_thirty_thousand_partitions_are_one_request_and_then_nothing_for_e
     request = await leader.next()
     assert (request.session_epoch, request.topics) == (1, [])
     assert not follower.logs.opened
+
+
+# --- several fetchers for a leader
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "count", "number"),
+    [("t", 0, 2, 0), ("t", 1, 2, 1), ("t", 5, 7, 3), ("", 3, 2, 1), ("orders", 4, 3, 1), ("a" * 249, 0, 5, 1)],
+)
+def test_the_fetcher_of_a_partition_is_that_of_apache_kafka(topic, partition, count, number):
+    assert fetcher_number(topic, partition, count) == number
+
+
+async def test_partitions_are_spread_over_fetchers_that_have_a_connection_each(pair):
+    leader, follower = pair
+    follower.followers.resize(2)
+    follower.lead(0, 1, 2)
+    requests = {}
+    for _ in range(2):
+        request = await leader.next()
+        requests[leader.header.client_id] = [row[1] for row in named(request)]
+    assert requests == {"broker-1-fetcher-0": [0, 2], "broker-1-fetcher-1": [1]}
+    assert leader.connections == 2
+    follower.stop(1)
+    assert list(follower.followers.fetchers) == [(LEADER, 0)]
+
+
+async def test_with_another_number_of_fetchers_partitions_go_on_where_their_logs_end(pair):
+    leader, follower = pair
+    follower.lead(0, 1)
+    await leader.next()
+    leader.serve(part(0, batch(2, leader_epoch=0), 2), part(1, batch(3, leader_epoch=0), 3))
+    await leader.next()
+    follower.followers.resize(2)
+    request = await leader.next()
+    assert leader.header.client_id == "broker-1-fetcher-1"
+    assert [(row[1], row[3]) for row in named(request)] == [(1, 3)]
+    assert follower.followers.find("t", 1) is follower.followers.fetchers[LEADER, 1].session.get("t", 1)
+    follower.followers.resize(1)
+    await eventually(lambda: list(follower.followers.fetchers) == [(LEADER, 0)], "one fetcher is left")
+    await eventually(lambda: follower.fetcher.session.count == 2, "it has both")
+    follower.lead(1, leader=ME, epoch=1)
+    assert follower.followers.find("t", 1) is None
+
+
+async def test_a_partition_that_is_led_here_when_the_number_changes_is_not_fetched_again(pair):
+    leader, follower = pair
+    follower.lead(0, 1)
+    await leader.next()
+    follower.followers.resize(2)
+    follower.lead(1, leader=ME, epoch=1)
+    await eventually(lambda: not follower.background._tasks, "nothing moves any more")
+    assert follower.followers.find("t", 1) is None

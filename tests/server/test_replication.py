@@ -78,7 +78,7 @@ class Cluster:
             hosted = self.replica(broker.id)
             ends = f"{hosted.log_end_offset=} {hosted.high_watermark=}"
             lines.append(f"{broker.id}: {hosted.role!r} {hosted.leader_epoch=} {hosted.isr=} {ends}")
-            for leader, fetcher in broker._followers.fetchers.items():
+            for (leader, _), fetcher in broker._followers.fetchers.items():
                 fetched = [(str(p), p.offset, p.standing.name, p.leader_epoch, p.in_session) for p in fetcher.session]
                 lines.append(f"   from {leader}: {fetcher.session.session_id} {fetcher.session.session_epoch} {fetched}")
             if hosted.leadership is not None:
@@ -255,3 +255,25 @@ async def test_old_inter_broker_protocols_replicate(make, protocol):
     assert await cluster.acknowledged() == 3
     await cluster.local.start_broker(away)
     await cluster.equal(6)
+
+
+async def has_fetchers(cluster: Cluster, count: int, number: int) -> None:
+    """Wait until all brokers know that there are `count`, and both followers have the one with this number alone."""
+    brokers, expected = cluster.local.brokers, [[(cluster.leader, number)]] * 2
+    await eventually(lambda: all(b.config.get("num.replica.fetchers") == count for b in brokers), "all know the number")
+    await eventually(lambda: [list(cluster.broker(i)._followers.fetchers) for i in cluster.followers] == expected, f"fetcher {number}")
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+async def test_replication_goes_on_while_the_number_of_fetchers_changes(make, on_disk):
+    cluster = await make(on_disk=on_disk)
+    end_offset = 0
+    for count, number in [(2, 0), (3, 2), (2, 0)]:
+        assert await cluster.acknowledged() == end_offset
+        message = requests.set_configs(requests.BROKER, "", {"num.replica.fetchers": str(count)})
+        response = await request(cluster.broker(cluster.leader), ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, message)
+        assert [row.error_code for row in response.responses] == [ErrorCode.NONE]
+        assert await cluster.acknowledged() == end_offset + 3
+        end_offset += 6
+        await has_fetchers(cluster, count, number)
+    await cluster.equal(end_offset)
