@@ -67,7 +67,9 @@ class Chaos:
             self._faults[name](self._chance.choice(sorted(self.members.brokers)))
             self.done[name] += 1
             if self._chance.random() < HALF:
-                self._cancel() if self._chance.random() < HALF else self._move()
+                self._move()
+                if self._chance.random() < HALF:
+                    self._cancel()
             self._wait(*PAUSE_S)
         self.members.settled()
         wait_for(lambda: self.moving.moving() == {}, "all moves have ended", MOVED_S)
