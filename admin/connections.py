@@ -54,18 +54,16 @@ class Connections:
         """The response to a request, and its version, the highest that both sides know.
 
         `until` is the end on the monotonic clock. Raises Disconnected, TimedOut, BadResponse, NotAuthenticated or Unsupported; the message
-        names the address. On a connection that was idle and turns out to be closed the request is sent once more, on a new one.
+        names the address. After an error the next request to this address goes over a new connection.
         """
-        while True:
-            connection = self._take(address)
-            reused = connection is not None
-            if connection is None:
-                connection = await self._connect(scope, address, until)
-            try:
-                return await self._exchange(scope, connection, address, key, make, until)
-            except Disconnected:
-                if not reused:
-                    raise
+        connection = self._take(address) or await self._connect(scope, address, until)
+        try:
+            return await self._exchange(scope, connection, address, key, make, until)
+        except AdminError as error:
+            if not isinstance(error, Unsupported):
+                for idle in self._idle.pop(address, []):
+                    idle.close()
+            raise
 
     async def supports(self, scope: Scope, address: Address, key: int, until: float) -> bool:
         """Whether the broker has the API in a version that this client can send."""

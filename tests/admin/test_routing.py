@@ -126,13 +126,34 @@ def test_a_broker_that_sends_garbage_is_an_error_that_names_it_and_no_hang(clust
         admin.describe_cluster(timeout_ms=300)
 
 
+UNDECODABLE = {
+    "IndexError": bytes.fromhex("0000ff05ff0205808003"),
+    "AssertionError": bytes.fromhex(
+        "000001020200054f80008003ff0101055b03803f96010180028093ff01ff0005030580020300800505886dbcff0202ff03a1ff020501020305ff000303ff"
+    ),
+}
+"""ApiVersions responses, version 4, by the exception of kafka-python's decoder, which its connection does not expect."""
+
+
+@pytest.mark.parametrize("body", UNDECODABLE.values(), ids=UNDECODABLE)
+def test_an_api_versions_response_that_kafka_pythons_decoder_does_not_expect_closes_the_connection(
+    cluster: ScriptedCluster, body: bytes
+) -> None:
+    (broker,) = cluster.add(1)
+    broker.on(ApiKey.API_VERSIONS, struct.pack(">i", 1) + body, broker._api_versions)
+    with AdminClient(cluster.bootstrap) as admin:
+        begun = time.monotonic()
+        assert admin.describe_cluster(timeout_ms=10_000).cluster_id == "scripted"
+        assert time.monotonic() - begun < 4, "the next attempt does not wait for the end of the first"
+
+
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_instead_of_api_versions_is_an_error_and_no_hang(cluster: ScriptedCluster, garbage: Any) -> None:
     (broker,) = cluster.add(1)
     broker.on(ApiKey.API_VERSIONS, garbage if garbage is not GARBAGE["random"] else struct.pack(">i", 1) + bytes(3) + b"\xff" * 90)
     with AdminClient(cluster.bootstrap) as admin:
         begun = time.monotonic()
-        with pytest.raises(TimedOut, match=broker.address):
+        with pytest.raises(TimedOut, match=rf"{broker.address} sent no valid response"):
             admin.describe_cluster(timeout_ms=500)
         assert time.monotonic() - begun < 1.0
     assert broker.connections > 1, "it is tried again, on a new connection"
@@ -206,12 +227,28 @@ def test_a_connection_that_was_closed_while_idle_is_replaced(cluster: ScriptedCl
             broker.cut()
 
 
-def test_a_request_whose_idle_connection_closes_is_sent_again_on_a_new_one(cluster: ScriptedCluster) -> None:
+def test_a_request_whose_connection_closes_is_sent_again_on_a_new_one(cluster: ScriptedCluster) -> None:
+    """Connections that were idle meanwhile are not used: what closed one may have closed them all."""
     (broker,) = cluster.add(1)
-    broker.on(DIRS, CLOSE, messages.DescribeLogDirsResponse())
+    waiting = threading.Barrier(3, timeout=20)
+
+    def together(_body: object, _version: int) -> object:
+        waiting.wait()
+        return messages.DescribeLogDirsResponse()
+
+    broker.on(DIRS, together)
     with AdminClient(cluster.bootstrap) as admin:
+        others = [threading.Thread(target=lambda: admin.describe_log_dirs([1]).all()) for _ in range(3)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(20)
+        before = broker.connections
+        assert before >= 3
+        broker.on(DIRS, CLOSE, messages.DescribeLogDirsResponse())
         assert admin.describe_log_dirs([1]).errors == {}
-    assert len(broker.bodies(DIRS)) == 2
+        assert broker.connections == before + 1, "one new connection, for Metadata and for the request after it"
+    assert len(broker.bodies(DIRS)) == 5
 
 
 def test_a_time_out_closes_its_connection_and_no_other(cluster: ScriptedCluster) -> None:
