@@ -14,6 +14,7 @@ from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
+from klamm.tests.server.test_large_requests import Turns
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OK = (ErrorCode.NONE, None)
@@ -633,3 +634,18 @@ async def test_the_event_that_another_controller_processes_is_refused(stage: Sta
     with pytest.raises(ApiError) as refused:
         await event.future
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_request_for_a_hundred_thousand_partitions_stops_nobody_for_long(stage: Stage) -> None:
+    """All of them get another order, and the loop goes round meanwhile: no turn has more than a tenth of the work."""
+    await stage.open(1, 2)
+    topics = [f"t{n}" for n in range(20)]
+    for n, name in enumerate(topics, start=1):
+        stage.world.create_topic(name, dict.fromkeys(range(5000), (1, 2)), bytes([n]) * 16)
+    await stage.settle()
+    async with Turns() as turns:
+        results = await stage.controller.alter_reassignments({TopicPartition(name, i): (2, 1) for name in topics for i in range(5000)})
+    assert len(results) == 100_000 and set(results.values()) == {OK} and is_over(stage)
+    assert turns.longest < turns.total / 10
