@@ -126,6 +126,7 @@ def _killed(members: Members, gate: WriteGate, api: str, at: int, after: bool) -
     gate.arm(0, after=False)
     if not struck:
         return False
+    wait_for(lambda: not members.brokers[0].alive(), f"{what}: killed")
     gate.end_session()
     wait_for(lambda: tree.controller() in (1, 2), "another controller")
     wait_for(lambda: is_over(tree, topic), f"{what}: nothing is left")

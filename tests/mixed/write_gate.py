@@ -81,8 +81,8 @@ class WriteGate:
                 _send(server, frame)
 
     def _strike(self) -> None:
+        self.struck = True  # whoever sees that the broker is gone sees why
         self.kill()
-        self.struck = True
 
     def _responses(self, client: socket.socket, server: socket.socket, waiting: dict[int, threading.Event]) -> None:
         with contextlib.suppress(OSError, EOFError):
