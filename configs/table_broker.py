@@ -58,6 +58,7 @@ MEANINGFUL = frozenset(
         "quota.window.size.seconds",
         "socket.listen.backlog.size",
         "request.timeout.ms",
+        "num.replica.fetchers",
         "replica.fetch.backoff.ms",
         "replica.fetch.max.bytes",
         "replica.fetch.min.bytes",
@@ -65,6 +66,10 @@ MEANINGFUL = frozenset(
         "replica.fetch.wait.max.ms",
         "replica.lag.time.max.ms",
         "replica.socket.timeout.ms",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
         # fetches
         "fetch.max.bytes",
         "max.incremental.fetch.session.cache.slots",
