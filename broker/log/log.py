@@ -180,7 +180,10 @@ class Log(LocalLog):
         headers = []
         ends = []
         next_offset = self.next_offset
+        begins_at = None
         for position, header in each_header(whole):
+            if position == 0 and header.base_offset < next_offset < header.next_offset and next_offset == self.log_start_offset:
+                begins_at = next_offset = header.base_offset  # the leader's log begins within this batch, whose first records are deleted
             if header.base_offset < next_offset:
                 raise UnexpectedOffset(f"{self!r} received offset {header.base_offset}, expected {next_offset} or a later one")
             if not crc_checked and computed_crc(whole, position, header.size) != header.crc:
@@ -192,6 +195,8 @@ class Log(LocalLog):
             if ends[-1][2] < len(whole):
                 whole = whole[: ends[-1][2]]
             self.environment.budget.make_space(len(whole) + CHUNK_OVERHEAD * len(headers))
+            if begins_at is not None:
+                self.truncate_fully_and_start_at(begins_at)
             self._append_pieces(whole, headers, ends)
         elif len(whole) > 0:
             raise CorruptRecords(f"{len(whole)} bytes hold no whole batch")

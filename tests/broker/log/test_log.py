@@ -86,6 +86,17 @@ def test_a_follower_takes_only_what_follows_its_log() -> None:
     assert log.log_end_offset == 8
 
 
+def test_an_empty_follower_takes_the_batch_within_which_the_leader_s_log_begins() -> None:
+    log = make()
+    log.truncate_fully_and_start_at(6)
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batch(2, base_offset=4, leader_epoch=2), 0)
+    log.append_as_follower(batch(3, base_offset=5, leader_epoch=2) + batch(base_offset=8, leader_epoch=2), 9)
+    assert (log.log_start_offset, log.next_offset, log.high_watermark) == (5, 9, 9)
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batch(2, base_offset=8, leader_epoch=2), 9)
+
+
 def test_a_follower_takes_nothing_of_a_fetch_with_a_wrong_crc() -> None:
     log = make()
     bad = bytearray(batch(base_offset=1))
