@@ -7,6 +7,7 @@ differ. `--retell` tells all of them to a real Kafka again (see `stories/both/re
 from __future__ import annotations
 
 import os
+import secrets
 import uuid
 from collections.abc import Iterator
 
@@ -22,10 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rewrite", action="store_true", help="tell stories to Klamm and write what it does where it is known to differ")
     group.addoption("--retell", action="store_true", help="tell all stories to a real Kafka; sign the code that tells them")
     group.addoption("--stories-seed", type=int, metavar="N", help="draws the tenth of the stories that a real Kafka is told again")
+    group.addoption("--stories-share", type=int, default=1, metavar="N", help="tell Klamm one of N stories, drawn by the same seed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), seed=config.getoption("--stories-seed")), "retelling")
+    if config.getoption("--stories-seed") is None:
+        config.option.stories_seed = secrets.randbelow(1_000_000)  # the processes of a run get its options, so they draw the same stories
+    options = {name: config.getoption(f"--{option}") for name, option in (("seed", "stories-seed"), ("share", "stories-share"))}
+    config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), **options), "retelling")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,6 +8,8 @@ Kafka once. It may disagree later only because the code that tells it is another
     pytest tests/stories/both -m reference --stories-seed 1234   # the same tenth
     pytest tests --retell                                        # all of them; when all agree, the digests are written
 
+`--stories-share 4`, which `make test` gives, tells Klamm a quarter of the stories, drawn by the same seed; without it all of them are told.
+
 The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
 them. Comments, docstrings, layout and annotations do not count. Klamm's own modules do not count either: Kafka is not made of them.
 """
@@ -18,7 +20,6 @@ import ast
 import hashlib
 import math
 import random
-import secrets
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from klamm.tests.stories.both.story_file import read_all
 ROOT = Path(__file__).resolve().parents[3]
 DIGEST_FILE = "telling.sha256"
 FIXTURE = "told_to_kafka"
+KLAMM_FIXTURE = "told_to_klamm"
 SHARE = 10
 """One story of so many is told again."""
 
@@ -99,22 +101,24 @@ def is_told_by_present_code(folder: Path) -> bool:
     return file.is_file() and file.read_text(encoding="utf-8").strip() == digest(telling_code(folder))
 
 
-def tenth(names: Sequence[str], seed: int) -> set[str]:
-    """A tenth of these names, at least one; the same seed draws the same ones."""
-    return set(random.Random(seed).sample(sorted(names), math.ceil(len(names) / SHARE)))
+def drawn(names: Sequence[str], seed: int, share: int = SHARE) -> set[str]:
+    """One of so many of these names, at least one; the same seed draws the same ones."""
+    return set(random.Random(seed).sample(sorted(names), math.ceil(len(names) / share)))
 
 
 class Retelling:
     """The part of pytest that selects the stories, says which, and writes the digests."""
 
-    def __init__(self, *, retell: bool, seed: int | None) -> None:
+    def __init__(self, *, retell: bool, seed: int, share: int) -> None:
         self.retell = retell
-        self.seed = secrets.randbelow(1_000_000) if seed is None else seed
+        self.seed = seed
+        self.share = share
         self.said: list[str] = []
         self._passed: dict[Path, int] = {}
 
     def pytest_report_header(self) -> str:
-        return f"recorded stories: --stories-seed {self.seed} draws those that a real Kafka is told again"
+        some = "" if self.share == 1 else f", and one of {self.share} for Klamm"
+        return f"recorded stories: --stories-seed {self.seed} draws those that a real Kafka is told again{some}"
 
     @pytest.hookimpl(trylast=True)  # after -k and -m
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -128,11 +132,15 @@ class Retelling:
         for folder, tellings in by_folder.items():
             name = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
             if is_told_by_present_code(folder):
-                chosen = tenth([item.nodeid for item in tellings], self.seed)
+                chosen = drawn([item.nodeid for item in tellings], self.seed)
                 dropped |= {item for item in tellings if item.nodeid not in chosen}
                 self.said.append(f"{name}: {len(chosen)} of {len(tellings)} stories, drawn by --stories-seed {self.seed}")
             else:
                 self.said.append(f"{name}: all {len(tellings)} stories, because the code that tells them has changed (--retell)")
+        if self.share > 1:
+            told = [item for item in items if KLAMM_FIXTURE in getattr(item, "fixturenames", ())]
+            chosen = drawn([item.nodeid for item in told], self.seed, self.share) if told else set()
+            dropped |= {item for item in told if item.nodeid not in chosen}
         if dropped:
             config.hook.pytest_deselected(items=[item for item in items if item in dropped])
             items[:] = [item for item in items if item not in dropped]

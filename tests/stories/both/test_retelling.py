@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.tests.stories.both import retelling
-from klamm.tests.stories.both.retelling import ROOT, code_of, digest, is_told_by_present_code, telling_code, tenth
+from klamm.tests.stories.both.retelling import ROOT, code_of, digest, drawn, is_told_by_present_code, telling_code
 from klamm.tests.stories.both.story_file import read_all
 
 HERE = Path(__file__).parent
@@ -63,11 +63,11 @@ def test_a_folder_without_a_digest_is_told_whole(tmp_path: Path) -> None:
     assert not is_told_by_present_code(tmp_path)
 
 
-def test_a_seed_draws_the_same_tenth_again() -> None:
+def test_a_seed_draws_the_same_stories_again() -> None:
     names = [f"story-{number}" for number in range(95)]
-    assert len(tenth(names, 1)) == 10
-    assert tenth(names, 1) == tenth(names[::-1], 1) != tenth(names, 2)
-    assert tenth(names[:1], 1) == {"story-0"}
+    assert len(drawn(names, 1)) == 10
+    assert drawn(names, 1) == drawn(names[::-1], 1) != drawn(names, 2)
+    assert drawn(names[:1], 1) == {"story-0"}
 
 
 def test_a_run_names_its_seed_and_deselects_the_other_stories() -> None:
@@ -76,7 +76,7 @@ def test_a_run_names_its_seed_and_deselects_the_other_stories() -> None:
     told = [line for line in done.stdout.splitlines() if "::test_kafka_does_it_again[" in line]
     stories = sum(len(file.stories) for file in read_all(HERE))
     if is_told_by_present_code(HERE):
-        assert len(told) == len(tenth([str(number) for number in range(stories)], 7))
+        assert len(told) == len(drawn([str(number) for number in range(stories)], 7))
         assert f"{len(told)} of {stories} stories, drawn by --stories-seed 7" in done.stdout
         assert "skipped" not in done.stdout and "deselected" in done.stdout
     else:
