@@ -127,8 +127,9 @@ class _Joined:
     def verdict(
         self, p: Partition, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
     ) -> tuple[Decision, Proposal]:
-        """The decision and its proposal. Partitions with the same state object and the same proposal share both."""
-        key = (id(info), version, leader, leader_epoch, isr, recovery, partition_epoch)
+        """The decision and its proposal. Partitions with the same state and replicas (the objects) and the same proposal share both."""
+        replicas = p.assignment.replicas
+        key = (id(info), id(replicas), version, leader, leader_epoch, isr, recovery, partition_epoch)
         found = self._verdicts.get(key)
         if found is None:
             cluster = self.term.cluster
@@ -136,7 +137,10 @@ class _Joined:
             situation = Situation(
                 info, p.assignment, cluster.registered, frozenset(cluster.shutting_down), frozenset(), cluster.epoch, proposal=proposal
             )  # fmt: skip
-            found = self._verdicts.keep(key, (_ALTER_ISR(situation), proposal), info)
+            decision = _ALTER_ISR(situation)
+            if isinstance(decision, Write) and _joins_unassigned(isr, info.isr, replicas):
+                decision = Refuse(_not_eligible(version), at_once=True)
+            found = self._verdicts.keep(key, (decision, proposal), info, replicas)
         return found
 
     async def flush(self) -> None:
@@ -242,9 +246,7 @@ async def _topic(
         isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
         decision, proposal = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
-        if isinstance(decision, Write) and _joins_unassigned(isr, info.isr, p.assignment.replicas):
-            rows.append(row(partition_index=index, error_code=_not_eligible(version)))
-        elif isinstance(decision, Write):
+        if isinstance(decision, Write):
             joined.due[p] = proposal
             joined.slots.append((p, rows, len(rows)))
             rows.append(None)

@@ -36,17 +36,18 @@ async def remove(term: Term) -> list[Partition]:
 
 
 def _unassigned(cluster: Cluster) -> dict[Partition, Ints]:
-    """Members of ISRs that are not assigned. Partitions share their tuples, so each pair of them is compared once."""
+    """Members of ISRs that are not assigned. Most ISRs are the very tuple of the replicas; of the others each member is looked up."""
     found: dict[Partition, Ints] = {}
-    known: dict[tuple[int, int], Ints] = {}
-    for p in cluster.partitions():
-        info = p.info
-        if info is None:
-            continue
-        replicas = p.assignment.replicas
-        gone = known.get((id(info.isr), id(replicas)))
-        if gone is None:
-            gone = known[id(info.isr), id(replicas)] = tuple(member for member in info.isr if member not in replicas)
-        if gone and info.leader != NO_LEADER and not p.topic.queued:
-            found[p] = gone
+    for topic in cluster.topics.values():
+        for p in topic.partitions.values():
+            info, replicas = p.info, p.assignment.replicas
+            if info is None or (isr := info.isr) is replicas:
+                continue
+            for member in isr:
+                if member not in replicas:
+                    break
+            else:
+                continue
+            if info.leader != NO_LEADER and not topic.queued:
+                found[p] = tuple(member for member in isr if member not in replicas)
     return found
