@@ -47,7 +47,7 @@ def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Pat
     return write
 
 
-@pytest.fixture(scope="module", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
+@pytest.fixture(scope="session", params=["klamm", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.reference])])
 def running_members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     made = Members(request.param, zookeeper, tmp_path_factory.mktemp(f"members-{request.param}"))
     yield made

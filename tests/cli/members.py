@@ -13,9 +13,9 @@ from typing import Any
 from kafka import KafkaProducer
 
 from klamm.protocol import messages
-from klamm.tests.cli.running import WITHIN_S, run
+from klamm.tests.cli.running import WITHIN_S, call
 from klamm.tests.harness import requests
-from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, all_know, request, wait_for
+from klamm.tests.harness.kafka import START_S, KafkaBroker, OwnedBroker, all_know, request, wait_for
 from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import jars
 
@@ -38,8 +38,8 @@ class Members:
         else:
             self.brokers = [OwnedBroker(self.tree, folder, n, **PROPERTIES) for n in range(BROKERS)]
         for broker in self.brokers:
-            broker.start()
-        all_know(self.brokers)
+            broker.launch()
+        all_know(self.brokers, START_S)
         self._folder = folder
         self._topics = 0
 
@@ -88,7 +88,7 @@ class Members:
     def tool(self, *arguments: object, way: str = "bootstrap-server") -> subprocess.CompletedProcess[str]:
         """Run the tool to its end."""
         where = self.bootstrap if way == "bootstrap-server" else self.tree.hosts
-        return run("reassign-partitions", f"--{way}", where, *arguments)
+        return call("reassign-partitions", f"--{way}", where, *arguments)
 
     def succeed(self, *arguments: object, way: str = "bootstrap-server") -> str:
         """Run the tool, which must succeed without a warning; its stdout."""

@@ -1,17 +1,28 @@
-"""A `klamm` command as its user meets it: a process with arguments, stdout, stderr, signals and an exit code."""
+"""A `klamm` command as its user meets it: arguments, stdout, stderr, signals and an exit code.
+
+`Running` and `run` start a process. `call` runs the same `main` in the process of the test, which saves the start of Python and its
+imports: for commands of which only the text and the exit code matter.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+from klamm.cli.lifetime import SIGNALS
+from klamm.cli.main import main
 
 KLAMM = str(Path(sys.executable).parent / "klamm")
 WITHIN_S = 30.0
@@ -95,3 +106,37 @@ def run(*arguments: object, environ: dict[str, str] | None = None) -> subprocess
         check=False,
         env={**os.environ, **(environ or {})},
     )
+
+
+@contextmanager
+def _process_wide_state_kept() -> Iterator[None]:
+    """A command sets up the logging and the signals of its process."""
+    root, ours = logging.getLogger(), logging.getLogger("klamm")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    signals = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        with patch.dict(os.environ, COLUMNS="80"):
+            yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+
+
+def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same in this process, and in this thread. What would be a traceback is raised here."""
+    words = ["klamm", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    with _process_wide_state_kept(), patch.object(sys, "argv", words), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    if isinstance(code, str):  # as the interpreter does
+        err.write(f"{code}\n")
+        code = 1
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())

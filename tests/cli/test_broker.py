@@ -13,7 +13,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from klamm.tests.cli.conftest import Start
-from klamm.tests.cli.running import WITHIN_S, run
+from klamm.tests.cli.running import WITHIN_S, call, run
 
 Properties = Callable[..., Path]
 
@@ -68,7 +68,7 @@ def test_properties_without_meaning_are_listed_once_and_unknown_ones_warned_of(s
     ],
 )
 def test_a_bad_value_is_one_line(properties: Properties, changes: dict[str, str], named: str) -> None:
-    said = run("broker", properties(**changes))
+    said = call("broker", properties(**changes))
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr.count("\n") == 1
     assert said.stderr.startswith("klamm: ")
@@ -78,7 +78,7 @@ def test_a_bad_value_is_one_line(properties: Properties, changes: dict[str, str]
 def test_no_zookeeper_named_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\n")
-    said = run("broker", file)
+    said = call("broker", file)
     assert said.returncode == 1
     assert said.stderr.count("\n") == 1
     assert "zookeeper.connect" in said.stderr

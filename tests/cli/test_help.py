@@ -10,7 +10,7 @@ import pytest
 
 import klamm
 from klamm.cli.main import VERBS
-from klamm.tests.cli.running import run
+from klamm.tests.cli.running import call, run
 
 
 def test_version_option_prints_the_version() -> None:
@@ -32,13 +32,13 @@ def test_python_m_klamm_is_the_command() -> None:
 @pytest.mark.parametrize("option", ["--help", "-h"])
 @pytest.mark.parametrize("verb", [(), *((verb,) for verb in sorted(VERBS))], ids=lambda verb: verb[0] if verb else "klamm")
 def test_every_command_has_help(verb: tuple[str, ...], option: str) -> None:
-    said = run(*verb, option)
+    said = call(*verb, option)
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith(" ".join(("Usage: klamm", *verb)))
 
 
 def test_help_of_serve_names_every_option_and_the_defaults() -> None:
-    said = run("serve", "--help").stdout
+    said = call("serve", "--help").stdout
     for option in ("--brokers", "--host", "--port", "--zookeeper", "--data-dir", "--config", "--topic", "--json"):
         assert option in said
     assert "default: 9092" in said
@@ -70,10 +70,28 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
     ],
 )
 def test_bad_arguments_are_one_line_and_exit_code_1(arguments: tuple[str, ...], reason: str) -> None:
-    said = run(*arguments)
+    said = call(*arguments)
     assert (said.returncode, said.stdout) == (1, "")
     assert reason in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("serve", "--port", "many"), "klamm serve: Invalid value for '--port': 'many' is not a valid integer range."),
+        (("broker", "no-such-file.properties"), "klamm: no-such-file.properties: No such file or directory"),
+        (
+            ("reassign-partitions", "--list"),
+            "klamm reassign-partitions: exactly one of --bootstrap-server and --zookeeper is needed",
+        ),
+    ],
+)
+def test_a_process_ends_with_the_same_line_and_code(arguments: tuple[str, ...], line: str) -> None:
+    said = run(*arguments)
+    assert (said.returncode, said.stdout, said.stderr) == (1, "", f"{line}\n")
+    called = call(*arguments)
+    assert (called.returncode, called.stdout, called.stderr) == (1, "", f"{line}\n")
 
 
 def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:

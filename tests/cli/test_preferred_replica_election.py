@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from klamm.tests.cli.members import Members
-from klamm.tests.cli.running import run
+from klamm.tests.cli.running import call
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.tree import Tree
 
@@ -19,7 +19,7 @@ NODE = "/admin/preferred_replica_election"
 
 
 def elect(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run("preferred-replica-election", *arguments)
+    return call("preferred-replica-election", *arguments)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import click
 import pytest
 
 from klamm.cli.client_properties import BadClientProperties, client_settings
+from klamm.cli.reassign_partitions import bootstrap, znodes
 from klamm.cli.reassign_partitions.options import Action, check
 from klamm.cli.reassign_partitions.verb import command
-from klamm.tests.cli.running import run
+from klamm.tests.cli.running import call, run
 
 FILE = ("--reassignment-json-file", "no-such-file.json")
 
@@ -40,7 +42,7 @@ def assert_nobody_connected(listener: socket.socket) -> None:
 def test_both_or_neither_of_bootstrap_server_and_zookeeper_is_refused_before_any_connection(
     listener: socket.socket, ways: tuple[str, ...]
 ) -> None:
-    said = run("reassign-partitions", "--list", *(word for way in ways for word in (way, address(listener))))
+    said = call("reassign-partitions", "--list", *(word for way in ways for word in (way, address(listener))))
     assert (said.returncode, said.stdout) == (1, "")
     assert "--bootstrap-server" in said.stderr and "--zookeeper" in said.stderr and said.stderr.count("\n") == 1
     assert_nobody_connected(listener)
@@ -48,7 +50,7 @@ def test_both_or_neither_of_bootstrap_server_and_zookeeper_is_refused_before_any
 
 @pytest.mark.requirement("R179-31")
 def test_progress_with_zookeeper_is_refused_before_any_connection(listener: socket.socket) -> None:
-    said = run("reassign-partitions", "--zookeeper", address(listener), "--progress", *FILE)
+    said = call("reassign-partitions", "--zookeeper", address(listener), "--progress", *FILE)
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr == "klamm reassign-partitions: --progress needs --bootstrap-server; it cannot be used with --zookeeper\n"
     assert_nobody_connected(listener)
@@ -122,7 +124,7 @@ def test_every_action_is_accepted_with_what_it_needs(action: Action) -> None:
     ],
 )
 def test_files_and_numbers_are_checked_before_any_connection(listener: socket.socket, arguments: tuple[str, ...], line: str) -> None:
-    said = run("reassign-partitions", "--bootstrap-server", address(listener), *arguments)
+    said = call("reassign-partitions", "--bootstrap-server", address(listener), *arguments)
     assert (said.returncode, said.stdout) == (1, "")
     assert line in said.stderr and said.stderr.count("\n") == 1
     assert_nobody_connected(listener)
@@ -131,9 +133,23 @@ def test_files_and_numbers_are_checked_before_any_connection(listener: socket.so
 def test_log_dirs_are_refused_with_zookeeper(listener: socket.socket, tmp_path: Path) -> None:
     file = tmp_path / "moves.json"
     file.write_text(json.dumps({"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}]}))
-    said = run("reassign-partitions", "--zookeeper", address(listener), "--execute", "--reassignment-json-file", file)
+    said = call("reassign-partitions", "--zookeeper", address(listener), "--execute", "--reassignment-json-file", file)
     assert said.returncode == 1 and said.stderr.endswith("log_dirs need --bootstrap-server; they cannot be used with --zookeeper\n")
     assert_nobody_connected(listener)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool waits half a second for the cluster instead of ten."""
+    for module in (bootstrap, znodes):
+        monkeypatch.setattr(module, "CONNECT_MS", 500)
+
+
+def assert_one_line(said: subprocess.CompletedProcess[str], way: str, line: str) -> None:
+    """With --zookeeper the line after the warning."""
+    assert (said.returncode, said.stdout) == (1, "")
+    assert line in said.stderr.splitlines()[-1]
+    assert said.stderr.count("\n") == (1 if way == "--bootstrap-server" else 2)
 
 
 @pytest.mark.parametrize(
@@ -141,28 +157,34 @@ def test_log_dirs_are_refused_with_zookeeper(listener: socket.socket, tmp_path: 
     [
         ("--bootstrap-server", "127.0.0.1:1", "127.0.0.1:1 cannot be reached"),
         ("--bootstrap-server", "nonsense:port", "'nonsense:port' is not HOST:PORT"),
-        ("--zookeeper", "127.0.0.1:1", "no ZooKeeper responds at 127.0.0.1:1 within 10000 ms"),
+        ("--zookeeper", "127.0.0.1:1", "no ZooKeeper responds at 127.0.0.1:1 within 500 ms"),
         ("--zookeeper", "nonsense:port", "bad ZooKeeper address 'nonsense:port'"),
     ],
 )
+@pytest.mark.usefixtures("soon")
 def test_a_server_that_cannot_be_reached_is_one_line_without_a_traceback(way: str, server: str, line: str) -> None:
-    said = run("reassign-partitions", way, server, "--list")
-    assert (said.returncode, said.stdout) == (1, "")
-    assert line in said.stderr.splitlines()[-1]
-    assert said.stderr.count("\n") == (1 if way == "--bootstrap-server" else 2)
+    assert_one_line(call("reassign-partitions", way, server, "--list"), way, line)
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_server_that_does_not_answer_ends_the_tool_in_time(listener: socket.socket) -> None:
-    said = run("reassign-partitions", "--bootstrap-server", address(listener), "--list")
+    said = call("reassign-partitions", "--bootstrap-server", address(listener), "--list")
     assert (said.returncode, said.stdout) == (1, "") and said.stderr.count("\n") == 1
     assert "did not respond in time" in said.stderr or "did not end within" in said.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["--bootstrap-server", "--zookeeper"])
+def test_a_process_of_the_tool_waits_ten_seconds_for_a_server_then_ends_with_one_line(way: str) -> None:
+    lines = {"--bootstrap-server": "127.0.0.1:1 cannot be reached", "--zookeeper": "no ZooKeeper responds at 127.0.0.1:1 within 10000 ms"}
+    assert_one_line(run("reassign-partitions", way, "127.0.0.1:1", "--list"), way, lines[way])
+
+
 def test_a_zookeeper_without_a_cluster_is_one_line_and_stays_as_it_is(zookeeper: str, chroot: str) -> None:
-    said = run("reassign-partitions", "--zookeeper", zookeeper + chroot, "--list")
+    said = call("reassign-partitions", "--zookeeper", zookeeper + chroot, "--list")
     assert said.returncode == 1
     assert said.stderr.splitlines()[-1].startswith("klamm: there is no cluster in this ZooKeeper")
-    again = run("reassign-partitions", "--zookeeper", zookeeper + chroot, "--list")
+    again = call("reassign-partitions", "--zookeeper", zookeeper + chroot, "--list")
     assert again.stderr == said.stderr, "nothing was created"
 
 

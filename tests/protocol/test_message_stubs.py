@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from klamm.protocol import messages
 from klamm.tests.protocol import message_stubs
 
@@ -23,6 +25,7 @@ def test_every_message_of_every_api_and_both_metadata_records_are_there() -> Non
         assert getattr(messages, name) is messages.message_type(name).top
 
 
+@pytest.mark.slow  # mypy without a cache; `make check` reads the same stubs for all of the code
 def test_misspelt_fields_structures_and_messages_are_found(tmp_path: Path) -> None:
     source = tmp_path / "misspelt.py"
     source.write_text(
