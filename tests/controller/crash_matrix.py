@@ -9,7 +9,7 @@ nothing moves any more the invariants of `simulation` must hold, and what the sc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -440,20 +440,40 @@ async def through(run: Run, scenario: Scenario) -> int:
     return writes
 
 
+Place = tuple[int, Fault]
+"""A write, from 1, and what happens there."""
+
+
+def everywhere(faults: Collection[Fault]) -> Callable[[int], list[Place]]:
+    """All of these faults at all writes."""
+    return lambda writes: [(at, fault) for at in range(1, writes + 1) for fault in faults]
+
+
+def spread(faults: Sequence[Fault]) -> Callable[[int], list[Place]]:
+    """Each of these faults at one write, from the first write to the last; all writes where there are not more."""
+
+    def places(writes: int) -> list[Place]:
+        last = len(faults) - 1
+        return [(1 + i * (writes - 1) // last, fault) for i, fault in enumerate(faults)]
+
+    return places
+
+
 async def row(
-    scenario: Scenario, run_once: Callable[[Scenario, Fault | None, int], Awaitable[int]] = once, faults: Collection[Fault] = tuple(Fault)
+    scenario: Scenario,
+    run_once: Callable[[Scenario, Fault | None, int], Awaitable[int]] = once,
+    places: Callable[[int], Iterable[Place]] = everywhere(tuple(Fault)),
 ) -> Row:
-    """These faults at all writes of a scenario."""
+    """Faults at these places of a scenario, which follow from the number of its writes."""
     writes = await run_once(scenario, None, 0)
     wrong = []
     tried = 0
-    for at in range(1, writes + 1):
-        for fault in faults:
-            tried += 1
-            try:
-                await run_once(scenario, fault, at)
-            except AssertionError as problem:
-                wrong.append(f"{scenario.name}, {fault.value} write {at} of {writes}: {problem}")
+    for at, fault in places(writes):
+        tried += 1
+        try:
+            await run_once(scenario, fault, at)
+        except AssertionError as problem:
+            wrong.append(f"{scenario.name}, {fault.value} write {at} of {writes}: {problem}")
     return Row(scenario.name, writes, tried, tried - len(wrong), tuple(wrong))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.tests.controller.crash_matrix import Fault, Row, Run, Scenario, row, table, through
+from klamm.tests.controller.crash_matrix import Fault, Row, Run, Scenario, everywhere, row, table, through
 from klamm.tests.controller.reassignment_scenarios import REASSIGNMENTS
 from klamm.tests.controller.throttle_scenarios import STEP_BY_STEP, THROTTLED
 
@@ -50,7 +50,7 @@ async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outco
         finally:
             tried.update(run.notes)
 
-    keep(rows, await row(STEP_BY_STEP, once, (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)))
+    keep(rows, await row(STEP_BY_STEP, once, everywhere((Fault.CRASH_BEFORE, Fault.CRASH_AFTER))))
     assert set(tried) == set("123456"), tried
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
@@ -60,27 +60,25 @@ async def test_a_crash_behind_any_step_of_a_throttled_reassignment_has_the_outco
 @pytest.mark.requirement(*REQUIREMENTS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 async def test_after_a_crash_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
-    keep(rows, await row(scenario, faults=CRASHES))
+    keep(rows, await row(scenario, places=everywhere(CRASHES)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(
-    scenario: Scenario, rows: list[Row]
-) -> None:
-    keep(rows, await row(scenario, faults=OTHERS))
+async def test_after_any_other_fault_at_any_write_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
+    keep(rows, await row(scenario, places=everywhere(OTHERS)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", range(1, 6))
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, after: int, rows: list[Row]) -> None:
-    """The next controller crashes too, so many writes later."""
+async def test_after_two_crashes_no_reassignment_is_lost_and_no_throttle_left(scenario: Scenario, rows: list[Row]) -> None:
+    """The next controller crashes too, one to five writes later: at each write another distance, before it and after it."""
 
     async def twice(scenario: Scenario, fault: Fault | None, at: int) -> int:
-        run = Run(fault, at, after if fault is not None else 0)
+        distance = 1 + (at + (2 if fault is Fault.CRASH_AFTER else 0)) % 5
+        run = Run(fault, at, distance if fault is not None else 0)
         run.repeats_exactly = False  # the scenario may be over before the second one
         return await through(run, scenario)
 
-    found = await row(scenario, twice, (Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
-    keep(rows, found._replace(name=f"{found.name}, again after {after}"))
+    found = await row(scenario, twice, everywhere((Fault.CRASH_BEFORE, Fault.CRASH_AFTER)))
+    keep(rows, found._replace(name=f"{found.name}, twice"))

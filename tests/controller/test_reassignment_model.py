@@ -9,7 +9,7 @@ partition has the replicas of the last request that was accepted for it.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
@@ -40,6 +40,8 @@ class Model:
         """Whatever was ever requested for a partition."""
         self.accepted: dict[TopicPartition, Ints | None] = {}
         """The last request that was accepted, None for a cancellation; missing where it is not known."""
+        self.by_znode: Counter[TopicPartition] = Counter()
+        """How often the legacy znode has named a partition: a response that comes behind that says nothing of who was last."""
         self.known: dict[TopicPartition, Assignment] = {}
         self.dropped: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         """Replicas that an override or a cancellation has forgotten: they leave the ISR behind that."""
@@ -89,7 +91,7 @@ class MovingStory(Story):
     def __init__(self, seed: int, faults: Faults, throttled: bool) -> None:
         super().__init__(seed, faults)
         self.model = Model(self.world)
-        self.throttles = ThrottleWatch(self.world)
+        self.throttles = ThrottleWatch(self.world, raced=True)
         self.actions += [self.reassign, self.reassign, self.reassign, self.cancel, self.catch_up, self.catch_up, self.catch_up]
         self.actions += [self.use_znode] + ([self.reassign_throttled] * 2 if throttled else [])
 
@@ -126,9 +128,9 @@ class MovingStory(Story):
         work: Awaitable[Any]
         controller: Controller = process.controller
         work = controller.reassign_partitions(targets, 5000) if throttled else controller.alter_reassignments(targets)
-        process.ask(self._answered(work, targets))
+        process.ask(self._answered(work, targets, {key: self.model.by_znode[key] for key in targets}))
 
-    async def _answered(self, work: Awaitable[Any], targets: dict[TopicPartition, Any]) -> None:
+    async def _answered(self, work: Awaitable[Any], targets: dict[TopicPartition, Any], by_znode: dict[TopicPartition, int]) -> None:
         try:
             results = await work
         except (ApiError, asyncio.CancelledError) as lost:
@@ -138,7 +140,9 @@ class MovingStory(Story):
             raise
         assert set(results) == set(targets)
         for key, (code, _) in results.items():
-            if code is ErrorCode.NONE and key in self.model.known:
+            if self.model.by_znode[key] != by_znode[key]:
+                self.model.accepted.pop(key, None)
+            elif code is ErrorCode.NONE and key in self.model.known:
                 self.model.accepted[key] = targets[key]
             elif code is ErrorCode.UNKNOWN_SERVER_ERROR:
                 self.model.accepted.pop(key, None)
@@ -155,6 +159,7 @@ class MovingStory(Story):
         for key, target in targets.items():
             self.model.targets[TopicPartition(*key)].add(tuple(target))
             self.model.accepted.pop(TopicPartition(*key), None)
+            self.model.by_znode[TopicPartition(*key)] += 1
         before, self.world.telling = self.world.telling, True
         self.world.ask_reassignment(targets)
         self.world.telling = before

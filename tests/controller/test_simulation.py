@@ -156,7 +156,7 @@ class Story(Simulation):
         topics = sorted(t for t in w.topics if t not in w.deletions)
         if topics and rng.random() < 0.3:
             t = rng.choice(topics)
-            w.configure_topic(t, {UNCLEAN: "true"})
+            w.configure_topic(t, {**w.configs[t], UNCLEAN: "true"})
             self.do("announce_unclean_election", t)
 
     def announce_unclean_election(self, topic: str) -> None:

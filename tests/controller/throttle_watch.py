@@ -42,9 +42,12 @@ def is_ongoing(world: World) -> bool:
 class ThrottleWatch:
     """From its making on, all that was wrong at any moment is in `problems`; `made` says which znodes were written, in order."""
 
-    def __init__(self, world: World, by_hand: Iterable[str] = (), *, kept: bool = False, replaced: bool = False) -> None:
+    def __init__(
+        self, world: World, by_hand: Iterable[str] = (), *, kept: bool = False, replaced: bool = False, raced: bool = False
+    ) -> None:
         """`by_hand` are entities whose throttles a person has set; `kept` throttles are in no removal znode (remove_throttle=false);
-        where they are `replaced`, they may go while a reassignment is ongoing.
+        where they are `replaced`, they may go while a reassignment is ongoing; where they are `raced`, somebody else may write the legacy
+        znode at any moment, and what nobody has begun yet does not count: a removal may be under way already.
         """
         self.world = world
         self.problems: list[str] = []
@@ -54,6 +57,7 @@ class ThrottleWatch:
         self._throttled = throttled(world)
         self._kept = kept
         self._replaced = replaced
+        self._raced = raced
         world.observers.append(self)
 
     def __call__(self, operation: Operation, session: int) -> None:
@@ -73,7 +77,8 @@ class ThrottleWatch:
             forgotten = now - named - self._by_hand.keys()
             self._must(not forgotten, operation, f"no removal znode names {sorted(forgotten)}")
         gone = {entity for entity in self._throttled - now if world.zk.get(f"/config/{entity}") is not None}
-        self._must(not gone or self._replaced or not is_ongoing(world), operation, f"throttles of {sorted(gone)} go during a reassignment")
+        ongoing = bool(world.reassigning) if self._raced else is_ongoing(world)
+        self._must(not gone or self._replaced or not ongoing, operation, f"throttles of {sorted(gone)} go during a reassignment")
         for entity, before in self._by_hand.items():
             self._must(properties(world, entity) == before, operation, f"{entity} was set by hand")
         for entity, before in self._others.items():
