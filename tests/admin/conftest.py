@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import klamm
+from klamm.admin import deadlines
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, scripted
 from klamm.tests.harness.tree import Tree
@@ -27,6 +28,12 @@ def no_thread_is_left() -> Iterator[None]:
     """Every client that a test opens ends its thread."""
     yield
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("klamm-admin")] == []
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls for which the broker waits end 400 ms after their time-out instead of a second."""
+    monkeypatch.setattr(deadlines, "RESPONSE_GRACE_MS", 400)
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +60,7 @@ def members(request: pytest.FixtureRequest, zookeeper: str, tmp_path_factory: py
             "log_dirs": f"{folder}/one-{broker_id},{folder}/two-{broker_id}",
             "replica_fetch_max_bytes": 20_000,
             "replica_fetch_response_max_bytes": 20_000,
+            "zookeeper_session_timeout_ms": 3000 if request.param == "klamm" else 6000,
         }
 
     one = Members(where, tree, folder, settings)

@@ -138,6 +138,7 @@ def test_the_controller_is_found_again_when_its_connection_closes(cluster: Scrip
     assert len(two.bodies(ELECT)) == 1
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_no_controller_until_the_deadline_is_a_time_out_that_says_so(cluster: ScriptedCluster) -> None:
     cluster.add(1)
     cluster.controller_id = -1

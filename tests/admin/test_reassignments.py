@@ -46,6 +46,7 @@ def test_the_controller_is_found_again_after_a_not_controller_of_the_whole_reque
     assert (len(one.bodies(key)), len(two.bodies(key))) == (1, 1)
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_not_controller_until_the_deadline_is_raised_by_list_and_the_outcome_of_alter(cluster: ScriptedCluster) -> None:
     (broker,) = cluster.add(1)
     broker.on(ALTER, altered(whole=41))

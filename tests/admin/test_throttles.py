@@ -175,6 +175,7 @@ def test_a_former_controller_without_the_apis_is_not_mistaken_for_the_present_on
 
 
 @pytest.mark.parametrize("key", CALLS, ids=lambda key: key.name)
+@pytest.mark.usefixtures("short_grace")
 def test_a_controller_that_hangs_ends_in_a_time_out(cluster: ScriptedCluster, broker: ScriptedBroker, key: ApiKey) -> None:
     broker.on(key, HANG)
     with AdminClient(cluster.bootstrap) as admin, pytest.raises(TimedOut, match="did not respond in time"):

@@ -6,6 +6,7 @@ imports: for commands of which only the text and the exit code matter.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import logging
@@ -110,10 +111,11 @@ def run(*arguments: object, environ: dict[str, str] | None = None) -> subprocess
 
 @contextmanager
 def _process_wide_state_kept() -> Iterator[None]:
-    """A command sets up the logging and the signals of its process."""
+    """A command sets up the logging, the signals and the garbage collector of its process."""
     root, ours = logging.getLogger(), logging.getLogger("klamm")
     handlers, levels = root.handlers[:], (root.level, ours.level)
     signals = {number: signal.getsignal(number) for number in SIGNALS}
+    thresholds = gc.get_threshold()
     try:
         with patch.dict(os.environ, COLUMNS="80"):
             yield
@@ -123,6 +125,8 @@ def _process_wide_state_kept() -> Iterator[None]:
         ours.setLevel(levels[1])
         for number, handler in signals.items():
             signal.signal(number, handler)
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 def call(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from klamm.tests.cli.conftest import Start
-from klamm.tests.cli.running import WITHIN_S, call, run
+from klamm.tests.cli.running import WITHIN_S, call
 
 Properties = Callable[..., Path]
 
@@ -87,34 +87,34 @@ def test_no_zookeeper_named_is_one_line(tmp_path: Path) -> None:
 def test_a_taken_port_is_one_line(properties: Properties) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = run("broker", properties(listeners=f"PLAINTEXT://127.0.0.1:{port}"))
+        said = call("broker", properties(listeners=f"PLAINTEXT://127.0.0.1:{port}"))
     assert said.returncode == 1
     assert re.fullmatch(rf"klamm: .*{port}.* in use", complaint(said.stderr))
 
 
 def test_an_id_that_is_registered_already_is_one_line(start: Start, properties: Properties, tmp_path: Path) -> None:
     start("broker", properties()).logged("broker 1 serves")
-    said = run("broker", properties(log_dirs=tmp_path / "elsewhere"))
+    said = call("broker", properties(log_dirs=tmp_path / "elsewhere"))
     assert said.returncode == 1
     assert re.fullmatch(r"klamm: broker id 1 is already registered.*", complaint(said.stderr))
 
 
 def test_a_log_directory_in_use_is_one_line(start: Start, properties: Properties, tmp_path: Path) -> None:
     start("broker", properties(broker_id=1, log_dirs=tmp_path / "data")).logged("broker 1 serves")
-    said = run("broker", properties(broker_id=1, log_dirs=tmp_path / "data"))
+    said = call("broker", properties(broker_id=1, log_dirs=tmp_path / "data"))
     assert said.returncode == 1
     assert complaint(said.stderr) == f"klamm: log directory {tmp_path}/data is in use by another broker"
 
 
 def test_log_directories_that_cannot_be_used_are_named(properties: Properties, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    said = run("broker", properties(log_dirs=tmp_path / "file"))
+    said = call("broker", properties(log_dirs=tmp_path / "file"))
     assert said.returncode == 1
     assert said.stderr.splitlines()[-1] == f"klamm: all log directories have failed: {tmp_path}/file"
 
 
 def test_an_absent_zookeeper_is_waited_for_then_one_line(properties: Properties) -> None:
-    said = run("broker", properties(zookeeper_connect="127.0.0.1:1/somewhere", zookeeper_connection_timeout_ms=1500))
+    said = call("broker", properties(zookeeper_connect="127.0.0.1:1/somewhere", zookeeper_connection_timeout_ms=700))
     assert said.returncode == 1
     assert "Traceback" not in said.stderr
     assert re.search(r"^klamm: .*127\.0\.0\.1:1", said.stderr.splitlines()[-1])

@@ -100,3 +100,17 @@ def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:
     reason = json.loads(said.stdout)["error"]
     assert said.stdout.count("\n") == 1
     assert said.stderr == f"klamm serve: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["reassign-partitions", "--help"], ["reassign-partitions", "--list"], ["preferred-replica-election"]], ids=" ".join
+)
+def test_help_and_bad_options_of_the_tools_import_no_client(arguments: list[str]) -> None:
+    script = (
+        "import atexit, sys; from klamm.cli.main import main; sys.argv[0] = 'klamm'\n"
+        "atexit.register(lambda: print('loaded:', *sys.modules)); main()"
+    )
+    said = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+    loaded = said.stdout.splitlines()[-1].split()
+    assert loaded[0] == "loaded:" and "klamm.cli.main" in loaded
+    assert not {"kafka", "kazoo", "rich", "klamm.admin"} & set(loaded)

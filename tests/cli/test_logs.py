@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.logs import OneLineFormatter
-from klamm.tests.cli.running import run
+from klamm.tests.cli.running import call
 
 FORGED = "x\n2026-01-01 00:00:00,000 INFO    klamm.controller: broker 9 is elected"
 
@@ -51,7 +51,7 @@ def test_a_traceback_is_indented_the_text_of_its_exception_too(entries: tuple[lo
 def test_an_unknown_property_forges_no_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nzookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=1\n")
-    said = run("broker", file, "--override", f"{FORGED}=1")
+    said = call("broker", file, "--override", f"{FORGED}=1")
     assert said.returncode == 1
     assert r"x\n2026-01-01" in said.stderr
     assert "\n2026-01-01" not in said.stderr

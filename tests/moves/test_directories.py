@@ -13,7 +13,7 @@ from klamm.tests.moves.throttled import SETTINGS, TOPIC, UNLIMITED, Throttled
 
 SOURCE, TARGET = 1, 2
 NAMES = ("a", "b")
-SIZE = 4 << 20
+SIZE = 2 << 20
 SLOW = 400_000
 """Bytes per second: both moves take several seconds."""
 

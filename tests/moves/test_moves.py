@@ -15,7 +15,7 @@ from klamm.tests.moves.moving import Local, equal_on_disk
 from klamm.tests.moves.there_and_back import SETTINGS, TOPIC, places, there_and_back, told_to
 
 IDS = (1, 2, 3, 4)
-SOME, MUCH = 4 << 20, 50 << 20
+SOME, MUCH = 2 << 20, 50 << 20
 PROPERTIES = {name.replace("_", "."): value for name, value in SETTINGS.items()}
 
 

@@ -16,7 +16,7 @@ from klamm.tests.mixed.members import Members
 from klamm.tests.moves.moving import Cluster, Moving, create, equal_on_disk, has_logs, only_on
 
 SETTINGS: dict[str, Any] = {
-    "log_segment_bytes": 1 << 20,
+    "log_segment_bytes": 1 << 19,
     "log_segment_delete_delay_ms": 300,
     "replica_fetch_wait_max_ms": 200,
     "log_retention_ms": -1,
