@@ -67,11 +67,11 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, the long ones one after the other; fetches the real Kafka when it is missing
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, in two processes, the long ones last; fetches the real Kafka when it is missing
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@failed=0; \
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST) || failed=$$?; \
-	$(BIN)/python -m pytest -q -m slow $(PYTEST) || failed=$$?; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST) || failed=$$?; \
 	exit $$failed
 
 .PHONY: duel
