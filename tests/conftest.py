@@ -10,11 +10,14 @@ import os
 import secrets
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded import EmbeddedZooKeeper
+
+SEED = "stories_seed"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,9 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--stories-seed") is None:
-        config.option.stories_seed = secrets.randbelow(1_000_000)  # the processes of a run get its options, so they draw the same stories
+        of_run = getattr(config, "workerinput", {}).get(SEED)
+        config.option.stories_seed = secrets.randbelow(1_000_000) if of_run is None else of_run
     options = {name: config.getoption(f"--{option}") for name, option in (("seed", "stories-seed"), ("share", "stories-share"))}
     config.pluginmanager.register(Retelling(retell=config.getoption("--retell"), **options), "retelling")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each process of a run draws the same stories."""
+    node.workerinput[SEED] = node.config.getoption("--stories-seed")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

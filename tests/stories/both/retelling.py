@@ -163,10 +163,12 @@ class Retelling:
             else:
                 self.said.append(f"{folder.name}: {passed} of {stories} stories agreed; {DIGEST_FILE} stays as it was")
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.said:
-            terminalreporter.section("recorded stories told to a real Kafka again")
-            for line in self.said:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        in_processes = config.getoption("numprocesses", None)  # they draw, this one only says by what
+        said = self.said or ([f"drawn by --stories-seed {self.seed}, unless all were told"] if in_processes else [])
+        if said:
+            terminalreporter.section("recorded stories")
+            for line in said:
                 terminalreporter.write_line(line)
 
 
