@@ -39,6 +39,7 @@ class Producing:
             "acks": "all",
             "enable.idempotence": idempotent,
             "message.timeout.ms": 600_000,
+            "batch.size": 250_000,  # fits into the smallest segments of these tests, also after a pause
             "linger.ms": 5,
             "socket.timeout.ms": 10_000,
             "retry.backoff.ms": 50,
