@@ -165,4 +165,5 @@ def test_unclean_election(admin: KafkaAdminClient, served: Served) -> None:
     wait_for(lambda: leads(admin, name, 0, -1), "the new state is told")
     admin.elect_leaders(UNCLEAN, {name: [0]})
     state = served.tree.state(name)
-    assert state is not None and (state.leader, state.isr, state.le, state.recovery) == (1, [1], 2, 1)
+    assert state is not None and (state.leader, state.isr, state.le) == (1, [1], 2)
+    # the leader recovers at once, so its mark may be gone already
