@@ -66,6 +66,13 @@ class OfflineReplicasChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BlacklistChanged:
+    """These brokers are on `preferred_leader_blacklist` (KIP-491)."""
+
+    broker_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicAdded:
     """A topic, or the id of one that had none."""
 
@@ -171,6 +178,7 @@ Change = (
     | ShutdownBegan
     | ShutdownEnded
     | OfflineReplicasChanged
+    | BlacklistChanged
     | TopicAdded
     | TopicRemoved
     | PartitionAdded

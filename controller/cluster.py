@@ -89,6 +89,8 @@ class Cluster:
         self.shutting_down: AbstractSet[int] = self._shutting_down
         self.alive: frozenset[int] = frozenset()
         self.registered: frozenset[int] = frozenset()
+        self.listed: frozenset[int] = frozenset()
+        """Brokers on `preferred_leader_blacklist` (KIP-491)."""
         self._topics: dict[str, Topic] = {}
         self.topics: Mapping[str, Topic] = self._topics
         self._topics_by_id: dict[bytes, Topic] = {}
@@ -157,6 +159,12 @@ class Cluster:
         self._liveness_changed()
         if self._see is not None:
             self._see(changes.ShutdownEnded(broker_id))
+
+    def blacklist_changed(self, broker_ids: frozenset[int]) -> None:
+        """These brokers are to lead only where no other can; it causes nothing by itself (R491-6)."""
+        self.listed = broker_ids
+        if self._see is not None:
+            self._see(changes.BlacklistChanged(broker_ids))
 
     def _liveness_changed(self) -> None:
         self.registered = frozenset(self._brokers)

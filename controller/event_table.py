@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, assert_never
 from klamm.controller import (
     alter_partition,
     brokers,
+    config_events,
     deletion,
     events,
     leader_elections,
@@ -71,6 +72,10 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await partition_machine.trigger(term)
         case events.TopicUncleanLeaderElectionEnabled(topic):
             await partition_machine.trigger(term, topic)
+        case events.ConfigsChanged():
+            together += [queued.event for queued in waiting.take_same(events.ConfigsChanged)]
+            entities = [e.entity for e in together if isinstance(e, events.ConfigsChanged)]
+            await config_events.on_configs_changed(term, list(dict.fromkeys(entities)))
         case events.ZkPartitionReassignment():
             term.throttling.entries_announced = False
             await reassignment.on_zk_reassignment(term)

@@ -13,7 +13,7 @@ from typing import Any
 
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.values import Assignment, Election, ElectionResult, Result
+from klamm.controller.values import Assignment, ConfigEntity, Election, ElectionResult, Result
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -129,6 +129,16 @@ class TopicUncleanLeaderElectionEnabled:
     """A topic's config notification carries `unclean.leader.election.enable=true`."""
 
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """A notification named this entity: its configs in ZooKeeper may have changed.
+
+    Of `brokers/<default>` unless KIP-491 is off; of every topic and every broker when brokers may register with the controller.
+    """
+
+    entity: ConfigEntity
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +312,7 @@ ControllerEvent = (
     | AutoPreferredReplicaLeaderElection
     | UncleanLeaderElectionEnabled
     | TopicUncleanLeaderElectionEnabled
+    | ConfigsChanged
     | PhaseReleased
     | LeaderAndIsrResponseReceived
     | StopReplicaResponseReceived

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from klamm.controller import brokers, deletion, leader_elections, partition_machine, phases, reassignment, replica_machine, topics
+from klamm.controller import (
+    brokers,
+    config_events,
+    deletion,
+    leader_elections,
+    partition_machine,
+    phases,
+    reassignment,
+    replica_machine,
+    topics,
+)
 from klamm.controller.term import Term
 
 log = logging.getLogger("klamm.controller")
@@ -24,7 +34,7 @@ async def fail_over(term: Term) -> None:
     names, _ = await store.isr_notifications()
     await store.delete_isr_notifications(names)
 
-    found, topic_names = await asyncio.gather(store.brokers(), store.topics())
+    found, topic_names, _ = await asyncio.gather(store.brokers(), store.topics(), config_events.load(term))
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.brokers_registered(registered.values())
     await asyncio.gather(

@@ -25,6 +25,7 @@ class ControllerOptions:
     leader_recovery_supported: bool = True
     topic_ids_supported: bool = True
     kip179_enable: bool = True
+    kip491_enable: bool = True
     alter_partition_supported: bool = True
     """Whether leaders change ISRs through the controller; older ones write them to ZooKeeper themselves."""
 

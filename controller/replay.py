@@ -42,6 +42,8 @@ def _apply(cluster: Cluster, change: Change) -> None:
             cluster.shutdown_ended(broker_id)
         case changes.OfflineReplicasChanged(broker_id, keys):
             cluster.offline_replicas_changed(broker_id, {_known(cluster, key) for key in keys})
+        case changes.BlacklistChanged(broker_ids):
+            cluster.blacklist_changed(broker_ids)
         case changes.TopicAdded(topic, topic_id):
             cluster.topic_added(topic, topic_id)
         case changes.TopicRemoved(topic):

@@ -137,6 +137,10 @@ class ConfigEntity(NamedTuple):
         return f"{self.kind}/{self.name}"
 
 
+DEFAULT_BROKER = ConfigEntity("brokers", "<default>")
+"""Whose configs are those of all brokers, unless one has its own."""
+
+
 class StoredConfig(NamedTuple):
     """Properties of an entity, and the version of its znode, -1 where it has none."""
 

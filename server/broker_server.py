@@ -270,12 +270,12 @@ class BrokerServer:
         self._replicate(metadata)
         topics = partial(self.admin_zk.config_names, "topics")
         throttles = ThrottleConfigs(self._quotas, topics, TopicConfigs(self.admin_zk), self._background, self.clock)
-        dynamic_configs.listen(
-            ConfigApplication(
-                config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
-                self._followers.resize,
-            )
+        application = ConfigApplication(
+            config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
+            self._followers.resize,
         )  # fmt: skip
+        dynamic_configs.listen(application)
+        dynamic_configs.announce_to(application.announced)
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
         )  # fmt: skip

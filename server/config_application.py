@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.causes import ConfigChanged
-from klamm.controller.events import OptionsChanged
+from klamm.controller.events import ConfigsChanged, OptionsChanged
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
+from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.dynamic_configs import controller_events
@@ -37,6 +38,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
         leader_recovery_supported=step.has_leader_recovery,
         topic_ids_supported=step.has_topic_ids,
         kip179_enable=get("kip179.enable"),
+        kip491_enable=get("kip491.enable"),
         alter_partition_supported=step.has_alter_partition,
     )
 
@@ -80,3 +82,9 @@ class ConfigApplication:
             self._logs.set_topic_config(name, properties)
         for event in controller_events(self._config, kind, name, properties, changed):
             self._controller.put(event, ConfigChanged())
+
+    def announced(self, kind: str, name: str) -> None:
+        """A notification named an entity: the controller reads it itself where it decides by it, or keeps a log of configs."""
+        entity = ConfigEntity(kind, name)
+        if self._config.get("registerbroker.enable") or (entity == DEFAULT_BROKER and self._config.get("kip491.enable")):
+            self._controller.put(ConfigsChanged(entity), ConfigChanged())

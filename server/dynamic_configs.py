@@ -52,6 +52,7 @@ class DynamicConfigs:
         self._spawn = spawn
         self._now_ms = now_ms
         self._listeners: list[Listener] = []
+        self._announce: Callable[[str, str], None] | None = None
         self._executed = -1
         self._stored: dict[str, Mapping[str, str]] = {DEFAULT_ENTITY: {}, self._own: {}}
         self._looking = False
@@ -60,6 +61,11 @@ class DynamicConfigs:
     def listen(self, listener: Listener) -> None:
         """Add a listener. It is called on the loop and must not wait."""
         self._listeners.append(listener)
+
+    def announce_to(self, announce: Callable[[str, str], None]) -> None:
+        """From now on this is called, after the listeners, with kind and name of each topic or broker that a notification names,
+        whether it is about this broker or not, and whether its znode can be read or not."""
+        self._announce = announce
 
     async def start(self) -> None:
         """Execute the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
@@ -117,6 +123,8 @@ class DynamicConfigs:
         for number, entity in entities:
             if entity is not None:
                 self._take(entity, stored[entity])
+                if self._announce is not None and entity[0] in ("topics", "brokers"):
+                    self._announce(*entity)
             self._executed = number
         if self._executed >= 0:  # also when nothing is new, as in a new session
             await self._admin_zk.purge_config_changes(now_ms)

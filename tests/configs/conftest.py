@@ -36,6 +36,8 @@ class ConfigBroker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.dynamic = DynamicConfigs(self.config, broker_id, self.admin_zk, self._spawn)
         self.dynamic.listen(self._hear)
+        self.announcements: list[tuple[str, str]] = []
+        self.dynamic.announce_to(lambda kind, name: self.announcements.append((kind, name)))
         self._heard_more = asyncio.Event()
 
     def _hear(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:

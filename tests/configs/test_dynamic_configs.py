@@ -184,3 +184,14 @@ async def test_what_the_controller_hears(brokers):
     assert events("brokers", "<default>", {UNCLEAN: "true"}, {UNCLEAN}) == [UncleanLeaderElectionEnabled()]
     assert events("brokers", "<default>", {UNCLEAN: "true"}, ()) == []
     assert events("users", "u", {UNCLEAN: "true"}, {UNCLEAN}) == []
+
+
+async def test_each_topic_and_broker_that_a_notification_names_is_announced_other_brokers_and_unreadable_ones_too(brokers):
+    node = await brokers(0)
+    await change(node, "topics/t", b'{"version":1,"config":{"a":"1"}}')
+    await change(node, "brokers/7", b'{"version":1,"config":{}}')
+    await change(node, "users/u", b'{"version":1,"config":{}}')
+    await change(node, "brokers/<default>", b"no json")
+    await change(node, "topics/last", b'{"version":1,"config":{}}')
+    await node.eventually(lambda: node.heard[-1][1] == "last")
+    assert node.announcements == [("topics", "t"), ("brokers", "7"), ("brokers", "<default>"), ("topics", "last")]

@@ -18,7 +18,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         if name in CACHES or (public != name and public in vars(cluster)):
             continue
         match public:
-            case "epoch" | "alive":
+            case "epoch" | "alive" | "listed":
                 fields[public] = value
             case "brokers":
                 fields[public] = dict(value)

@@ -24,7 +24,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.steering import Steering
 from klamm.controller.term import Term
-from klamm.controller.values import ControllerMoved, LeaderAndIsr, StateWrite
+from klamm.controller.values import DEFAULT_BROKER, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
@@ -114,6 +114,12 @@ class Stage:
     async def create(self, name: str, *replicas: tuple[int, ...]) -> None:
         self.world.create_topic(name, dict(enumerate(replicas)), name.encode().ljust(16, b"\1"))
         await self.settle()
+
+    async def blacklist(self, *broker_ids: int) -> None:
+        """These brokers are on `preferred_leader_blacklist` from now on."""
+        self.world.broker_configs["<default>"] = {"preferred_leader_blacklist": ",".join(map(str, broker_ids))}
+        await self.put(events.ConfigsChanged(DEFAULT_BROKER))
+        assert self.cluster.listed == set(broker_ids)
 
     def change_options(self, **changes: Any) -> None:
         """The broker's configs change: the next event is handled with other options."""

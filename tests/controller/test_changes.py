@@ -130,9 +130,11 @@ def test_changes_are_seen_in_order_as_values() -> None:
 
 
 async def test_a_cluster_made_of_the_changes_is_the_same(stage: Stage) -> None:
-    """Creation, growth, death, return, bounce, a failed log directory, shutdown, elections, deletion, reassignment: all changes."""
+    """Creation, growth, death, return, bounce, a failed log directory, shutdown, elections, deletion, reassignment, a list: all changes."""
     w = stage.world
+    w.broker_configs["<default>"] = {"preferred_leader_blacklist": "7"}
     await stage.open(1, 2, 3)
+    assert stage.cluster.listed == {7}
     await stage.create("t", (1, 2), (2, 3))
     await stage.create("doomed", (1, 3))
     w.offline_dirs.add((2, TopicPartition("t", 1)))
