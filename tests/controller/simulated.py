@@ -20,7 +20,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, T
 
 from klamm.controller import events
 from klamm.controller.store import Store
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, StoreLost
+from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr, StoredTopic, StoreLost
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.simulated_zookeeper import Operation, SimulatedSession, SimulatedZooKeeper, operations_of
 from klamm.zk import layout, paths, topic_layout
@@ -28,6 +28,7 @@ from klamm.zk.broker_node import decode_broker, encode_broker
 from klamm.zk.requests import CREATE, DELETE, SET_DATA, ConnectionLost
 from klamm.zk.session import SessionChange, WriteHook, ZkSession
 from klamm.zk.store import ZkStore
+from klamm.zk.store_registrations import decode_registration, encode_registration
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -272,6 +273,12 @@ class World:
             zk, "/config/brokers", str, lambda _, path: layout.decode_config(zk.nodes[path].data),
             lambda name, config: zk.place(paths.config_path("brokers", name), layout.encode_config(config)),
         )  # fmt: skip
+        self.registrations: MutableMapping[int, BrokerRegistration] = _Children(
+            zk, paths.REGISTERED_BROKERS, int, lambda broker_id, path: decode_registration(broker_id, zk.nodes[path].data),
+            lambda broker_id, stored: zk.place(paths.registration_path(broker_id), encode_registration(stored)),
+        )  # fmt: skip
+        self.by_request: set[int] = set()
+        """Brokers that run and register by request."""
         self.unreadable_configs = _UnreadableConfigs(self)
         self.deletions: MutableMapping[str, None] = _Children(
             zk, paths.DELETE_TOPICS, str, lambda _, __: None, lambda topic, _: zk.place(paths.deletion_path(topic), None)
@@ -319,6 +326,21 @@ class World:
     def _missing(self, path: str) -> None:
         if path.rpartition("/")[0] in _JOURNALED or path in _JOURNALED_NODES:
             self.journal.append(Removed(path))
+
+    # --- brokers of both kinds ---
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """The epoch of a broker that runs and has registered, in one way or the other; None for others."""
+        broker = self.brokers.get(broker_id)
+        if broker is not None:
+            return broker.epoch
+        registration = self.registrations.get(broker_id) if broker_id in self.by_request else None
+        return None if registration is None else registration.epoch
+
+    def online(self) -> set[int]:
+        """Brokers that count as alive: ephemeral nodes, and registrations that say so."""
+        states = BrokerState.ONLINE, BrokerState.STOPPING
+        return set(self.brokers) | {b for b, registration in self.registrations.items() if registration.state in states}
 
     # --- nodes as values ---
 

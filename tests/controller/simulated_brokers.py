@@ -78,8 +78,7 @@ def proposals(world: World, told: dict[int, Told]) -> dict[TopicPartition, Propo
 
 
 def _runs(world: World, broker_id: int, known: Told, key: TopicPartition) -> bool:
-    broker = world.brokers.get(broker_id)
-    return broker is not None and broker.epoch == known.epoch and key not in known.stopped and (broker_id, key) not in world.offline_dirs
+    return world.broker_epoch(broker_id) == known.epoch and key not in known.stopped and (broker_id, key) not in world.offline_dirs
 
 
 def _follows(world: World, told: dict[int, Told], broker_id: int, key: TopicPartition, leader: Any) -> bool:
@@ -134,8 +133,7 @@ class SimulatedBrokers:
     def _deliver(
         self, frame: Frame, on_response: Callable[[Any], None] | None, ignorable: Callable[[bytes, int], bool] | None
     ) -> None:  # fmt: skip
-        broker = self.world.brokers.get(frame.broker)
-        if self.dead or broker is None or frame.broker not in self.open:
+        if self.dead or self.world.broker_epoch(frame.broker) is None or frame.broker not in self.open:
             return
         response = self.respond(frame)
         if response is None or on_response is None:
@@ -154,7 +152,8 @@ class SimulatedBrokers:
 
     def respond(self, frame: Frame) -> Any:
         """A registered broker acts on a request; None where it refuses it, with an error that the controller ignores."""
-        epoch = self.world.brokers[frame.broker].epoch
+        epoch = self.world.broker_epoch(frame.broker)
+        assert epoch is not None
         told = self.told.get(frame.broker)
         if told is None or told.epoch != epoch:
             told = self.told[frame.broker] = Told(epoch)

@@ -147,9 +147,9 @@ class Simulation:
         """Leaders send their proposals to the controller, if there is one."""
         active, w = self.active, self.world
         for key, p in due.items():
-            broker, topic = w.brokers.get(p.leader), w.topics.get(key.topic)
-            if active is not None and broker is not None and topic is not None and topic.topic_id is not None:
-                request = isr_request(p.leader, broker.epoch, topic.topic_id, key.partition, p.leader_epoch, p.partition_epoch, list(p.isr))
+            broker_epoch, topic = w.broker_epoch(p.leader), w.topics.get(key.topic)
+            if active is not None and broker_epoch is not None and topic is not None and topic.topic_id is not None:
+                request = isr_request(p.leader, broker_epoch, topic.topic_id, key.partition, p.leader_epoch, p.partition_epoch, list(p.isr))
                 active.ask(active.controller.alter_partition(request, 2))
 
     async def quieten(self) -> None:
