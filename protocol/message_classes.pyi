@@ -2375,6 +2375,47 @@ class AlterInterbrokerThrottledReplicasResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[AlterInterbrokerThrottledReplicasResponse.TopicResult | bytes] = ...) -> Self: ...
 
+class RegisterBrokerRecord(Message):
+    class BrokerEndpoint(Message):
+        name: str
+        host: str
+        port: int
+        security_protocol: int
+        def __new__(cls, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., host: str = ..., port: int = ..., security_protocol: int = ...) -> Self: ...
+
+    class BrokerFeature(Message):
+        name: str
+        min_supported_version: int
+        max_supported_version: int
+        def __new__(cls, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> Self: ...
+        def _replace(self, *, name: str = ..., min_supported_version: int = ..., max_supported_version: int = ...) -> Self: ...
+
+    broker_id: int
+    is_migrating_zk_broker: bool
+    incarnation_id: bytes
+    broker_epoch: int
+    end_points: Sequence[RegisterBrokerRecord.BrokerEndpoint]
+    features: Sequence[RegisterBrokerRecord.BrokerFeature]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: Sequence[bytes]
+    def __new__(cls, broker_id: int = ..., is_migrating_zk_broker: bool = ..., incarnation_id: bytes = ..., broker_epoch: int = ..., end_points: Sequence[RegisterBrokerRecord.BrokerEndpoint | bytes] = ..., features: Sequence[RegisterBrokerRecord.BrokerFeature | bytes] = ..., rack: str | None = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: Sequence[bytes] = ...) -> Self: ...
+    def _replace(self, *, broker_id: int = ..., is_migrating_zk_broker: bool = ..., incarnation_id: bytes = ..., broker_epoch: int = ..., end_points: Sequence[RegisterBrokerRecord.BrokerEndpoint | bytes] = ..., features: Sequence[RegisterBrokerRecord.BrokerFeature | bytes] = ..., rack: str | None = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., log_dirs: Sequence[bytes] = ...) -> Self: ...
+
+class UnregisterBrokerRecord(Message):
+    broker_id: int
+    broker_epoch: int
+    def __new__(cls, broker_id: int = ..., broker_epoch: int = ...) -> Self: ...
+    def _replace(self, *, broker_id: int = ..., broker_epoch: int = ...) -> Self: ...
+
+class TopicRecord(Message):
+    name: str
+    topic_id: bytes
+    def __new__(cls, name: str = ..., topic_id: bytes = ...) -> Self: ...
+    def _replace(self, *, name: str = ..., topic_id: bytes = ...) -> Self: ...
+
 class PartitionRecord(Message):
     partition_id: int
     topic_id: bytes
@@ -2392,6 +2433,14 @@ class PartitionRecord(Message):
     def __new__(cls, partition_id: int = ..., topic_id: bytes = ..., replicas: Sequence[int] = ..., isr: Sequence[int] = ..., removing_replicas: Sequence[int] = ..., adding_replicas: Sequence[int] = ..., leader: int = ..., leader_recovery_state: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: Sequence[bytes] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ...) -> Self: ...
     def _replace(self, *, partition_id: int = ..., topic_id: bytes = ..., replicas: Sequence[int] = ..., isr: Sequence[int] = ..., removing_replicas: Sequence[int] = ..., adding_replicas: Sequence[int] = ..., leader: int = ..., leader_recovery_state: int = ..., leader_epoch: int = ..., partition_epoch: int = ..., directories: Sequence[bytes] = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ...) -> Self: ...
 
+class ConfigRecord(Message):
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+    def __new__(cls, resource_type: int = ..., resource_name: str = ..., name: str = ..., value: str | None = ...) -> Self: ...
+    def _replace(self, *, resource_type: int = ..., resource_name: str = ..., name: str = ..., value: str | None = ...) -> Self: ...
+
 class PartitionChangeRecord(Message):
     partition_id: int
     topic_id: bytes
@@ -2406,3 +2455,29 @@ class PartitionChangeRecord(Message):
     directories: Sequence[bytes] | None
     def __new__(cls, partition_id: int = ..., topic_id: bytes = ..., isr: Sequence[int] | None = ..., leader: int = ..., replicas: Sequence[int] | None = ..., removing_replicas: Sequence[int] | None = ..., adding_replicas: Sequence[int] | None = ..., leader_recovery_state: int = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., directories: Sequence[bytes] | None = ...) -> Self: ...
     def _replace(self, *, partition_id: int = ..., topic_id: bytes = ..., isr: Sequence[int] | None = ..., leader: int = ..., replicas: Sequence[int] | None = ..., removing_replicas: Sequence[int] | None = ..., adding_replicas: Sequence[int] | None = ..., leader_recovery_state: int = ..., eligible_leader_replicas: Sequence[int] | None = ..., last_known_elr: Sequence[int] | None = ..., directories: Sequence[bytes] | None = ...) -> Self: ...
+
+class FenceBrokerRecord(Message):
+    id: int
+    epoch: int
+    def __new__(cls, id: int = ..., epoch: int = ...) -> Self: ...
+    def _replace(self, *, id: int = ..., epoch: int = ...) -> Self: ...
+
+class UnfenceBrokerRecord(Message):
+    id: int
+    epoch: int
+    def __new__(cls, id: int = ..., epoch: int = ...) -> Self: ...
+    def _replace(self, *, id: int = ..., epoch: int = ...) -> Self: ...
+
+class RemoveTopicRecord(Message):
+    topic_id: bytes
+    def __new__(cls, topic_id: bytes = ...) -> Self: ...
+    def _replace(self, *, topic_id: bytes = ...) -> Self: ...
+
+class BrokerRegistrationChangeRecord(Message):
+    broker_id: int
+    broker_epoch: int
+    fenced: int
+    in_controlled_shutdown: int
+    log_dirs: Sequence[bytes]
+    def __new__(cls, broker_id: int = ..., broker_epoch: int = ..., fenced: int = ..., in_controlled_shutdown: int = ..., log_dirs: Sequence[bytes] = ...) -> Self: ...
+    def _replace(self, *, broker_id: int = ..., broker_epoch: int = ..., fenced: int = ..., in_controlled_shutdown: int = ..., log_dirs: Sequence[bytes] = ...) -> Self: ...

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from klamm.protocol import messages
+from klamm.protocol.metadata_records import RECORDS
 from klamm.protocol.schema import Field, Schema, Struct, find
 
 PATH = Path(__file__).resolve().parents[2] / "protocol" / "message_classes.pyi"
@@ -35,7 +36,7 @@ def text() -> str:
 def names() -> list[str]:
     """The messages of all APIs, by key, and the metadata records."""
     both = (api.name + kind for _, api in sorted(messages.APIS.items()) for kind in ("Request", "Response"))
-    return [name for name in (*both, "PartitionRecord", "PartitionChangeRecord") if find(name) is not None]
+    return [name for name in (*both, *RECORDS) if find(name) is not None]
 
 
 def _message(schema: Schema) -> str:

@@ -1,0 +1,198 @@
+"""What a broker knows from the metadata log: the replay of its records (RegisterBroker, controller 25.1).
+
+A view begins empty at the start of the log of one controller epoch and takes batches in the order of their offsets. Records follow the
+record table of the specification; one that does not fit what the view holds is an error of the log, because a log is dense and complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.metadata_records import (
+    LEADER_UNCHANGED,
+    RECOVERY_UNCHANGED,
+    TOPIC_CONFIG,
+    MetadataRecord,
+    decode_batches,
+    is_broker_record,
+    records_of,
+)
+from klamm.protocol.nouns import Endpoint, Ints, next_epoch
+
+
+class ViewedBroker(NamedTuple):
+    """A broker that is not OFFLINE. `epoch` is that of its registration, or the czxid of its ephemeral znode."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+class ViewedPartition(NamedTuple):
+    """A partition. Leader and epochs are -1 and the ISR is empty until it has had a leader."""
+
+    replicas: Ints
+    adding: Ints
+    removing: Ints
+    isr: Ints
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovery: int
+
+
+class ViewedTopic:
+    """A topic and its partitions by number."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str, topic_id: bytes, partitions: dict[int, ViewedPartition] | None = None) -> None:
+        self.name = name
+        self.id = topic_id
+        self.partitions: dict[int, ViewedPartition] = {} if partitions is None else partitions
+
+
+ConfigResource = tuple[int, str]
+"""Resource type (`TOPIC_CONFIG`, `BROKER_CONFIG`) and name of an entity; the name is empty for the default of all brokers."""
+
+
+class MetadataView:
+    """Brokers, topics, partitions and configs after all records before `next_offset`. Only `apply` changes it."""
+
+    def __init__(self, controller_epoch: int, next_offset: int = 0) -> None:
+        self.controller_epoch = controller_epoch
+        self.next_offset = next_offset
+        """The offset of the next record to apply: where to fetch from."""
+        self.brokers: dict[int, ViewedBroker] = {}
+        self.topics: dict[bytes, ViewedTopic] = {}
+        """By topic id."""
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        """Entities without properties are left out."""
+
+    def copy(self) -> MetadataView:
+        """A view that stays as this one is now."""
+        other = MetadataView(self.controller_epoch, self.next_offset)
+        other.brokers = dict(self.brokers)
+        other.topics = {i: ViewedTopic(t.name, t.id, dict(t.partitions)) for i, t in self.topics.items()}
+        other.configs = {resource: dict(properties) for resource, properties in self.configs.items()}
+        return other
+
+    def apply(self, batches: bytes) -> list[tuple[int, MetadataRecord]]:
+        """Take whole batches of the log; the records about brokers that were applied, with their offsets.
+
+        Records before `next_offset` are left out. Raises RemoteProtocolError for bytes that are no batches, for another controller epoch,
+        for a gap, and for a record that does not fit.
+        """
+        about_brokers = []
+        for header, position in decode_batches(batches):
+            if header.leader_epoch != self.controller_epoch:
+                raise RemoteProtocolError(f"a batch of controller epoch {header.leader_epoch} in the log of {self.controller_epoch}")
+            if header.base_offset > self.next_offset:
+                raise RemoteProtocolError(f"offset {self.next_offset} is missing: the next batch begins at {header.base_offset}")
+            for offset, record in records_of(batches, header, position):
+                if offset < self.next_offset:
+                    continue
+                try:
+                    _APPLY[type(record).__name__](self, record)
+                except KeyError:
+                    raise RemoteProtocolError(f"the record at offset {offset} does not fit what is before it: {record}") from None
+                self.next_offset = offset + 1
+                if is_broker_record(record):
+                    about_brokers.append((offset, record))
+        return about_brokers
+
+    # --- brokers ---
+
+    def _register(self, record: messages.RegisterBrokerRecord) -> None:
+        endpoints = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points)
+        self.brokers[record.broker_id] = ViewedBroker(
+            record.broker_id, record.broker_epoch, endpoints, record.rack, record.fenced, record.in_controlled_shutdown
+        )
+
+    def _unregister(self, record: messages.UnregisterBrokerRecord) -> None:
+        self._broker(record.broker_id, record.broker_epoch)
+        del self.brokers[record.broker_id]
+
+    def _fence(self, record: messages.FenceBrokerRecord) -> None:
+        self.brokers[record.id] = self._broker(record.id, record.epoch)._replace(fenced=True)
+
+    def _unfence(self, record: messages.UnfenceBrokerRecord) -> None:
+        self.brokers[record.id] = self._broker(record.id, record.epoch)._replace(fenced=False)
+
+    def _change_registration(self, record: messages.BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(record.broker_id, record.broker_epoch)
+        if record.fenced:
+            broker = broker._replace(fenced=record.fenced > 0)
+        if record.in_controlled_shutdown:
+            broker = broker._replace(in_controlled_shutdown=True)
+        self.brokers[record.broker_id] = broker
+
+    def _broker(self, broker_id: int, epoch: int) -> ViewedBroker:
+        broker = self.brokers[broker_id]
+        if broker.epoch != epoch:
+            raise KeyError(broker_id)
+        return broker
+
+    # --- topics ---
+
+    def _add_topic(self, record: messages.TopicRecord) -> None:
+        topic = self.topics.get(record.topic_id)
+        if topic is None:
+            self.topics[record.topic_id] = ViewedTopic(record.name, record.topic_id)
+        elif topic.name != record.name:
+            raise KeyError(record.name)
+
+    def _remove_topic(self, record: messages.RemoveTopicRecord) -> None:
+        topic = self.topics.pop(record.topic_id)
+        self.configs.pop((TOPIC_CONFIG, topic.name), None)
+
+    def _put_partition(self, record: messages.PartitionRecord) -> None:
+        self.topics[record.topic_id].partitions[record.partition_id] = ViewedPartition(
+            tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.isr), record.leader,
+            record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
+        )  # fmt: skip
+
+    def _change_partition(self, record: messages.PartitionChangeRecord) -> None:
+        partitions = self.topics[record.topic_id].partitions
+        replicas, adding, removing, isr, leader, leader_epoch, partition_epoch, recovery = partitions[record.partition_id]
+        if record.leader != LEADER_UNCHANGED:
+            leader, leader_epoch = record.leader, next_epoch(leader_epoch)
+        if record.isr is not None:
+            isr = tuple(record.isr)
+        if record.leader_recovery_state != RECOVERY_UNCHANGED:
+            recovery = record.leader_recovery_state
+        partitions[record.partition_id] = ViewedPartition(
+            replicas, adding, removing, isr, leader, leader_epoch, next_epoch(partition_epoch), recovery
+        )
+
+    # --- configs ---
+
+    def _change_config(self, record: messages.ConfigRecord) -> None:
+        resource = record.resource_type, record.resource_name
+        if record.value is not None:
+            self.configs.setdefault(resource, {})[record.name] = record.value
+            return
+        properties = self.configs.get(resource, {})
+        properties.pop(record.name, None)
+        if not properties:
+            self.configs.pop(resource, None)
+
+
+_APPLY: dict[str, Callable[..., None]] = {
+    "RegisterBrokerRecord": MetadataView._register,
+    "UnregisterBrokerRecord": MetadataView._unregister,
+    "TopicRecord": MetadataView._add_topic,
+    "PartitionRecord": MetadataView._put_partition,
+    "ConfigRecord": MetadataView._change_config,
+    "PartitionChangeRecord": MetadataView._change_partition,
+    "FenceBrokerRecord": MetadataView._fence,
+    "UnfenceBrokerRecord": MetadataView._unfence,
+    "RemoveTopicRecord": MetadataView._remove_topic,
+    "BrokerRegistrationChangeRecord": MetadataView._change_registration,
+}

@@ -1,0 +1,188 @@
+"""The batches of the metadata log in memory: appended by the controller, read by whoever fetches (controller 25.1).
+
+What is appended is kept as it came and becomes bytes when somebody reads it: once, for all readers. So a log that nobody reads costs
+little more than a list. Offsets are known at once. A batch holds about a megabyte at most; a longer append becomes several batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from klamm.protocol.metadata_records import batch
+from klamm.protocol.records.batch import HEADER_SIZE
+from klamm.protocol.records.record import write_varint
+
+MOST_RECORDS, MOST_BYTES = 8192, 1 << 20
+"""Of one batch; a single record may be larger."""
+
+_BATCH_BYTES = HEADER_SIZE + 250
+"""About the memory that a batch takes beside its records."""
+_PENDING_BYTES = 120
+"""About the memory that a record about a partition takes until it is encoded; it takes less then."""
+
+
+class PartitionRest(NamedTuple):
+    """A record about a partition without what names the partition: partitions in the same situation share it."""
+
+    size: int
+    """Bytes of the record, without its length and its offset."""
+    head: bytes
+    """From the null key to the prefix of the value; index and topic id follow."""
+    tail: bytes
+
+
+PartitionEntry: TypeAlias = tuple[int, bytes, PartitionRest]
+"""A record about one partition: its index, the id of its topic, and the rest."""
+Entry: TypeAlias = bytes | PartitionEntry
+"""A record: its value, or what the value of a record about a partition is made of."""
+
+
+def partition_rest(prefix: bytes, rest: bytes) -> PartitionRest:
+    """For records whose value is `prefix`, the index, the topic id and `rest`."""
+    length = len(prefix) + 20 + len(rest)
+    head = b"\x01" + write_varint(length) + prefix
+    return PartitionRest(2 + len(head) + 20 + len(rest) + 1, head, rest + b"\0")
+
+
+_index = Struct(">i").pack
+_offset = lru_cache(maxsize=MOST_RECORDS)(write_varint)
+
+
+@lru_cache(maxsize=4096)
+def _start(size: int) -> bytes:
+    """Length, attributes and timestamp of a record with so many bytes behind its length."""
+    return write_varint(size) + b"\0\0"
+
+
+def encode_entries(entries: Sequence[Entry]) -> bytes:
+    """The records of one batch."""
+    parts: list[bytes] = []
+    put = parts.append
+    for delta, entry in enumerate(entries):
+        offset = _offset(delta)
+        if entry.__class__ is tuple:
+            index, topic_id, (size, head, tail) = entry
+            put(_start(size + len(offset)))
+            put(offset)
+            put(head)
+            put(_index(index))
+            put(topic_id)
+            put(tail)
+        else:
+            assert isinstance(entry, bytes)
+            head = b"\x01" + write_varint(len(entry))
+            parts += (_start(len(offset) + len(head) + len(entry) + 3), offset, head, entry, b"\0")
+    return b"".join(parts)
+
+
+def split(entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], int]]:
+    """Entries for one batch each, and about how much memory they take."""
+    start = size = 0
+    for position, entry in enumerate(entries):
+        more = len(entry) + 50 if isinstance(entry, bytes) else _PENDING_BYTES
+        if position > start and (size + more > MOST_BYTES or position - start >= MOST_RECORDS):
+            yield entries[start:position], size
+            start, size = position, 0
+        size += more
+    if start < len(entries):
+        yield (entries[start:] if start else entries), size
+
+
+class _Batch:
+    """Records that were appended together; `data` is None until they are read for the first time."""
+
+    __slots__ = ("data", "entries", "size", "timestamp_ms")
+
+    def __init__(self, entries: Sequence[Entry], size: int, timestamp_ms: int) -> None:
+        self.entries = entries
+        self.size = size
+        self.timestamp_ms = timestamp_ms
+        self.data: bytes | None = None
+
+
+class LogBatches:
+    """A log of one controller epoch. `size` is about the memory that it takes, in bytes."""
+
+    def __init__(self, controller_epoch: int) -> None:
+        self.controller_epoch = controller_epoch
+        self.start_offset = 0
+        self.next_offset = 0
+        self.size = 0
+        self._batches: list[_Batch] = []
+        self._bases: list[int] = []
+        self._last_read: tuple[int, int, bytes] | None = None
+        self._waiting: dict[object, Callable[[], None]] = {}
+
+    def append(self, entries: Sequence[Entry], timestamp_ms: int) -> None:
+        """Append records, in one batch where they fit into one, and call who waits. Nothing happens when there are none."""
+        for part, size in split(entries):
+            self._bases.append(self.next_offset)
+            self._batches.append(_Batch(part, size + _BATCH_BYTES, timestamp_ms))
+            self.size += size + _BATCH_BYTES
+            self.next_offset += len(part)
+        self._last_read = None
+        if self._waiting and entries:
+            waiting, self._waiting = self._waiting, {}
+            for callback in waiting.values():
+                callback()
+
+    def drop_before(self, offset: int) -> None:
+        """Forget the batches before the one that begins at `offset`, which is the start of the log now."""
+        gone = bisect_right(self._bases, offset - 1)
+        self.size -= sum(each.size for each in self._batches[:gone])
+        del self._batches[:gone], self._bases[:gone]
+        self.start_offset = offset
+        self._last_read = None
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset`, at least one if there is one; nothing at the end of the log.
+
+        Raises ValueError for an offset that is not in the log.
+        """
+        if not self.start_offset <= offset <= self.next_offset:
+            raise ValueError(f"offset {offset} is not in the log, which has {self.start_offset} to {self.next_offset}")
+        if offset == self.next_offset:
+            return b""
+        if self._last_read is not None and self._last_read[:2] == (offset, max_bytes):
+            return self._last_read[2]
+        position = bisect_right(self._bases, offset) - 1
+        found = [self._encoded(position)]
+        size = len(found[0])
+        for following in range(position + 1, len(self._batches)):
+            data = self._encoded(following)
+            size += len(data)
+            if size > max_bytes:
+                break
+            found.append(data)
+        result = found[0] if len(found) == 1 else b"".join(found)
+        self._last_read = offset, max_bytes, result
+        return result
+
+    def _encoded(self, position: int) -> bytes:
+        """The bytes of a batch, which are made when it is read first."""
+        each = self._batches[position]
+        data = each.data
+        if data is None:
+            body = encode_entries(each.entries)
+            data = each.data = batch(body, len(each.entries), self._bases[position], self.controller_epoch, each.timestamp_ms)
+            each.entries = ()
+            self.size += len(data) + _BATCH_BYTES - each.size
+            each.size = len(data) + _BATCH_BYTES
+        return data
+
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once, at the next append; what is returned takes it back, and does nothing afterwards.
+
+        It is called in the controller's turn of the event loop, before the write is answered: it must be quick, and must not raise.
+        """
+        ticket = object()
+        self._waiting[ticket] = callback
+
+        def remove() -> None:
+            self._waiting.pop(ticket, None)
+
+        return remove

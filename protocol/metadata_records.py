@@ -1,0 +1,197 @@
+"""The records of the metadata log and their batches, both ways (RegisterBroker, controller 25.1).
+
+A record value is a frame version (1), the type and the version of a metadata record, each an UNSIGNED_VARINT, and the record's body in
+flexible encoding. The types are Apache Kafka's metadata records of 3.9.1. Records stand in ordinary batches of magic 2: not compressed,
+without producer, with null keys, and with the controller epoch as leader epoch.
+
+A reader takes each version of these records that Apache Kafka knows; `RECORDS` says which one is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from klamm.protocol import messages
+from klamm.protocol.compiler import Message
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.primitives import read_uvarint, write_uvarint
+from klamm.protocol.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    BatchHeader,
+    Buffer,
+    CorruptRecords,
+    crc_is_right,
+    each_header,
+)
+from klamm.protocol.records.record import seal, write_varint
+from klamm.protocol.records.scan import BadRecord, read_varint
+
+FRAME_VERSION = 1
+
+MetadataRecord: TypeAlias = (
+    "messages.RegisterBrokerRecord | messages.UnregisterBrokerRecord | messages.TopicRecord | messages.PartitionRecord"
+    " | messages.ConfigRecord | messages.PartitionChangeRecord | messages.FenceBrokerRecord | messages.UnfenceBrokerRecord"
+    " | messages.RemoveTopicRecord | messages.BrokerRegistrationChangeRecord"
+)
+
+
+class RecordKind(NamedTuple):
+    """A type of record: its number, and the version that is written."""
+
+    type: int
+    version: int
+
+
+RECORDS = {
+    "RegisterBrokerRecord": RecordKind(0, 1),
+    "UnregisterBrokerRecord": RecordKind(1, 0),
+    "TopicRecord": RecordKind(2, 0),
+    "PartitionRecord": RecordKind(3, 0),
+    "ConfigRecord": RecordKind(4, 0),
+    "PartitionChangeRecord": RecordKind(5, 0),
+    "FenceBrokerRecord": RecordKind(7, 0),
+    "UnfenceBrokerRecord": RecordKind(8, 0),
+    "RemoveTopicRecord": RecordKind(9, 0),
+    "BrokerRegistrationChangeRecord": RecordKind(17, 1),
+}
+_NAMES = {kind.type: name for name, kind in RECORDS.items()}
+
+TOPIC_CONFIG, BROKER_CONFIG = 2, 4
+"""Resource types of a ConfigRecord. The name of a broker's is its id, empty for the default of all brokers."""
+
+LEADER_UNCHANGED, RECOVERY_UNCHANGED = -2, -1
+"""Values of a PartitionChangeRecord that leave leader or recovery mark as they are."""
+
+
+def prefix(name: str) -> bytes:
+    """What the value of a record with this name begins with, in the version that is written."""
+    kind = RECORDS[name]
+    return write_uvarint(FRAME_VERSION) + write_uvarint(kind.type) + write_uvarint(kind.version)
+
+
+_PREFIXES = {name: prefix(name) for name in RECORDS}
+
+
+def encode_value(record: MetadataRecord) -> bytes:
+    """The value of a record. Raises LocalProtocolError, struct.error or ValueError where it cannot be written."""
+    name = type(record).__name__
+    start = _PREFIXES.get(name)
+    if start is None:
+        raise LocalProtocolError(f"{name} is not a record of the metadata log")
+    return start + messages.encode(record, RECORDS[name].version)
+
+
+_decoders: dict[tuple[int, int], Callable[[bytes, int], tuple[Any, int]]] = {}
+
+
+def decode_value(value: bytes, position: int = 0, end: int | None = None) -> MetadataRecord:
+    """The record whose value is `value[position:end]`. Raises RemoteProtocolError for what is none."""
+    end = len(value) if end is None else end
+    try:
+        frame, kind, version = value[position : position + 3]
+        body = position + 3
+        if frame > 127 or kind > 127 or version > 127:
+            frame, body = read_uvarint(value, position)
+            kind, body = read_uvarint(value, body)
+            version, body = read_uvarint(value, body)
+    except (IndexError, ValueError):
+        raise RemoteProtocolError("a metadata record is cut short") from None
+    if frame != FRAME_VERSION:
+        raise RemoteProtocolError(f"a metadata record has the frame version {frame}")
+    decode = _decoders.get((kind, version))
+    if decode is None:
+        decode = _decoders[kind, version] = _decoder(kind, version)
+    record, position = decode(value, body)
+    if position != end:
+        raise RemoteProtocolError(f"a {type(record).__name__} ends at {position} and not at {end}")
+    return record
+
+
+def _decoder(kind: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]:
+    name = _NAMES.get(kind)
+    if name is None:
+        raise RemoteProtocolError(f"a metadata record has the type {kind}, which no metadata log of Klamm has")
+    found = messages.message_type(name)
+    if version not in found.schema.valid:
+        raise RemoteProtocolError(f"a {name} has the version {version}")
+    return found.decoder(version)
+
+
+def encode_records(records: Sequence[MetadataRecord], base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
+    """One batch with these records, of which there is at least one."""
+    return encode_values([encode_value(record) for record in records], base_offset, controller_epoch, timestamp_ms)
+
+
+def encode_values(values: Sequence[bytes], base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
+    """One batch with records of these values, of which there is at least one."""
+    parts: list[bytes] = []
+    for delta, value in enumerate(values):
+        offset, size = write_varint(delta), write_varint(len(value))
+        parts += (write_varint(len(offset) + len(size) + len(value) + 4), b"\0\0", offset, b"\x01", size, value, b"\0")
+    return batch(b"".join(parts), len(values), base_offset, controller_epoch, timestamp_ms)
+
+
+def batch(body: bytes, count: int, base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
+    """One batch of so many records that are encoded."""
+    header = BatchHeader(
+        base_offset, 0, controller_epoch, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, NO_SEQUENCE, count
+    )
+    return seal(header, body)
+
+
+def decode_records(payload: Buffer) -> Iterator[tuple[int, MetadataRecord]]:
+    """Offset and record of everything in whole batches of the metadata log. Raises RemoteProtocolError, also for a wrong CRC."""
+    data = payload if isinstance(payload, bytes) else bytes(payload)
+    for header, position in decode_batches(data):
+        yield from records_of(data, header, position)
+
+
+def decode_batches(data: bytes) -> list[tuple[BatchHeader, int]]:
+    """Headers and positions of whole batches, each with the right CRC, and nothing after the last one. Raises RemoteProtocolError."""
+    batches, end = [], 0
+    try:
+        for position, header in each_header(data):
+            if not crc_is_right(data, header, position):
+                raise RemoteProtocolError(f"the batch of the metadata log at offset {header.base_offset} has a wrong CRC")
+            batches.append((header, position))
+            end = position + header.size
+    except CorruptRecords as problem:
+        raise RemoteProtocolError(str(problem)) from None
+    if end != len(data):
+        raise RemoteProtocolError("a batch of the metadata log is cut short")
+    return batches
+
+
+def records_of(data: bytes, header: BatchHeader, position: int) -> Iterator[tuple[int, MetadataRecord]]:
+    """Offset and record of each record of one batch, whose header is at `position`. Raises RemoteProtocolError."""
+    if header.attributes:
+        raise RemoteProtocolError(f"a batch of the metadata log has the attributes {header.attributes}")
+    end, base_offset = position + header.size, header.base_offset
+    position += HEADER_SIZE
+    try:
+        for index in range(header.record_count):
+            size, position = read_varint(data, position)
+            stop = position + size
+            if size < 0 or stop > end:
+                raise BadRecord("Invalid record size")
+            _, position = read_varint(data, position + 1, 10)  # behind the attributes: the timestamp
+            delta, position = read_varint(data, position)
+            key, position = read_varint(data, position)
+            length, position = read_varint(data, position)
+            if delta != index or key != -1 or length < 0 or position + length + 1 != stop or data[stop - 1]:
+                raise BadRecord("it is not a record of the metadata log")
+            yield base_offset + delta, decode_value(data, position, position + length)
+            position = stop
+    except (BadRecord, IndexError) as problem:
+        raise RemoteProtocolError(f"offset {base_offset} of the metadata log: {problem}") from None
+    if position != end or header.record_count != header.last_offset_delta + 1:
+        raise RemoteProtocolError(f"the batch of the metadata log at offset {base_offset} does not hold the records that it announces")
+
+
+def is_broker_record(record: Message) -> bool:
+    """Whether a record is about a broker: its registration, its end, its state."""
+    return RECORDS[type(record).__name__].type in (0, 1, 7, 8, 17)
