@@ -2,6 +2,7 @@
 
 A view begins empty at the start of the log of one controller epoch and takes batches in the order of their offsets. Records follow the
 record table of the specification; one that does not fit what the view holds is an error of the log, because a log is dense and complete.
+Whoever meets such an error drops the view with `restart`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from klamm.protocol.metadata_records import (
     is_broker_record,
     records_of,
 )
-from klamm.protocol.nouns import Endpoint, Ints, next_epoch
+from klamm.protocol.nouns import NO_EPOCH, Endpoint, Ints, next_epoch
 
 
 class ViewedBroker(NamedTuple):
@@ -63,11 +64,12 @@ ConfigResource = tuple[int, str]
 
 
 class MetadataView:
-    """Brokers, topics, partitions and configs after all records before `next_offset`. Only `apply` changes it."""
+    """Brokers, topics, partitions and configs after all records before `next_offset`. Only `apply` and `restart` change it."""
 
-    def __init__(self, controller_epoch: int, next_offset: int = 0) -> None:
-        self.controller_epoch = controller_epoch
-        self.next_offset = next_offset
+    def __init__(self) -> None:
+        self.controller_epoch = NO_EPOCH
+        """Whose log it is a view of; -1 of none."""
+        self.next_offset = 0
         """The offset of the next record to apply: where to fetch from."""
         self.brokers: dict[int, ViewedBroker] = {}
         self.topics: dict[bytes, ViewedTopic] = {}
@@ -75,24 +77,33 @@ class MetadataView:
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         """Entities without properties are left out."""
 
-    def copy(self) -> MetadataView:
+    def restart(self, controller_epoch: int, offset: int) -> None:
+        """Know nothing any more; the next record is the one at `offset`, the start of the log of this controller epoch."""
+        self.controller_epoch, self.next_offset = controller_epoch, offset
+        self.brokers, self.topics, self.configs = {}, {}, {}
+
+    def checkpoint(self) -> MetadataView:
         """A view that stays as this one is now."""
-        other = MetadataView(self.controller_epoch, self.next_offset)
+        other = MetadataView()
+        other.controller_epoch, other.next_offset = self.controller_epoch, self.next_offset
         other.brokers = dict(self.brokers)
         other.topics = {i: ViewedTopic(t.name, t.id, dict(t.partitions)) for i, t in self.topics.items()}
         other.configs = {resource: dict(properties) for resource, properties in self.configs.items()}
         return other
 
-    def apply(self, batches: bytes) -> list[tuple[int, MetadataRecord]]:
-        """Take whole batches of the log; the records about brokers that were applied, with their offsets.
+    def apply(self, batches: bytes, controller_epoch: int, on_broker: Callable[[MetadataRecord], None] | None = None) -> None:
+        """Take whole batches of the log of this controller epoch. `on_broker` gets each record about a broker when it has been applied.
 
-        Records before `next_offset` are left out. Raises RemoteProtocolError for bytes that are no batches, for another controller epoch,
-        for a gap, and for a record that does not fit.
+        Records before `next_offset` are left out. A view of no log yet becomes one of this log. Raises RemoteProtocolError for bytes that
+        are no batches, for another controller epoch, for a gap, and for a record that does not fit; what was before it is applied then.
         """
-        about_brokers = []
+        if self.controller_epoch == NO_EPOCH:
+            self.controller_epoch = controller_epoch
         for header, position in decode_batches(batches):
-            if header.leader_epoch != self.controller_epoch:
-                raise RemoteProtocolError(f"a batch of controller epoch {header.leader_epoch} in the log of {self.controller_epoch}")
+            if not header.leader_epoch == self.controller_epoch == controller_epoch:
+                raise RemoteProtocolError(
+                    f"controller epoch {header.leader_epoch} in a batch, {controller_epoch} of the log, {self.controller_epoch} of the view"
+                )
             if header.base_offset > self.next_offset:
                 raise RemoteProtocolError(f"offset {self.next_offset} is missing: the next batch begins at {header.base_offset}")
             for offset, record in records_of(batches, header, position):
@@ -103,9 +114,8 @@ class MetadataView:
                 except KeyError:
                     raise RemoteProtocolError(f"the record at offset {offset} does not fit what is before it: {record}") from None
                 self.next_offset = offset + 1
-                if is_broker_record(record):
-                    about_brokers.append((offset, record))
-        return about_brokers
+                if on_broker is not None and is_broker_record(record):
+                    on_broker(record)
 
     # --- brokers ---
 

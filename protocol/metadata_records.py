@@ -88,9 +88,12 @@ def encode_value(record: MetadataRecord) -> bytes:
 _decoders: dict[tuple[int, int], Callable[[bytes, int], tuple[Any, int]]] = {}
 
 
-def decode_value(value: bytes, position: int = 0, end: int | None = None) -> MetadataRecord:
-    """The record whose value is `value[position:end]`. Raises RemoteProtocolError for what is none."""
-    end = len(value) if end is None else end
+def decode_value(value: bytes) -> tuple[MetadataRecord, int]:
+    """The record that is the value of a record of the log, and its version. Raises RemoteProtocolError for what is none."""
+    return _decode(value, 0, len(value))
+
+
+def _decode(value: bytes, position: int, end: int) -> tuple[MetadataRecord, int]:
     try:
         frame, kind, version = value[position : position + 3]
         body = position + 3
@@ -108,7 +111,7 @@ def decode_value(value: bytes, position: int = 0, end: int | None = None) -> Met
     record, position = decode(value, body)
     if position != end:
         raise RemoteProtocolError(f"a {type(record).__name__} ends at {position} and not at {end}")
-    return record
+    return record, version
 
 
 def _decoder(kind: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]:
@@ -184,7 +187,7 @@ def records_of(data: bytes, header: BatchHeader, position: int) -> Iterator[tupl
             length, position = read_varint(data, position)
             if delta != index or key != -1 or length < 0 or position + length + 1 != stop or data[stop - 1]:
                 raise BadRecord("it is not a record of the metadata log")
-            yield base_offset + delta, decode_value(data, position, position + length)
+            yield base_offset + delta, _decode(data, position, position + length)[0]
             position = stop
     except (BadRecord, IndexError) as problem:
         raise RemoteProtocolError(f"offset {base_offset} of the metadata log: {problem}") from None
