@@ -67,6 +67,12 @@ def _at_least(lower: str, upper: str) -> Rule:
     return Rule(upper, lambda values: values[upper] >= values[lower], f"must be at least {lower}")
 
 
+def _may_register_with_controller(values: Values) -> bool:
+    if values["klamm.broker.registration"] != "controller":
+        return True
+    return values["registerbroker.enable"] and MetadataVersion.of(values["inter.broker.protocol.version"]).has_topic_ids
+
+
 RULES = (
     Rule("process.roles", lambda values: not values["process.roles"], "must be empty: this broker runs with ZooKeeper"),
     Rule("zookeeper.metadata.migration.enable", lambda values: not values["zookeeper.metadata.migration.enable"], "must be false here"),
@@ -85,6 +91,11 @@ RULES = (
         "must be more than 1 MiB for each of the log.cleaner.threads",
     ),
     Rule("log.message.format.version", _message_format_fits, "needs a newer inter.broker.protocol.version"),
+    Rule(
+        "klamm.broker.registration",
+        _may_register_with_controller,
+        "may be controller only with registerbroker.enable=true and inter.broker.protocol.version 2.8 or later",
+    ),
     _at_least("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     _at_least("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     Rule(

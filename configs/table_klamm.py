@@ -35,4 +35,11 @@ KLAMM: tuple[ConfigKey, ...] = (
         valid=Range(1),
     ),
     K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),
+    K(
+        "klamm.broker.registration",
+        STRING,
+        "zookeeper",
+        "Where this broker registers: in ZooKeeper, or with the controller (needs registerbroker.enable).",
+        valid=Pattern(r"zookeeper|controller", "zookeeper or controller"),
+    ),
 )

@@ -122,7 +122,7 @@ class BrokerServer:
         self._tap = self.seams.broker_tap(config.broker_id)
         self.listeners = Listeners(config, self._tap, self.clock)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
-        self.admin_zk = AdminZk(self.zk)
+        self.admin_zk = AdminZk(self.zk, reads_registrations=config.get("registerbroker.enable"))
         self.inter_broker_listener = config.inter_broker_listener_name
         self.started = False
         self._authorizer: Authorizer = AllowAll() if authorizer is None else authorizer

@@ -35,3 +35,7 @@ class Peer:
         self.responses = responses
         self.principal = principal
         self.on_lost: Callable[[], None] | None = None
+
+    def forget_repeated(self) -> None:
+        """Handle the next request as the first one of its kind."""
+        self.repeated = self.repeated_fetch = self.single = None

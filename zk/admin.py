@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic, WriteOutcome
+from klamm.controller.values import Assignment, Broker, BrokerState, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk import config_nodes, layout, paths, registration, topic_layout
+from klamm.zk import config_nodes, layout, paths, registration, store_registrations, topic_layout
 from klamm.zk.broker_node import encode_broker
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.connection import WatchCallback
@@ -39,8 +39,10 @@ class _TopicCreation(Entry):
 class AdminZk:
     """A broker's own access to ZooKeeper."""
 
-    def __init__(self, session: ZkSession) -> None:
+    def __init__(self, session: ZkSession, *, reads_registrations: bool = False) -> None:
+        """`reads_registrations`: brokers that register with the controller count too (`registerbroker.enable`)."""
         self._session = session
+        self._reads_registrations = reads_registrations
         self._registered_session = 0
 
     # the broker itself
@@ -74,8 +76,16 @@ class AdminZk:
         return await registration.registered_brokers(self._session)
 
     async def broker_racks(self) -> dict[int, str | None]:
-        """Racks of all registered brokers, None where a broker has none."""
-        return {broker.id: broker.rack for broker in (await self.brokers()).values()}
+        """Racks of all brokers that may get replicas, None where a broker has none: those with an ephemeral znode, and those that the
+        controller counts as online.
+        """
+        racks: dict[int, str | None] = {}
+        if self._reads_registrations:
+            online = (BrokerState.ONLINE, BrokerState.STOPPING)
+            registrations = await store_registrations.read_registrations(self._session)
+            racks = {each.id: each.rack for each in registrations.values() if each.state in online}
+        racks |= {broker.id: broker.rack for broker in (await self.brokers()).values()}
+        return dict(sorted(racks.items()))
 
     async def announce_log_dir_failure(self, broker_id: int) -> None:
         path = f"{paths.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"

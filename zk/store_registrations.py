@@ -13,6 +13,7 @@ from klamm.zk.broker_node import broker_ids, decode_endpoints, encode_endpoints
 from klamm.zk.fenced import Entry, outcome_of
 from klamm.zk.json_values import Unreadable, int32
 from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
+from klamm.zk.session import ZkSession
 from klamm.zk.store_base import ZkArea
 
 log = logging.getLogger("klamm.zk.store")
@@ -46,6 +47,19 @@ def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistratio
         raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
 
 
+async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration]:
+    """All registrations that can be read, by broker id."""
+    ids = broker_ids(await session.children(paths.REGISTERED_BROKERS))
+    found = {}
+    for broker_id, node in zip(ids, await session.read_versions(list(map(paths.registration_path, ids))), strict=True):
+        try:
+            if node is not None:
+                found[broker_id] = decode_registration(broker_id, node[0])
+        except Unreadable as problem:
+            log.error("The registration of broker %d counts as absent: %s", broker_id, problem)
+    return found
+
+
 class _Registration(Entry):
     """A znode that is replaced, or created where there is none."""
 
@@ -72,15 +86,7 @@ class ZkBrokerRegistrations(ZkArea):
     """Registrations of brokers, all of them the controller's own."""
 
     async def registrations(self) -> dict[int, BrokerRegistration]:
-        ids = broker_ids(await self._session.children(paths.REGISTERED_BROKERS))
-        found = {}
-        for broker_id, node in zip(ids, await self._session.read_versions(list(map(paths.registration_path, ids))), strict=True):
-            try:
-                if node is not None:
-                    found[broker_id] = decode_registration(broker_id, node[0])
-            except Unreadable as problem:
-                log.error("The registration of broker %d counts as absent: %s", broker_id, problem)
-        return found
+        return await read_registrations(self._session)
 
     async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[WriteOutcome]:
         if registrations and await self._session.exists(paths.REGISTERED_BROKERS) is None:

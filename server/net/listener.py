@@ -83,6 +83,13 @@ class Listener:
         self._server = await loop.create_server(lambda: ClientConnection(self, loop), sock=self._socket)
         self._sweep_later()
 
+    def dispatch_to(self, dispatcher: Dispatcher) -> None:
+        """Give every further request, also of the present connections, to this dispatcher, and keep no response of the former one."""
+        self.dispatcher = dispatcher
+        self.responses.clear()
+        for connection in self.connections:
+            connection.peer.forget_repeated()
+
     async def close(self) -> None:
         """Close the socket and every connection; requests that still wait for something are given up."""
         if self._sweeper is not None:

@@ -116,6 +116,12 @@ class Listeners:
         get = self._config.get
         rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
 
+    def dispatch_to(self, dispatcher: Dispatcher) -> None:
+        """Give every further request to this dispatcher. Responses that were kept with the former one are dropped."""
+        self._dispatcher = dispatcher
+        for listener in self:
+            listener.dispatch_to(dispatcher)
+
     def clear_response_caches(self) -> None:
         """Cached responses may be wrong from now on for a reason that the metadata cache does not know of."""
         for listener in self:

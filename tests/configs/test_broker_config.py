@@ -19,7 +19,10 @@ def config(properties: dict[str, str] | None = None, /, **more: str) -> BrokerCo
     return BrokerConfig(ZK | (properties or {}) | more)
 
 
+REGISTERS = {"klamm.broker.registration": "controller", "registerbroker.enable": "on"}
 FIT = [
+    REGISTERS,
+    REGISTERS | {"inter.broker.protocol.version": "2.8"},
     {"broker.id": "1000"},
     {"broker.id": "1001", "broker.id.generation.enable": "false"},
     {"broker.id": "-1"},
@@ -85,6 +88,9 @@ UNFIT = [
     ({"num.partitions": "many"}, "num.partitions"),
     ({"kip704.recovery.mode": "delay:soon"}, "kip704.recovery.mode"),
     ({"kip183.legacy.v0": "perhaps"}, "kip183.legacy.v0"),
+    ({"klamm.broker.registration": "kraft"}, "klamm.broker.registration"),
+    ({"klamm.broker.registration": "controller"}, "klamm.broker.registration"),
+    (REGISTERS | {"inter.broker.protocol.version": "2.7"}, "klamm.broker.registration"),
 ]
 
 

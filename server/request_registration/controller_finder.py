@@ -1,0 +1,64 @@
+"""Finds the active controller for a broker that registers with it: no metadata cache tells it, as long as it is not registered.
+
+The id comes from `/controller`, the endpoint from the registration of that broker; this broker knows its own endpoint. What was found is
+kept until a request shows that it is not right any more (no connection, connection lost, NOT_CONTROLLER), so that a broker without
+ZooKeeper goes on with the controller that it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from klamm.controller.values import StoreLost
+from klamm.protocol.clock import Clock
+from klamm.protocol.nouns import Endpoint
+from klamm.server.identity import BrokerIdentity
+from klamm.zk.find_controller import ElectedController
+from klamm.zk.requests import ZkError
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 5.0
+
+
+class ControllerFinder:
+    """`read` reads ZooKeeper; `own_endpoints` are those that this broker advertises."""
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        listener: str,
+        read: Callable[[], Awaitable[ElectedController | None]],
+        own_endpoints: Callable[[], tuple[Endpoint, ...]],
+        clock: Clock,
+    ) -> None:
+        self.endpoint: Endpoint | None = None
+        """Where the controller listens, as far as is known."""
+        self.controller_id = -1
+        """Its broker id, -1 while it is not known."""
+        self._identity = identity
+        self._listener = listener
+        self._read = read
+        self._own_endpoints = own_endpoints
+        self._clock = clock
+
+    async def look(self) -> Endpoint | None:
+        """Look for the controller unless it is known; None where it cannot be found now."""
+        if self.endpoint is None:
+            try:
+                async with self._clock.timeout(TIMEOUT_S):
+                    found = await self._read()
+            except (StoreLost, ZkError, TimeoutError) as error:
+                log.debug("broker %d: the controller cannot be looked up: %s", self._identity.broker_id, error)
+                return None
+            if found is not None:
+                endpoints = self._own_endpoints() if found.id == self._identity.broker_id else found.endpoints
+                self.endpoint = next((endpoint for endpoint in endpoints if endpoint.listener == self._listener), None)
+                self.controller_id = found.id
+        return self.endpoint
+
+    def forget(self) -> None:
+        """The controller is not where it was found: look again the next time."""
+        self.endpoint = None
+        self.controller_id = -1

@@ -1,0 +1,58 @@
+"""A broker that registers with the controller looks for it, and keeps what it found (RREG-9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.controller.values import StoreLost
+from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.protocol.nouns import Endpoint
+from klamm.server.identity import BrokerIdentity
+from klamm.server.request_registration.controller_finder import ControllerFinder
+from klamm.zk.find_controller import ElectedController
+
+OWN = (Endpoint("CLIENTS", "own", 1, 0), Endpoint("BROKERS", "own", 2, 0))
+THEIRS = (Endpoint("BROKERS", "their", 4, 0), Endpoint("CLIENTS", "their", 3, 0))
+
+
+class ZooKeeper:
+    """What `/controller` and the registrations say, and how often they were read."""
+
+    def __init__(self, found: ElectedController | None) -> None:
+        self.found: ElectedController | Exception | None = found
+        self.reads = 0
+
+    async def read(self) -> ElectedController | None:
+        self.reads += 1
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def finder(zookeeper: ZooKeeper) -> ControllerFinder:
+    return ControllerFinder(BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK)
+
+
+@pytest.mark.requirement("RREG-9")
+async def test_controller_is_looked_up_once_and_again_when_it_was_forgotten() -> None:
+    zookeeper = ZooKeeper(ElectedController(7, THEIRS))
+    one = finder(zookeeper)
+    assert [await one.look() for _ in range(3)] == [THEIRS[0]] * 3
+    assert (zookeeper.reads, one.controller_id) == (1, 7)
+    zookeeper.found = ElectedController(5, ())
+    one.forget()
+    assert one.endpoint is None
+    assert await one.look() == OWN[1], "this broker is the controller: it knows where it listens before it is registered"
+    assert zookeeper.reads == 2
+
+
+@pytest.mark.requirement("RREG-9")
+@pytest.mark.parametrize("found", [None, ElectedController(7, ()), ElectedController(7, THEIRS[1:]), StoreLost("gone")])
+async def test_controller_that_cannot_be_found_is_looked_for_each_time(found: ElectedController | Exception | None) -> None:
+    zookeeper = ZooKeeper(None)
+    zookeeper.found = found
+    one = finder(zookeeper)
+    assert [await one.look() for _ in range(2)] == [None, None]
+    assert zookeeper.reads == 2
+    zookeeper.found = ElectedController(7, THEIRS)
+    assert await one.look() == THEIRS[0]

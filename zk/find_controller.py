@@ -1,0 +1,45 @@
+"""Where the active controller listens, as ZooKeeper knows it: `/controller` names it, its registration has its endpoints.
+
+A broker that registers with the controller has `/cluster/brokers/<id>`, any other one `/brokers/ids/<id>`; where both are there, the latter
+counts (controller 25, RREG-14). The endpoints may be those of an earlier life of that broker: whoever connects finds out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.protocol.nouns import Endpoint
+from klamm.zk import layout, paths
+from klamm.zk.broker_node import decode_broker
+from klamm.zk.json_values import Unreadable
+from klamm.zk.session import ZkSession
+from klamm.zk.store_registrations import decode_registration
+
+
+class ElectedController(NamedTuple):
+    """The broker that `/controller` names; without endpoints where it has no registration that can be read."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+
+
+async def find_controller(session: ZkSession) -> ElectedController | None:
+    """The active controller, None while there is none. Raises StoreLost and ZkError."""
+    node = await session.get(paths.CONTROLLER)
+    try:
+        controller = None if node is None else layout.decode_controller(node.data)
+    except Unreadable:
+        controller = None
+    if controller is None:
+        return None
+    return ElectedController(controller.broker_id, await _endpoints(session, controller.broker_id))
+
+
+async def _endpoints(session: ZkSession, broker_id: int) -> tuple[Endpoint, ...]:
+    ephemeral, registration = await session.read_versions([paths.broker_path(broker_id), paths.registration_path(broker_id)])
+    try:
+        if ephemeral is not None:
+            return decode_broker(broker_id, -1, ephemeral[0]).endpoints
+        return () if registration is None else decode_registration(broker_id, registration[0]).endpoints
+    except Unreadable:
+        return ()
