@@ -17,6 +17,7 @@ from klamm.admin.values import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    ElectionType,
     LogDir,
     LogDirReplica,
     PartitionDescription,
@@ -29,7 +30,7 @@ from klamm.admin.values import (
 
 __all__ = [
     "MAX_THROTTLE", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker", "Closed",
-    "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "LogDir",
-    "LogDirReplica", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment", "ResourceType", "Result", "TimedOut",
-    "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
+    "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "ElectionType",
+    "LogDir", "LogDirReplica", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment", "ResourceType", "Result",
+    "TimedOut", "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from klamm.admin.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    ElectionType,
     LogDir,
     Reassignment,
     TopicDescription,
@@ -61,7 +62,17 @@ class AsyncAdminClient:
         self, partitions: Iterable[tuple[str, int]] | None = None, *, timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS
     ) -> PartitionResult:
         """As `AdminClient.elect_preferred_leaders`."""
-        return await self._io.run_in_loop(elections.elect_preferred_leaders(partitions, timeout_ms))
+        return await self.elect_leaders(ElectionType.PREFERRED, partitions, timeout_ms=timeout_ms)
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
+    ) -> PartitionResult:
+        """As `AdminClient.elect_leaders`."""
+        return await self._io.run_in_loop(elections.elect_leaders(election_type, partitions, timeout_ms))
 
     # Reassignments and throttles
 

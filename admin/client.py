@@ -18,6 +18,7 @@ from klamm.admin.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    ElectionType,
     LogDir,
     Reassignment,
     TopicDescription,
@@ -74,7 +75,23 @@ class AdminClient:
         not done then have REQUEST_TIMED_OUT (the call itself ends at most a second later). Of all partitions, those whose leader was the
         preferred one already are not in the result; of named ones they have ELECTION_NOT_NEEDED. Source: KIP-183, key 43, since 2.2.
         """
-        return self._io.run(elections.elect_preferred_leaders(partitions, timeout_ms))
+        return self.elect_leaders(ElectionType.PREFERRED, partitions, timeout_ms=timeout_ms)
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        timeout_ms: int = DEFAULT_WORK_TIMEOUT_MS,
+    ) -> PartitionResult:
+        """Elect leaders by this type; None for all partitions. All else is as with `elect_preferred_leaders`.
+
+        UNCLEAN elects for partitions without a leader, whatever `unclean.leader.election.enable` says: a replica that is in sync if one is
+        alive, else any live one, and then records are lost. A partition that has a leader has ELECTION_NOT_NEEDED; one without a live
+        replica ELIGIBLE_LEADERS_NOT_AVAILABLE. Source: KIP-460, key 43, unclean elections since 2.4: a controller of 2.2 or 2.3 is
+        `Unsupported`.
+        """
+        return self._io.run(elections.elect_leaders(election_type, partitions, timeout_ms))
 
     # Reassignments and throttles
 

@@ -1,4 +1,4 @@
-"""Preferred leader elections on request (KIP-183, key 43)."""
+"""Leader elections on request: preferred ones (KIP-183) and unclean ones (KIP-460), key 43."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from typing import Any
 
 from klamm.admin.arguments import by_topic, check_partitions, check_timeout
 from klamm.admin.deadlines import deadline_ms, work_ms
-from klamm.admin.errors import error_of
+from klamm.admin.errors import Unsupported, error_of
 from klamm.admin.io_thread import Call
 from klamm.admin.results import PartitionResult
 from klamm.admin.scope import Scope
 from klamm.admin.session import Outcomes, Session
+from klamm.admin.values import ElectionType
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.nouns import TopicPartition
 
 
-def elect_preferred_leaders(partitions: Iterable[tuple[str, int]] | None, timeout_ms: int) -> Call[PartitionResult]:
-    """See `AdminClient.elect_preferred_leaders`."""
+def elect_leaders(election_type: ElectionType, partitions: Iterable[tuple[str, int]] | None, timeout_ms: int) -> Call[PartitionResult]:
+    """See `AdminClient.elect_leaders`."""
+    if not isinstance(election_type, ElectionType):
+        raise TypeError(f"election_type must be an ElectionType, not {election_type!r}")
     wanted = None if partitions is None else check_partitions(partitions)
     timeout = check_timeout(timeout_ms)
 
     async def run(session: Session, scope: Scope) -> PartitionResult:
         def make(pending: list[TopicPartition] | None, version: int) -> messages.ElectLeadersRequest:
+            if version == 0 and election_type is not ElectionType.PREFERRED:
+                raise Unsupported("the controller is older than Kafka 2.4: it elects preferred leaders only")
             topics = (
                 None
                 if pending is None
@@ -32,7 +37,9 @@ def elect_preferred_leaders(partitions: Iterable[tuple[str, int]] | None, timeou
                     for topic, numbers in by_topic(pending).items()
                 ]
             )
-            return messages.ElectLeadersRequest(topic_partitions=topics, timeout_ms=work_ms(scope, timeout))
+            return messages.ElectLeadersRequest(
+                election_type=int(election_type), topic_partitions=topics, timeout_ms=work_ms(scope, timeout)
+            )
 
         return PartitionResult(await session.each_to_controller(scope, ApiKey.ELECT_LEADERS, wanted, make, _read))
 

@@ -110,6 +110,9 @@ class Session:
                 response = await self._connections.send(scope, (controller.host, controller.port), key, make, scope.until)
             except Disconnected as error:
                 self._note(scope, error)
+            except TimedOut:
+                self._forget_controller()  # a later call does not wait for this broker again, unless it still is the controller
+                raise
             except Unsupported:
                 if fresh:
                     raise

@@ -15,7 +15,7 @@ from klamm.protocol.nouns import TopicPartition
 
 __all__ = [
     "MAX_THROTTLE", "AlterOperation", "AnyPartition", "AnyReplica", "Broker", "ClusterDescription", "ConfigChange", "ConfigEntry",
-    "ConfigResource", "ConfigSource", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment", "ResourceType",
+    "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment", "ResourceType",
     "TopicDescription", "TopicPartition", "TopicPartitionReplica",
 ]  # fmt: skip
 
@@ -33,6 +33,16 @@ class TopicPartitionReplica(NamedTuple):
     topic: str
     partition: int
     broker_id: int
+
+
+class ElectionType(IntEnum):
+    """Who may become leader: the preferred replica only, or, where no replica in sync is alive, any live one, which may lose records.
+
+    The number is that of the wire.
+    """
+
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 class Broker(NamedTuple):

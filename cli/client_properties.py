@@ -29,7 +29,8 @@ _STORES = {
 }
 _LOGIN_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS = "sasl.jaas.config"
-_TIMES = ("request.timeout.ms", "default.api.timeout.ms")
+REQUEST_TIMEOUT = "request.timeout.ms"
+API_TIMEOUT = "default.api.timeout.ms"
 
 
 def client_settings(path: Path | None) -> dict[str, Any]:
@@ -47,10 +48,16 @@ def client_settings(path: Path | None) -> dict[str, Any]:
         settings["ssl_check_hostname"] = bool(properties["ssl.endpoint.identification.algorithm"].strip())
     if _JAAS in properties:
         settings.update(_login(path, properties[_JAAS]))
-    times = [_time(path, name, properties[name]) for name in _TIMES if name in properties]
+    times = call_times(path)
     if times:
-        settings["request_timeout_ms"] = max(times)
+        settings["request_timeout_ms"] = max(times.values())
     return settings
+
+
+def call_times(path: Path | None) -> dict[str, int]:
+    """The file's `request.timeout.ms` and `default.api.timeout.ms`, those that it has. Raises as `client_settings`."""
+    properties = {} if path is None else read_properties(path)
+    return {name: _time(path, name, properties[name]) for name in (REQUEST_TIMEOUT, API_TIMEOUT) if name in properties}
 
 
 def _login(path: Path, jaas: str) -> dict[str, str]:
@@ -61,7 +68,7 @@ def _login(path: Path, jaas: str) -> dict[str, str]:
     return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
 
 
-def _time(path: Path, name: str, text: str) -> int:
+def _time(path: Path | None, name: str, text: str) -> int:
     if not text.strip().isdecimal() or not 0 < int(text) < 2**31:
         raise BadClientProperties(f"{path}: {name} is {text!r}, which is not a number of milliseconds")
     return int(text)

@@ -19,6 +19,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 
 VERBS = {
     "broker": "klamm.cli.broker",
+    "leader-election": "klamm.cli.leader_election",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "serve": "klamm.cli.serve",
@@ -52,7 +53,8 @@ def klamm() -> None:
     \b
     klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
-    klamm preferred-replica-election makes preferred replicas the leaders
+    klamm leader-election            elects leaders: preferred replicas, or unclean ones
+    klamm preferred-replica-election makes preferred replicas the leaders (KIP-183)
     klamm reassign-partitions        moves replicas to other brokers, with or without a throttle
     """
 

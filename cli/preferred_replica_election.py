@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from klamm.cli.logs import printable
 from klamm.cli.output import say
 from klamm.protocol.nouns import TopicPartition
 
@@ -62,30 +60,21 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
 
 async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, admin_config: Path | None) -> None:
     """Elect, and print what came of each partition. Raises ToolFailed when one failed."""
-    from klamm.cli.reassign_partitions.bootstrap import open_client, outcome
-    from klamm.cli.reassign_partitions.cluster import ToolFailed
-    from klamm.protocol.errors import ErrorCode
+    from klamm.admin import ElectionType
+    from klamm.cli.elections import Election, Texts, Times, elect
 
-    async with open_client(bootstrap_server, admin_config, "klamm-preferred-replica-election") as client:
-        result = await outcome(client.elect_preferred_leaders(partitions, timeout_ms=TIMEOUT_MS))
-    errors = result.errors()
-    elected = [partition for partition, error in result.values().items() if error is None]
-    led = [partition for partition, error in errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
-    failed = {partition: error for partition, error in errors.items() if partition not in led}
-    if elected:
-        say(f"Successfully completed preferred replica election for partitions {_named(elected)}")
-    if led:
-        say(f"Valid replica already elected for partitions {_named(led)}")
-    for partition, error in sorted(failed.items()):
-        click.echo(printable(f"Error completing preferred replica election for partition {partition}: {error}"), err=True)
-    if failed:
-        raise ToolFailed(f"{len(failed)} replica(s) could not be elected")
+    texts = Texts(
+        completed="Successfully completed preferred replica election",
+        failed="Error completing preferred replica election for partition",
+    )
+    election, times = Election(ElectionType.PREFERRED, partitions), Times(TIMEOUT_MS, TIMEOUT_MS)
+    await elect(bootstrap_server, admin_config, "klamm-preferred-replica-election", election, times, texts)
 
 
 async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:
     """Request the elections. Raises ToolFailed when an earlier request is in progress."""
     from klamm.cli.reassign_partitions.cluster import ToolFailed
-    from klamm.cli.reassign_partitions.reports import ZOOKEEPER_WARNING
+    from klamm.cli.reassign_partitions.reports import ZOOKEEPER_WARNING, named
     from klamm.cli.reassign_partitions.znodes import open_zookeeper, response
 
     click.echo(ZOOKEEPER_WARNING, err=True)
@@ -104,11 +93,7 @@ async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> 
             raise ToolFailed("there is no partition to elect a leader for")
         if not await response(zk.request_elections(wanted)):
             under_way = await response(zk.requested_elections())
-            raise ToolFailed(f"Preferred replica leader election currently in progress for {_named(under_way)}")
+            raise ToolFailed(f"Preferred replica leader election currently in progress for {named(under_way)}")
     finally:
         await zk.stop()
-    say(f"Successfully started preferred replica election for partitions {_named(wanted)}")
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(map(str, sorted(partitions)))
+    say(f"Successfully started preferred replica election for partitions {named(wanted)}")

@@ -160,10 +160,10 @@ async def outcome(call: Awaitable[T]) -> T:
 
 def _failed(error: AdminError, what: str = "") -> ToolFailed:
     may_succeed_later = isinstance(error, (Disconnected, TimedOut)) or error.code in _TRANSIENT
-    return (NotReachable if may_succeed_later else ToolFailed)(what + _text(error))
+    return (NotReachable if may_succeed_later else ToolFailed)(what + error_text(error))
 
 
-def _text(error: AdminError) -> str:
+def error_text(error: AdminError) -> str:
     """The code and the message of a response; of an error without a code the message."""
     return str(error) if error.code is not None or error.message is None else error.message
 
@@ -174,11 +174,11 @@ def _raise_first(errors: Mapping[Any, AdminError], what: str) -> None:
 
 
 def _reasons(result: Any) -> dict[TopicPartition, str]:
-    return {partition: _text(error) for partition, error in result.errors().items()}
+    return {partition: error_text(error) for partition, error in result.errors().items()}
 
 
 def _waits_or_reason(error: AdminError) -> str | None:
-    return None if error.code is ErrorCode.REPLICA_NOT_AVAILABLE else _text(error)
+    return None if error.code is ErrorCode.REPLICA_NOT_AVAILABLE else error_text(error)
 
 
 def _view(topic: TopicDescription) -> TopicView:

@@ -65,8 +65,8 @@ def read_topics(path: Path) -> list[str]:
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:
-    """The partitions of an election, in the order of the file. Raises BadFile; OSError when it cannot be read."""
-    content = _read(path)
+    """The partitions of an election, in the order of the file; a version is ignored. Raises BadFile; OSError when it cannot be read."""
+    content = _object(path)
     partitions = [
         TopicPartition(_text(path, place, entry, "topic"), _number(path, place, entry.get("partition"), "partition"))
         for place, entry in _entries(path, content, "partitions")
@@ -89,15 +89,21 @@ def as_json(replicas: Mapping[TopicPartition, Ints]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The content of a file with a version."""
+    content = _object(path)
+    version = content.get("version", VERSION)
+    if version is True or version != VERSION:
+        raise BadFile(f"{path}: Not supported version field value {json.dumps(version)}")
+    return content
+
+
+def _object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as problem:
         raise BadFile(f"{path} is not JSON: {problem}") from problem
     if not isinstance(content, dict):
-        raise BadFile(f"{path} is not a JSON object with a version and a list")
-    version = content.get("version", VERSION)
-    if version is True or version != VERSION:
-        raise BadFile(f"{path}: Not supported version field value {json.dumps(version)}")
+        raise BadFile(f"{path} is not a JSON object with a list")
     return content
 
 

@@ -24,6 +24,11 @@ def ids(values: Iterable[int]) -> str:
     return ",".join(map(str, values))
 
 
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in lines of the election tools, sorted."""
+    return ", ".join(map(str, sorted(partitions)))
+
+
 def rollback(current: Mapping[TopicPartition, Ints]) -> str:
     """What --execute prints before it changes anything."""
     return (

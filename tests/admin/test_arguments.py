@@ -25,6 +25,7 @@ WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
     ("a topic is bytes", TypeError, lambda a: a.elect_preferred_leaders([(b"a", 0)])),
     ("a topic is empty", ValueError, lambda a: a.elect_preferred_leaders([("", 0)])),
     ("a topic is too long for the wire", ValueError, lambda a: a.elect_preferred_leaders([("ü" * 20000, 0)])),
+    ("an election type is a number", TypeError, lambda a: a.elect_leaders(1, [("a", 0)])),
     ("a time-out is negative", ValueError, lambda a: a.elect_preferred_leaders(timeout_ms=-1)),
     ("a time-out is no int32", ValueError, lambda a: a.elect_preferred_leaders(timeout_ms=2**31)),
     ("a time-out is a float", TypeError, lambda a: a.elect_preferred_leaders(timeout_ms=1.5)),

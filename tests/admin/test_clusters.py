@@ -15,6 +15,7 @@ from klamm.admin import (
     ConfigChange,
     ConfigResource,
     ConfigSource,
+    ElectionType,
     Reassignment,
     ResourceType,
     TopicPartition,
@@ -213,6 +214,25 @@ def test_preferred_leaders_are_elected(members: Members, admin: AdminClient) -> 
     again = admin.elect_preferred_leaders([zero]).values()[zero]
     assert isinstance(again, kafka.errors.ElectionNotNeededError)
     assert zero not in admin.elect_preferred_leaders().partitions()
+
+
+def test_unclean_leaders_are_elected_where_there_is_no_leader(members: Members, admin: AdminClient) -> None:
+    name = topic(members, [1, 2])
+    zero = TopicPartition(name, 0)
+    members.brokers[2].stop()
+    members.brokers[1].stop()
+    wait_for(lambda: admin.describe_topics([name])[name].partitions[0].leader is None, "there is no leader")
+    none = admin.elect_leaders(ElectionType.UNCLEAN, [zero]).values()[zero]
+    assert isinstance(none, kafka.errors.EligibleLeadersNotAvailableError)
+    members.start(2)
+    elected = admin.elect_leaders(ElectionType.UNCLEAN, [zero, (name, 7)])
+    elected.partition_result(zero)
+    assert isinstance(elected.values()[TopicPartition(name, 7)], kafka.errors.UnknownTopicOrPartitionError)
+    assert members.tree.state(name).leader == 2  # type: ignore[union-attr]
+    again = admin.elect_leaders(ElectionType.UNCLEAN, [zero]).values()[zero]
+    assert isinstance(again, kafka.errors.ElectionNotNeededError)
+    members.start(1)
+    wait_for(lambda: admin.describe_topics([name])[name].partitions[0].isr == (2, 1), "broker 1 is in sync again")
 
 
 @pytest.mark.requirement("R183-25")

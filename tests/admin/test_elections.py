@@ -10,7 +10,7 @@ import uuid
 import kafka.errors
 import pytest
 
-from klamm.admin import AdminClient, AsyncAdminClient, Disconnected, TimedOut, TopicPartition, Unsupported
+from klamm.admin import AdminClient, AsyncAdminClient, Disconnected, ElectionType, TimedOut, TopicPartition, Unsupported
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.server.local.library import BlockingCluster
@@ -65,6 +65,30 @@ def test_version_0_is_sent_to_brokers_of_kafka_2_2_with_the_bytes_of_kip_183(clu
     assert one.version == 0
     assert one.raw == struct.pack(">ih1sii", 1, 1, b"a", 1, 0) + struct.pack(">i", 5000)
     assert outcome[A].code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("election_type", ElectionType)
+def test_the_election_type_is_sent(cluster: ScriptedCluster, election_type: ElectionType) -> None:
+    (broker,) = cluster.add(1)
+    broker.on(ELECT, elected(errors={B: 83}))
+    with AdminClient(cluster.bootstrap) as admin:
+        result = admin.elect_leaders(election_type, [A, B], timeout_ms=1234)
+    (body,) = broker.bodies(ELECT)
+    assert (body.election_type, body.timeout_ms) == (int(election_type), 1234)
+    assert result.values()[A] is None
+    with pytest.raises(kafka.errors.EligibleLeadersNotAvailableError):
+        result.partition_result(B)
+
+
+def test_an_unclean_election_is_unsupported_by_kafka_2_2_and_sends_nothing(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    broker.versions = shipped(ELECT_LEADERS=(0, 0), METADATA=(0, 7), API_VERSIONS=(0, 2))
+    broker.on(ELECT, elected())
+    with AdminClient(cluster.bootstrap) as admin:
+        with pytest.raises(Unsupported, match=r"older than Kafka 2\.4"):
+            admin.elect_leaders(ElectionType.UNCLEAN, [A])
+        assert broker.bodies(ELECT) == []
+        admin.elect_leaders(ElectionType.PREFERRED, [A]).all()
 
 
 @pytest.mark.requirement("R183-25")
@@ -144,6 +168,20 @@ def test_no_controller_until_the_deadline_is_a_time_out_that_says_so(cluster: Sc
     cluster.controller_id = -1
     with AdminClient(cluster.bootstrap) as admin, pytest.raises(TimedOut, match="no active controller"):
         admin.elect_preferred_leaders([A], timeout_ms=0)
+
+
+@pytest.mark.usefixtures("short_grace")
+def test_after_a_time_out_the_controller_is_looked_for_again(cluster: ScriptedCluster) -> None:
+    one, two = cluster.add(1, 2)
+    one.on(ELECT, elected(), HANG)
+    two.on(ELECT, elected())
+    with AdminClient(cluster.bootstrap) as admin:
+        admin.elect_preferred_leaders([A]).all()
+        cluster.controller_id = 2
+        with pytest.raises(TimedOut):
+            admin.elect_preferred_leaders([A], timeout_ms=0)
+        admin.elect_preferred_leaders([A]).all()
+    assert (len(one.bodies(ELECT)), len(two.bodies(ELECT))) == (2, 1)
 
 
 @pytest.mark.requirement("R183-25")
@@ -274,4 +312,8 @@ async def test_asyncio_has_the_same_results(cluster: ScriptedCluster) -> None:
         broker.on(ELECT, CLOSE)
         with pytest.raises((TimedOut, Disconnected)):
             await admin.elect_preferred_leaders([A], timeout_ms=0)
+        broker.on(ELECT, elected(errors={A: 83}))
+        unclean = await admin.elect_leaders(ElectionType.UNCLEAN, [A, B])
     assert [list(result.errors()) for result in results] == [[B]] * 3
+    assert list(unclean.errors()) == [A]
+    assert broker.bodies(ELECT)[-1].election_type == 1

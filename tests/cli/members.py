@@ -20,8 +20,12 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.reference.jars import jars
 
 BROKERS = 3
-PROPERTIES: dict[str, Any] = {"replica_fetch_max_bytes": 4000, "auto_leader_rebalance_enable": "false"}
-"""A follower fetches about a batch of these tests at a time, so that a throttle can hold it."""
+PROPERTIES: dict[str, Any] = {
+    "replica_fetch_max_bytes": 4000,
+    "auto_leader_rebalance_enable": "false",
+    "controlled_shutdown_enable": "false",
+}
+"""A follower fetches about a batch of these tests at a time, so that a throttle can hold it. A stop waits for no leader to be moved."""
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 Moves = Mapping[tuple[str, int], Sequence[int]]

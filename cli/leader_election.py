@@ -1,0 +1,109 @@
+"""`klamm leader-election`: preferred and unclean elections by brokers (controller 19), as Kafka's kafka-leader-election.
+
+Options are checked before the file is read, and the file before anything is connected. The messages for wrong options are Kafka's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import click
+
+CALL_MS = 30_000
+"""For the whole call, unless the file of `--admin.config` says something else; an attempt has half of it."""
+
+
+@click.command(short_help="Elect leaders of partitions: preferred replicas, or unclean ones where no replica in sync is alive.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first. Required.")
+@click.option(
+    "--election-type",
+    type=click.Choice(["preferred", "unclean"], case_sensitive=False),
+    help="Who may become leader. Required.",
+)
+@click.option("--topic", metavar="NAME", help="Elect the leader of one partition of this topic; needs --partition.")
+@click.option("--partition", type=click.IntRange(0, 2**31 - 1), metavar="NUMBER", help="The partition of --topic.")
+@click.option(
+    "--path-to-json-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help='Elect leaders of these partitions: {"partitions":[{"topic":"orders","partition":0}]}.',
+)
+@click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of all partitions.")
+@click.option(
+    "--admin.config",
+    "admin_config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Properties for the connections to brokers. default.api.timeout.ms, by default 30000, is the time for all of it; "
+    "request.timeout.ms, by default half of it, is the time for one attempt.",
+)
+def command(**given: Any) -> None:
+    """Elect leaders of partitions, now.
+
+    With --election-type preferred, the preferred replica becomes leader: the first one of a partition's list of replicas, if it is alive
+    and in sync. With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes.
+
+    With --election-type unclean, a partition without a leader gets one: a replica that is in sync, or, if none is alive, any live one. Then
+    records that only other replicas have are LOST. Partitions that have a leader stay as they are.
+
+    One of --topic with --partition, --path-to-json-file and --all-topic-partitions says which partitions. The outcome is printed for
+    each of them; the exit code is 1 when one failed.
+
+    \b
+    klamm leader-election --bootstrap-server localhost:9092 --election-type preferred --all-topic-partitions
+    klamm leader-election --bootstrap-server localhost:9092 --election-type unclean --topic orders --partition 0
+    """
+    _check(given)
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+
+    from klamm.admin import ElectionType
+    from klamm.cli.elections import Election, Texts, elect
+
+    election_type = ElectionType[given["election_type"].upper()]
+    election = Election(election_type, _partitions(given))
+    texts = Texts(
+        completed=f"Successfully completed leader election ({election_type.name})",
+        failed=f"Error completing leader election ({election_type.name}) for partition:",
+    )
+    config = given["admin_config"]
+    asyncio.run(elect(given["bootstrap_server"], config, "klamm-leader-election", election, _times(config), texts))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Raises UsageError, in the order and with the words of Kafka's tool."""
+    missing = [name for name in ("bootstrap_server", "election_type") if given[name] is None]
+    if missing:
+        raise click.UsageError(f"Missing required option(s): {', '.join(map(_option, missing))}")
+    chosen = (given["topic"] is not None, given["all_topic_partitions"], given["path_to_json_file"] is not None)
+    if sum(chosen) != 1:
+        raise click.UsageError("One and only one of the following options is required: topic, all-topic-partitions, path-to-json-file")
+    if given["topic"] is not None and given["partition"] is None:
+        raise click.UsageError("Missing required option(s): partition")
+    if given["topic"] is None and given["partition"] is not None:
+        raise click.UsageError("Option partition is only allowed if topic is used")
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _partitions(given: dict[str, Any]) -> Any:
+    """What to elect; None for all partitions. Raises BadFile, OSError."""
+    from klamm.cli.reassign_partitions.files import read_partitions
+    from klamm.protocol.nouns import TopicPartition
+
+    if given["path_to_json_file"] is not None:
+        return read_partitions(given["path_to_json_file"])
+    return None if given["topic"] is None else [TopicPartition(given["topic"], given["partition"])]
+
+
+def _times(config: Path | None) -> Any:
+    from klamm.cli.client_properties import API_TIMEOUT, REQUEST_TIMEOUT, call_times
+    from klamm.cli.elections import Times
+
+    times = call_times(config)
+    call_ms = times.get(API_TIMEOUT, CALL_MS)
+    return Times(call_ms, min(call_ms, times.get(REQUEST_TIMEOUT, CALL_MS // 2)))
