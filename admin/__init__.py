@@ -7,6 +7,7 @@ KIP-455 and KIP-179 and what a reassignment tool needs beside them. docs/admin.m
 from klamm.admin.async_client import AsyncAdminClient
 from klamm.admin.client import AdminClient
 from klamm.admin.errors import AdminError, BadResponse, Closed, Disconnected, NotAuthenticated, TimedOut, Unsupported
+from klamm.admin.metadata_log import MetadataLogPart
 from klamm.admin.results import Described, PartitionResult, Result
 from klamm.admin.values import (
     MAX_THROTTLE,
@@ -31,6 +32,6 @@ from klamm.admin.values import (
 __all__ = [
     "MAX_THROTTLE", "AdminClient", "AdminError", "AlterOperation", "AsyncAdminClient", "BadResponse", "Broker", "Closed",
     "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "ElectionType",
-    "LogDir", "LogDirReplica", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment", "ResourceType", "Result",
-    "TimedOut", "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
+    "LogDir", "LogDirReplica", "MetadataLogPart", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment",
+    "ResourceType", "Result", "TimedOut", "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
 ]  # fmt: skip

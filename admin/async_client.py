@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, metadata, reassignments, throttles
+from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, reassignments, throttles
 from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, PartitionResult, Result
@@ -145,6 +145,19 @@ class AsyncAdminClient:
     async def supports(self, api_key: int, *, timeout_ms: int | None = None) -> bool:
         """As `AdminClient.supports`."""
         return await self._io.run_in_loop(metadata.supports(api_key, self._time(timeout_ms)))
+
+    async def read_metadata_log(
+        self,
+        controller_epoch: int,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        max_bytes: int = 1048576,
+        timeout_ms: int | None = None,
+    ) -> metadata_log.MetadataLogPart:
+        """As `AdminClient.read_metadata_log`."""
+        call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
+        return await self._io.run_in_loop(call)
 
     # Log directories
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
-from klamm.admin import configs, elections, log_dirs, metadata, reassignments, throttles
+from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, reassignments, throttles
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, PartitionResult, Result
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
@@ -176,6 +176,24 @@ class AdminClient:
     def supports(self, api_key: int, *, timeout_ms: int | None = None) -> bool:
         """Whether the active controller has this API, in a version that this client can use."""
         return self._io.run(metadata.supports(api_key, self._time(timeout_ms)))
+
+    def read_metadata_log(
+        self,
+        controller_epoch: int,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        max_bytes: int = 1048576,
+        timeout_ms: int | None = None,
+    ) -> metadata_log.MetadataLogPart:
+        """Record batches of the metadata log of this controller epoch, from the one that holds `offset` on, at least one if there is one.
+
+        With nothing new it returns after `max_wait_ms`, or earlier if the controller says so, with none. Of a log of another controller
+        epoch (0 is never one) and of an offset out of range nothing is returned but where the log begins and ends: see `MetadataLogPart`.
+        `klamm.protocol.metadata_records` decodes the batches. Source: RegisterBroker draft, key 101, which only Klamm has.
+        """
+        call = metadata_log.read_metadata_log(controller_epoch, offset, max_wait_ms, max_bytes, self._time(timeout_ms))
+        return self._io.run(call)
 
     # Log directories
 

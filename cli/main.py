@@ -20,6 +20,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 VERBS = {
     "broker": "klamm.cli.broker",
     "leader-election": "klamm.cli.leader_election",
+    "metadata-log": "klamm.cli.metadata_log.verb",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "serve": "klamm.cli.serve",
@@ -54,6 +55,7 @@ def klamm() -> None:
     klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
     klamm leader-election            elects leaders: preferred replicas, or unclean ones
+    klamm metadata-log dump          shows the log that brokers follow which register with the controller
     klamm preferred-replica-election makes preferred replicas the leaders (KIP-183)
     klamm reassign-partitions        moves replicas to other brokers, with or without a throttle
     """

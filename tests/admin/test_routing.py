@@ -26,6 +26,7 @@ META, DIRS = ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS
 EVERY_CALL: dict[str, Callable[[Any], Any]] = {
     "describe_cluster": lambda admin: admin.describe_cluster(timeout_ms=200),
     "describe_topics": lambda admin: admin.describe_topics(timeout_ms=200),
+    "read_metadata_log": lambda admin: admin.read_metadata_log(1, 0, timeout_ms=200),
     "supports": lambda admin: admin.supports(43, timeout_ms=200),
     "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(timeout_ms=200),
     "describe_log_dirs": lambda admin: admin.describe_log_dirs([1], timeout_ms=200),

@@ -103,7 +103,9 @@ def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["reassign-partitions", "--help"], ["reassign-partitions", "--list"], ["preferred-replica-election"]], ids=" ".join
+    "arguments",
+    [["reassign-partitions", "--help"], ["reassign-partitions", "--list"], ["preferred-replica-election"], ["metadata-log", "dump"]],
+    ids=" ".join,
 )
 def test_help_and_bad_options_of_the_tools_import_no_client(arguments: list[str]) -> None:
     script = (

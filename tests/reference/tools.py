@@ -50,3 +50,13 @@ class Tools:
         done = self.run(tool, *arguments, stdin=stdin, within_s=within_s)
         assert (done.returncode, done.stderr) == (0, ""), f"{tool} {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+
+def dump_log(jars: Path, folder: Path, segment: Path) -> list[str]:
+    """What Kafka's log dump tool prints of a segment file of its metadata log, line by line; it must end well without a warning."""
+    tool = Tools(jars, folder, "")
+    flags = (*_FLAGS, f"-Dlog4j.configuration=file:{tool.log4j}")
+    arguments = ("kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(segment))
+    done = subprocess.run(java_command(jars, *arguments, flags=flags), capture_output=True, text=True, timeout=90, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), f"{segment}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.splitlines()

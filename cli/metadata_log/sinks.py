@@ -1,0 +1,126 @@
+"""What becomes of the record batches: lines of JSON, or a segment file of a Kafka log.
+
+The JSON of a record is what Kafka's own log dump tool prints as its payload (type, version, data), with the offset and the controller epoch
+in front. Kafka's tool takes the first offset of a file from its name, and wants offsets without a gap: a segment file gets the batches of
+one controller epoch that follow each other, and an existing file is never written to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from klamm.cli.reassign_partitions.cluster import ToolFailed
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.json_form import to_json
+from klamm.protocol.metadata_records import decode_value
+from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.record import read_records
+from klamm.protocol.records.scan import BadRecord
+
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class JsonLines:
+    """Prints a line for each record."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def write(self, batches: bytes, first: int, end: int) -> None:
+        """See `Sink`. Raises ToolFailed for a record that cannot be read."""
+        lines = [json.dumps(row, separators=(",", ":")) for row in rows(batches) if first <= row["offset"] < end]
+        if lines:
+            self._say("\n".join(lines))
+
+    def begin_again(self, _reason: str) -> None:
+        """Lines can go on with any record."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class SegmentFile:
+    """Writes batches to a new file, which is created with the first of them."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ToolFailed for a file that exists, and for a name that Kafka's tool does not take."""
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._first = self._end = 0
+        if path.is_dir():
+            return
+        if _SEGMENT.fullmatch(path.name) is None:
+            raise ToolFailed(f"--output {path}: Kafka's tool wants the first offset as the name: {_name(0)}, or give a folder")
+        if not path.parent.is_dir():
+            raise ToolFailed(f"--output {path}: there is no folder {path.parent}")
+        self._refuse_existing(path)
+
+    def write(self, batches: bytes, _first: int, end: int) -> None:
+        """See `Sink`. A batch is written whole: it may have records in front of the wanted ones."""
+        for position, header in each_header(batches):
+            if header.base_offset >= end:
+                return
+            if self._file is None:
+                self._file = self._create(header.base_offset)
+            self._file.write(batches[position : position + header.size])
+            self._end = header.next_offset
+        if self._file is not None:
+            self._file.flush()
+
+    def begin_again(self, reason: str) -> None:
+        """A segment cannot: raise ToolFailed, unless nothing is written yet."""
+        if self._file is not None:
+            raise ToolFailed(f"{reason}; {self.summary()}")
+
+    def summary(self) -> str:
+        """One line for people. Raises ToolFailed when there was no record."""
+        if self._file is None:
+            raise ToolFailed("the log has no record from this offset on: no file is written")
+        return f"{self._path} has the records with the offsets {self._first} to {self._end - 1}"
+
+    def close(self) -> None:
+        """Close the file if there is one; what is written stays."""
+        if self._file is not None:
+            self._file.close()
+
+    def _create(self, offset: int) -> BinaryIO:
+        path = self._path / _name(offset) if self._path.is_dir() else self._path
+        if path.name != _name(offset):
+            raise ToolFailed(f"--output {path}: the first batch has the offset {offset}, so the file has to be {_name(offset)}")
+        self._refuse_existing(path)
+        self._path, self._first = path, offset
+        return path.open("xb")
+
+    @staticmethod
+    def _refuse_existing(path: Path) -> None:
+        if path.exists():
+            raise ToolFailed(f"--output {path}: the file exists and is not overwritten")
+
+
+def rows(batches: bytes) -> Iterator[dict[str, Any]]:
+    """The records of whole batches, each as the object that is printed. Raises ToolFailed for one that cannot be read."""
+    for position, header in each_header(batches):
+        try:
+            for record in read_records(batches, header, position):
+                value = b"" if record.value is None else record.value
+                message, version = decode_value(value)
+                row: dict[str, Any] = {"offset": record.offset, "controllerEpoch": header.leader_epoch}
+                if record.timestamp >= 0:
+                    row["timestamp"] = record.timestamp
+                yield row | {"type": kafkas_name(type(message).__name__), "version": version, "data": to_json(message, version)}
+        except (BadRecord, RemoteProtocolError) as problem:
+            raise ToolFailed(f"the controller sent a record that cannot be read: {problem}") from problem
+
+
+def kafkas_name(message: str) -> str:
+    """`PartitionChangeRecord` as Kafka's `MetadataRecordType` has it: `PARTITION_CHANGE_RECORD`."""
+    return _WORD.sub("_", message).upper()
+
+
+def _name(offset: int) -> str:
+    return f"{offset:020}.log"
