@@ -28,6 +28,8 @@ FAKES = (101, 102, 103)
 SPARE = 104
 """A fake broker that has no replicas, and is registered only while replicas move to it."""
 HOLDER = 999
+LOGGED = "logged"
+"""Klamm with `registerbroker.enable`: the controller keeps a metadata log."""
 PER_TOPIC = 100
 _CHUNK = 500
 _JVM = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent"
@@ -105,7 +107,7 @@ class Fakes:
 
 def broker_command(target: str, kafka_jars: str | None, partitions: int, folder: pathlib.Path) -> list[str]:
     """How to start the broker under test; its properties file is appended."""
-    if target == "klamm":
+    if target in ("klamm", LOGGED):
         return klamm("broker")
     heap = "4g" if partitions > 20_000 else "1g"
     log4j = folder / "log4j.properties"
@@ -267,6 +269,8 @@ class ControlledCluster:
             "auto.create.topics.enable": "false",
             "controlled.shutdown.enable": "false",
         }
+        if self.target == LOGGED:
+            settings["registerbroker.enable"] = "true"
         file = self.folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.server = Process([*self._command, str(file)], self.folder / "broker.log")

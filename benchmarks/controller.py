@@ -1,12 +1,13 @@
 """The controller's own work at N partitions: klamm alone, or in turn with a real Kafka in the same run.
 
     python -m klamm.benchmarks.controller [--partitions 10000] [--rounds 3] [--kafka-jars DIR] [--fsync] [--stalls] [--json FILE]
-        [--reassigned N] [--only-reassigning]
+        [--reassigned N] [--only-reassigning] [--metadata-log]
 
 One broker is the controller of N partitions with three replicas each on fake brokers that agree to everything at once, on a real ZooKeeper.
 A scenario begins with an act (a node deleted, a broker gone, a request sent) and ends with its last effect: the last write of a state, the
 last frame answered by a fake broker, or the answer to the request, whichever is latest. It counts only when every state in ZooKeeper is as
 it must be and the fakes were told exactly these leaders and leader epochs. Wall and CPU (of the broker's process) are in seconds.
+With `--metadata-log` klamm does the same in the same run with a metadata log (`registerbroker.enable`) too, which nobody fetches.
 With `--stalls` another client asks all the time, and its longest wait is told too (see `stalls.py`); this costs some CPU.
 """
 
@@ -22,7 +23,7 @@ import time
 from functools import partial
 from typing import Any
 
-from klamm.benchmarks.controlled_cluster import FAKES, ControlledCluster, Partition
+from klamm.benchmarks.controlled_cluster import FAKES, LOGGED, ControlledCluster, Partition
 from klamm.benchmarks.measuring import LIMIT_S, Measuring, error_codes
 from klamm.benchmarks.processes import note
 from klamm.benchmarks.reassigning import reassign_move, reassign_order
@@ -205,7 +206,7 @@ def _has_members(size: int, _: Partition, state: LeaderAndIsr) -> bool:
 
 
 def table(results: list[dict[str, Any]], targets: list[str]) -> list[str]:
-    """A line for each scenario: medians of the warm rounds (of the only one, if there is no other), and Kafka's divided by klamm's."""
+    """A line each: medians of the warm rounds (of the only one, if there is no other), and those of the second target by the first."""
     stalls = f" {'stall ms':>8s} {'cpu ms':>8s}" if any("stall_ms" in r for r in results) else ""
     lines = [
         f"{'scenario':26s} {'work':>7s}"
@@ -246,9 +247,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--reassigned", type=int, help="how many partitions are reassigned; a tenth when it is not said")
     parser.add_argument("--only-reassigning", action="store_true", help="no scenarios but fail-over and those of reassignment")
     parser.add_argument("--without-klamm", action="store_true", help="run Kafka alone")
+    parser.add_argument("--metadata-log", action="store_true", help="run klamm with a metadata log too, in turn with klamm without one")
     parser.add_argument("--json", help="write all results here")
     options = parser.parse_args(arguments)
-    targets = [*([] if options.without_klamm else ["klamm"]), *(["kafka"] if options.kafka_jars else [])]
+    targets = [*([] if options.without_klamm else ["klamm"]), *([LOGGED] if options.metadata_log else [])]
+    targets += ["kafka"] if options.kafka_jars else []
     reassigned = max(1, options.partitions // 10) if options.reassigned is None else options.reassigned
     results: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:

@@ -92,6 +92,16 @@ class DrivenClock:
         self._now_s = end_s
         return fired
 
+    def jump(self, seconds: float) -> int:
+        """Let so many seconds pass at once, as when the process did not run: timers that were due fire now, late; how many."""
+        self._now_s += seconds
+        fired = 0
+        while (timer := self._next(self._now_s)) is not None:
+            heapq.heappop(self._timers)
+            timer.callback(*timer.arguments)
+            fired += 1
+        return fired
+
     def _next(self, until_s: float) -> DrivenTimer | None:
         """The first timer that is not cancelled, when it is due by then."""
         timers = self._timers

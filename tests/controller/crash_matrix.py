@@ -104,10 +104,10 @@ class Run(Simulation):
     async def prepare(self, scenario: Scenario) -> None:
         for broker_id in scenario.brokers:
             self.world.start_broker(broker_id)
-        self.processes.append(Process(self, 100))
+        self.processes.append(self.new_process(100))
         await self.settle()
         for broker_id in (101, 102, 103) if self.again_after else (101, 102):
-            self.processes.append(Process(self, broker_id))
+            self.processes.append(self.new_process(broker_id))
         await self.settle()
         await scenario.prepare(self)
         await self.settle()

@@ -548,6 +548,15 @@ class World:
         self.notify_log_dir(broker_id)
 
     @_told
+    def write_config(self, kind: str, name: str, config: dict[str, str]) -> None:
+        """Somebody writes the config of an entity, `topics` or `brokers`; nobody is notified."""
+        path = paths.config_path(kind, name)
+        if self.zk.get(path) is None:
+            self.zk.create(path, layout.encode_config(config))
+        else:
+            self.zk.set(path, layout.encode_config(config))
+
+    @_told
     def configure_broker(self, broker_id: int, config: dict[str, str]) -> None:
         """Replace a broker's dynamic config; nobody is notified."""
         self.broker_configs[str(broker_id)] = config

@@ -20,6 +20,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.replay import replay
 from klamm.controller.steering import Steering
 from klamm.controller.values import LeaderAndIsr
+from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Draws, Faults, FaultyStore, SimulatedStore, World, Wrote
@@ -38,7 +39,7 @@ class Process:
     def __init__(self, simulation: Simulation, broker_id: int) -> None:
         self.simulation = simulation
         self.id = broker_id
-        self.options = ControllerOptions(auto_leader_rebalance_enable=False, kip179_enable=True)
+        self.options = simulation.options
         self.crashed = False
         self.changes: list[Change] = []
         self.callers: set[asyncio.Future[Any]] = set()
@@ -47,7 +48,7 @@ class Process:
         self.store.on_session = self._session_changed
         self.channels = simulation.channels(broker_id)
         self.controller = Controller(
-            broker_id, self.store, self.channels, self.options, self._register, clock=ZeroClock(),
+            broker_id, self.store, self.channels, self.options, self._register, clock=simulation.clock,
             new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed, steering=simulation.steering,
         )  # fmt: skip
         self.controller.start()
@@ -102,6 +103,8 @@ class Process:
 class Simulation:
     """One run: a world, its brokers, and the processes that may become controller."""
 
+    options = ControllerOptions(auto_leader_rebalance_enable=False, kip179_enable=True)
+
     def __init__(self, seed: int, faults: Faults) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
@@ -110,8 +113,13 @@ class Simulation:
         self.told: dict[int, Told] = {}
         self.processes: list[Process] = []
         self.steering = Steering()
+        self.clock: Clock = ZeroClock()
         self.followers_catch_up = False
         """Whether leaders take all replicas that follow them into the ISR before anything counts as settled."""
+
+    def new_process(self, broker_id: int) -> Process:
+        """A process that starts."""
+        return Process(self, broker_id)
 
     def store(self, on_event: Callable[[WatchEvent], None]) -> FaultyStore:
         """The store of a new process."""
@@ -173,7 +181,7 @@ class Simulation:
         for p in [p for p in self.processes if p.crashed]:
             self.processes.remove(p)
             await p.end()
-            self.processes.append(Process(self, p.id))
+            self.processes.append(self.new_process(p.id))
         if self.world.controller is not None and self.world.controller[0] == 77:
             self.world.zk.delete_tree("/controller")
 
@@ -189,7 +197,7 @@ class Simulation:
         self._check_history()
         self._check_frames()
         w, cluster = self.world, term.cluster
-        assert set(cluster.brokers) == set(w.brokers)
+        assert set(cluster.brokers) == w.online()
         assert set(cluster.topics) == set(w.topics)
         assert set(cluster.deletions.topics) == set(w.deletions) <= set(w.topics)
         assert w.preferred is None and not w.isr_notifications and not w.log_dir_notifications
@@ -215,14 +223,16 @@ class Simulation:
         for t in w.deletions:
             replicas = [(r, p.key) for p in cluster.topics[t].partitions.values() for r in p.assignment.replicas]
             assert any(r not in cluster.alive or (r, k) in w.offline_dirs for r, k in replicas), f"the deletion of {t} waits for nobody"
-        for b in w.brokers:
+        online = w.online()
+        for b in online:
             assert {k.topic for k in self.told[b].metadata} <= set(w.topics), f"broker {b} knows what is gone"
 
     def _check_partition(
         self, key: TopicPartition, replicas: tuple[int, ...], state: LeaderAndIsr | None, leaving: AbstractSet[int]
     ) -> None:
         w = self.world
-        present = [r for r in replicas if r in w.brokers and (r, key) not in w.offline_dirs]
+        alive = w.online()
+        present = [r for r in replicas if r in alive and (r, key) not in w.offline_dirs]
         online = [r for r in present if r not in leaving]
         if state is None:
             assert not online, f"{key} has a live replica and no state"
@@ -235,13 +245,13 @@ class Simulation:
             assert all(r in present for r in state.isr), f"{key}: dead members in {state.isr}"
         elif not unclean:
             assert state.leader == -1 or (state.leader in present and state.leader in state.isr), f"{key}: {state.leader} leads out of sync"
-        for b in w.brokers:
+        for b in alive:
             told = self.told[b].metadata.get(key)
             assert told is not None, f"broker {b} does not know {key}"
             assert (told.leader, told.leader_epoch, tuple(told.isr), told.zk_version) == (
                 state.leader, state.leader_epoch, state.isr, state.partition_epoch
             ), f"broker {b} about {key}"  # fmt: skip
-            assert self.told[b].live == set(w.brokers)
+            assert self.told[b].live == alive
         for b in online:  # one that leaves was stopped as a follower, and is not told of its own departure
             role = self.told[b].roles.get(key)
             assert role is not None and role.leader == state.leader and role.leader_epoch == state.leader_epoch, f"role of {b} in {key}"

@@ -182,6 +182,10 @@ class MovingStory(Story):
         for name in sorted(self.world.topics):
             self.world.configs[name] = {**self.world.configs[name], UNCLEAN: "true"}
         self.followers_catch_up = True
+        await self.restart_all()
+
+    async def restart_all(self) -> None:
+        """Every broker runs, with all of its directories."""
         for broker_id in BROKERS:
             if broker_id in self.world.brokers:
                 self.world.stop_broker(broker_id)

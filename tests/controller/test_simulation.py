@@ -262,7 +262,7 @@ class Story(Simulation):
         await self.rest()
 
     def start_processes(self, count: int) -> None:
-        self.processes = [Process(self, 100 + i) for i in range(count)]
+        self.processes = [self.new_process(100 + i) for i in range(count)]
 
     async def rest(self) -> None:
         """From here on nothing goes wrong, and everything comes to rest."""
