@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.configs.definition import CLUSTER_WIDE, LIST, ConfigKey
+from klamm.configs.definition import DEFAULT_ONLY, LIST, ConfigKey
 from klamm.configs.types import parse_integer
 
 
@@ -34,10 +34,25 @@ BLACKLIST = ConfigKey(
     (),
     "Brokers that are to lead a partition only where no other replica can (KIP-491).",
     BrokerIds(),
-    CLUSTER_WIDE,
+    DEFAULT_ONLY,
 )
 
 
 def listed_brokers(properties: Mapping[str, str]) -> frozenset[int]:
     """The brokers on the list in these properties, none where it is not set. Raises ConfigError."""
-    return frozenset(map(parse_integer, BLACKLIST.parse(properties.get(BLACKLIST.name, ""))))
+    return frozenset(_ids(properties.get(BLACKLIST.name, "")))
+
+
+def with_brokers(text: str, more: str) -> str:
+    """The list with some more brokers, each once. Raises ConfigError."""
+    return ",".join(map(str, dict.fromkeys(_ids(text) + _ids(more))))
+
+
+def without_brokers(text: str, gone: str) -> str:
+    """The list without some brokers, however often they are on it. Raises ConfigError."""
+    named = _ids(gone)
+    return ",".join(str(broker_id) for broker_id in dict.fromkeys(_ids(text)) if broker_id not in named)
+
+
+def _ids(text: str) -> list[int]:
+    return [parse_integer(element) for element in BLACKLIST.parse(text)]

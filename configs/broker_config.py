@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs import rules as config_rules
-from klamm.configs.definition import synonyms
+from klamm.configs.definition import ConfigKey, synonyms
 from klamm.configs.dynamic import check_entry, check_listener_configs, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
 from klamm.configs.passwords import PasswordEncoder
-from klamm.configs.table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, key_of
+from klamm.configs.table_broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
 from klamm.configs.types import ConfigError
 
 __all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "ListenerConfig"]
@@ -44,10 +44,15 @@ class BrokerConfig:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self.static = _with_both_ids({name: text for name, text in properties.items() if name not in SWITCHES})
+        self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
+        self.own_keys: Mapping[str, ConfigKey] = OWN if self._switches.get("kip491.enable", True) else {}
+        """Configs that Kafka does not have and this broker does."""
+        apart = SWITCHES.keys() | self.own_keys.keys()
+        self.static = _with_both_ids({name: text for name, text in properties.items() if name not in apart})
+        self.misplaced = tuple(name for name in properties if name in self.own_keys)
+        """Names in the properties file that count for nothing there: they are set for all brokers at once."""
         self.dynamic_default: dict[str, str] = {}
         self.dynamic_own: dict[str, str] = {}
-        self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
         if "zookeeper.connect" not in self.static:
             raise ConfigError("zookeeper.connect", None, "must be set")
         self._take(self.static)
@@ -74,8 +79,8 @@ class BrokerConfig:
 
     def apply_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> DynamicChange:
         """Apply the configs of the default entity and of this broker: all, or none when they contradict each other."""
-        self.dynamic_default, problems = usable(default, False, self.passwords)
-        self.dynamic_own, own_problems = usable(own, True, self.passwords)
+        self.dynamic_default, problems = self.usable(default, False)
+        self.dynamic_own, own_problems = self.usable(own, True)
         problems += own_problems
         before = self._values
         properties = self.overlaid(self.dynamic_default, self.dynamic_own)
@@ -87,10 +92,18 @@ class BrokerConfig:
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
         return DynamicChange(changed, tuple(problems))
 
+    def usable(self, stored: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], list[str]]:
+        """The valid entries of this broker's entity, or of the default entity, with decrypted passwords; a line for each other one."""
+        return usable(stored, per_broker, self.passwords, self.own_keys)
+
+    def key_of(self, name: str) -> ConfigKey | None:
+        """The row of a config as this broker knows it, of Kafka or its own; None for an unknown name."""
+        return key_of(name) or self.own_keys.get(name)
+
     def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> None:
         """Check the complete configs of this broker's entity, or of the default entity. Raises ConfigError."""
         for name, text in properties.items():
-            check_entry(name, text, per_broker)
+            check_entry(name, text, per_broker, self.own_keys)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
         self._check_change(self.overlaid(default, own))
 

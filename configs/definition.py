@@ -27,16 +27,18 @@ PASSWORD = ConfigType.PASSWORD
 
 
 class UpdateMode(Enum):
-    """How a broker config can change at run time: not at all, per broker only, or also for all brokers."""
+    """How a broker config can change at run time: not at all, per broker only, also for all brokers, or for all at once only."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
+    DEFAULT_ONLY = "default-only"
 
 
 READ_ONLY = UpdateMode.READ_ONLY
 PER_BROKER = UpdateMode.PER_BROKER
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+DEFAULT_ONLY = UpdateMode.DEFAULT_ONLY
 
 
 @dataclass(frozen=True, slots=True)

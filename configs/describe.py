@@ -8,14 +8,14 @@ is listed too, as sensitive. Compared with responses of Apache Kafka 3.9.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 from itertools import dropwhile
 from typing import NamedTuple
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definition import READ_ONLY, ConfigKey, synonyms
-from klamm.configs.table_broker import BROKER, TOPICS, key_of
+from klamm.configs.table_broker import BROKER, TOPICS
 from klamm.configs.topic import topic_values
 from klamm.configs.types import ConfigType, text_of
 
@@ -69,11 +69,14 @@ def describe_topic(stored: Mapping[str, str], config: BrokerConfig) -> list[Desc
     return rows
 
 
-def describe_broker(config: BrokerConfig) -> list[DescribedConfig]:
-    """The configs of a broker: all of Kafka, and unknown ones that are set."""
+def describe_broker(config: BrokerConfig, named: Collection[str] = ()) -> list[DescribedConfig]:
+    """The configs of a broker: all of Kafka, unknown ones that are set, and those that Kafka does not have where they are set or named."""
     texts = {name: text_of(config.get(name)) for name, key in BROKER.items() if not key.internal}
     texts |= {name: text for name, text in config.effective.items() if name not in texts}
-    return [_broker_row(name, text, _synonyms(name, config)) for name, text in texts.items()]
+    for name, key in config.own_keys.items():
+        if name in texts or name in named:
+            texts[name] = text_of(key.parse(texts.get(name) or ""))
+    return [_broker_row(name, text, _synonyms(name, config), config) for name, text in texts.items()]
 
 
 def describe_default_broker(config: BrokerConfig) -> list[DescribedConfig]:
@@ -81,15 +84,15 @@ def describe_default_broker(config: BrokerConfig) -> list[DescribedConfig]:
     rows = []
     for name, text in config.dynamic_default.items():
         found = tuple(synonym for synonym in _synonyms(name, config) if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        rows.append(_broker_row(name, text, found))
+        rows.append(_broker_row(name, text, found, config))
     return rows
 
 
-def _broker_row(name: str, text: str | None, found: tuple[Synonym, ...]) -> DescribedConfig:
+def _broker_row(name: str, text: str | None, found: tuple[Synonym, ...], config: BrokerConfig) -> DescribedConfig:
     # a listener's own config and a quota have a type, but count as read-only and undocumented, as in Kafka
-    own = BROKER.get(name)
+    own = BROKER.get(name) or config.own_keys.get(name)
     documentation = None if own is None else own.documentation
-    return _row(name, key_of(name), text, own is None or own.mode is READ_ONLY, found, documentation)
+    return _row(name, config.key_of(name), text, own is None or own.mode is READ_ONLY, found, documentation)
 
 
 def _row(
@@ -103,7 +106,7 @@ def _row(
 
 def _synonyms(name: str, config: BrokerConfig) -> tuple[Synonym, ...]:
     """All sources of a broker config, the strongest first."""
-    key = key_of(name)
+    key = config.key_of(name)
     hidden = key is None or key.sensitive
     found = (Synonym(synonym.name, None if hidden else synonym.value, synonym.source) for synonym in _said(name, config))
     return tuple(dropwhile(lambda synonym: synonym.name != name, found))
@@ -120,5 +123,6 @@ def _said(name: str, config: BrokerConfig) -> Iterator[Synonym]:
             if known in properties:
                 yield Synonym(known, properties[known], source)
     for known in names:
-        if known in BROKER and BROKER[known].default is not None:
-            yield Synonym(known, text_of(BROKER[known].default), ConfigSource.DEFAULT)
+        key = BROKER.get(known) or config.own_keys.get(known)
+        if key is not None and key.default is not None:
+            yield Synonym(known, text_of(key.default), ConfigSource.DEFAULT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from klamm.configs import rules as config_rules
-from klamm.configs.definition import PER_BROKER, READ_ONLY, ConfigKey, without_listener
+from klamm.configs.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
 from klamm.configs.listeners import ListenerConfigs
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.configs.table_broker import BROKER, QUOTAS, key_of
@@ -38,8 +38,14 @@ _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creat
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
 
-def check_entry(name: str, text: str, per_broker: bool) -> None:
-    """Check one entry of an entity. Raises ConfigError."""
+def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, ConfigKey]) -> None:
+    """Check one entry of an entity; `own` are configs that Kafka does not have. Raises ConfigError."""
+    key = own.get(name)
+    if key is not None:
+        if per_broker and key.mode is DEFAULT_ONLY:
+            raise ConfigError(name, text, "can be set for all brokers at once only")
+        key.parse(text)
+        return
     key = BROKER.get(name)
     if key is not None and key.mode is READ_ONLY:
         raise ConfigError(name, text, "cannot change while the broker runs")
@@ -90,13 +96,18 @@ def check_listener_configs(
             raise ConfigError(key, after.get(key), f"listener {listener.name} cannot change its protocol while it is open")
 
 
-def usable(stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None) -> tuple[dict[str, str], list[str]]:
-    """The entries of an entity that are valid, with decrypted passwords, and one line for each entry that is left out."""
+def usable(
+    stored: Mapping[str, str], per_broker: bool, passwords: PasswordEncoder | None, own: Mapping[str, ConfigKey]
+) -> tuple[dict[str, str], list[str]]:
+    """The entries of an entity that are valid, with decrypted passwords, and one line for each entry that is left out.
+
+    `own` as in `check_entry`.
+    """
     taken: dict[str, str] = {}
     problems: list[str] = []
     for name, text in stored.items():
         try:
-            check_entry(name, text, per_broker)
+            check_entry(name, text, per_broker, own)
         except ConfigError as error:
             problems.append(f"a stored config is ignored: {error}")
             continue

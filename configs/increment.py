@@ -2,14 +2,16 @@
 
 APPEND and SUBTRACT start from the stored list, or from Kafka's default when nothing is stored. Elements are separated by commas and are not
 trimmed. APPEND leaves out elements that are present; SUBTRACT removes one element for each one named. A list without elements is an empty
-text, not unset. Unusual lists (empty elements, commas at the end) give the same results as in Apache Kafka 3.9.1.
+text, not unset. Unusual lists (empty elements, commas at the end) give the same results as in Apache Kafka 3.9.1. The blacklist of brokers
+is a set of ids, whatever the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 
+from klamm.configs.blacklist import BLACKLIST, with_brokers, without_brokers
 from klamm.configs.definition import ConfigKey
 from klamm.configs.types import ConfigType, text_of
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -33,8 +35,13 @@ def check_operations(changes: Iterable[Change]) -> None:
         Operation(number)
 
 
-def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """The stored values after the changes (name, operation, value). Raises ApiError, and ValueError for an unknown operation."""
+def incremented(
+    stored: Mapping[str, str], changes: Iterable[Change], table: Mapping[str, ConfigKey], elsewhere: Collection[str] = ()
+) -> dict[str, str]:
+    """The stored values after the changes (name, operation, value). Raises ApiError, ConfigError, and ValueError for an unknown operation.
+
+    `elsewhere` are names that other resources have, and Kafka does not know.
+    """
     configs = dict(stored)
     for name, number, value in changes:
         operation = Operation(number)
@@ -45,12 +52,14 @@ def incremented(stored: Mapping[str, str], changes: Iterable[Change], table: Map
         elif operation is Operation.SET:
             configs[name] = value
         else:
-            configs[name] = _list_after(configs.get(name), operation, value, _list_key(name, operation, table))
+            configs[name] = _list_after(configs.get(name), operation, value, _list_key(name, operation, table, elsewhere))
     return configs
 
 
-def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey]) -> ConfigKey:
+def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey], elsewhere: Collection[str]) -> ConfigKey:
     key = table.get(name)
+    if key is None and name in elsewhere:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is no config of this kind of resource")
     if key is None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where an exception leads to this code
     if key.type is not ConfigType.LIST:
@@ -60,6 +69,8 @@ def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey]) -
 
 def _list_after(stored: str | None, operation: Operation, value: str, key: ConfigKey) -> str:
     text = text_of(key.default) if stored is None else stored
+    if key is BLACKLIST:
+        return (with_brokers if operation is Operation.APPEND else without_brokers)(text or "", value)
     present = _elements(text) if text else []
     named = _elements(value)
     if operation is Operation.APPEND:

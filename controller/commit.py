@@ -44,6 +44,8 @@ class Refusal(IntEnum):
     """ZooKeeper refused this one write."""
     LOST_VERSION = 6
     """Another writer changed it, at each attempt."""
+    NOT_NEEDED = 7
+    """The broker that the rule finds leads already."""
 
 
 class Situation(NamedTuple):

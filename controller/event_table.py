@@ -13,6 +13,7 @@ from klamm.controller import (
     deletion,
     events,
     leader_elections,
+    leader_rebalance,
     notifications,
     partition_machine,
     reassignment,
@@ -65,7 +66,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await leader_elections.by_node(term)
         case events.AutoPreferredReplicaLeaderElection():
             try:
-                await leader_elections.auto_rebalance(term)
+                await leader_rebalance.auto_rebalance(term)
             finally:
                 term.schedule_rebalance(term.options.leader_imbalance_check_interval_seconds)
         case events.UncleanLeaderElectionEnabled():

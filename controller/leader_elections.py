@@ -1,4 +1,4 @@
-"""Elections by request, from znode, and by the rebalance timer (controller 10.1-10.3)."""
+"""Elections by request and from the znode (controller 10.1, 10.2)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable
 
 from klamm.controller import elections, partition_machine
-from klamm.controller.cluster import Partition
+from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.pace import Pace
-from klamm.controller.partition_machine import StateChangeFailed
+from klamm.controller.partition_machine import ElectionNotNeeded, StateChangeFailed
 from klamm.controller.phases import PreferredLeadersElected
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import Election, ElectionResult
+from klamm.controller.values import Election, ElectionResult, LeaderAndIsr
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
@@ -35,7 +35,6 @@ async def elect(
     cluster = term.cluster
     results: dict[TopicPartition, ElectionResult] = {}
     chosen: dict[Partition, None] = {}
-    preferred, alive = election is Election.PREFERRED, cluster.alive
     pace = Pace()
     for key in requested:
         await pace()
@@ -44,16 +43,19 @@ async def elect(
             results[key] = _UNKNOWN
         elif p.topic.queued:
             results[key] = _DOOMED
-        elif (info := p.info) is not None and (info.leader in p.assignment.replicas[:1] if preferred else info.leader in alive):
+        elif p.info is not None and _is_led_as_wanted(cluster, p, p.info, election):
             results[key] = _NEEDLESS
         else:
             chosen[p] = None
-    strategy = elections.Preferred() if preferred else elections.Offline(allow_unclean=by_admin)
+    strategy = elections.Preferred() if election is Election.PREFERRED else elections.Offline(allow_unclean=by_admin)
     new = [p for p in chosen if p.state is PartitionState.NEW]
     moved = await partition_machine.to_online(term, chosen, strategy)
     unavailable = _UNAVAILABLE[election]
     elected: dict[int, ElectionResult] = {}
     for p, result in moved.items():
+        if isinstance(result, ElectionNotNeeded):
+            results[p.key] = _NEEDLESS
+            continue
         if isinstance(result, StateChangeFailed):
             results[p.key] = ElectionResult(unavailable, str(result), None)
             continue
@@ -67,6 +69,19 @@ async def elect(
         else:
             results[p.key] = ElectionResult(ErrorCode.NONE, None, p.info.leader)
     return results
+
+
+def _is_led_as_wanted(cluster: Cluster, p: Partition, info: LeaderAndIsr, election: Election) -> bool:
+    """Whether what is known of a partition says that this election is not needed.
+
+    Where a replica is on the blacklist and another than the first of the order leads, the rule says so, of the state in ZooKeeper (R491-9).
+    """
+    if election is Election.UNCLEAN:
+        return info.leader in cluster.alive
+    replicas, listed = p.assignment.replicas, cluster.listed
+    if not listed or listed.isdisjoint(replicas):
+        return info.leader in replicas[:1]
+    return info.leader == elections.order(replicas, listed)[0] and info.leader in info.isr and info.leader in cluster.online(p)
 
 
 async def by_node(term: Term, *, at_failover: bool = False) -> None:
@@ -88,21 +103,3 @@ async def by_node(term: Term, *, at_failover: bool = False) -> None:
     if requested is not None:
         # a znode created in between shows up here; absent, this arms the watch again
         await by_node(term)
-
-
-async def auto_rebalance(term: Term) -> None:
-    """Leaders go back where too large a part of a broker's preferred partitions is led elsewhere (controller 10.3)."""
-    cluster = term.cluster
-    groups: dict[int, list[Partition]] = {}
-    for p in cluster.partitions():
-        if not p.topic.queued and p.assignment.replicas:
-            groups.setdefault(p.assignment.replicas[0], []).append(p)
-    limit = term.options.leader_imbalance_per_broker_percentage / 100
-    for broker_id, group in sorted(groups.items()):
-        imbalanced = [p for p in group if p.info is not None and p.info.leader != broker_id]
-        if not imbalanced or len(imbalanced) / len(group) <= limit:
-            continue
-        candidates = [p for p in imbalanced if p.info is not None and broker_id in p.info.isr and broker_id in cluster.online(p)]
-        if candidates:
-            log.info("auto rebalance: %d of %d partitions that prefer broker %d go back to it", len(candidates), len(group), broker_id)
-            await elect(term, [p.key for p in candidates], Election.PREFERRED, by_admin=False)

@@ -27,6 +27,10 @@ class StateChangeFailed(Exception):
     """A partition stays in its state; the text says why."""
 
 
+class ElectionNotNeeded(StateChangeFailed):
+    """A partition stays in its state because the broker that the rule finds leads it already."""
+
+
 Results = dict[Partition, LeaderAndIsr | StateChangeFailed]
 """Of each partition of an election: its new state, or why there is none."""
 
@@ -115,6 +119,8 @@ class ElectLeader:
     strategy: Strategy
     marks_recovery: bool
     """Whether an unclean election leaves its mark in the state."""
+    listed: frozenset[int] = elections.NOBODY
+    """Brokers on the blacklist; reassignments do not go by it (R491-11)."""
 
     def __call__(self, situation: Situation) -> Decision:
         state, replicas = situation.state, situation.assignment.replicas
@@ -126,17 +132,23 @@ class ElectLeader:
         reason = Refusal.NO_LEADER
         match self.strategy:
             case elections.Offline(allow_unclean):
-                choice = elections.choose_unclean(replicas, state.isr, situation.online)
+                choice = elections.choose_unclean(replicas, state.isr, situation.online, self.listed)
                 if choice is None:
                     reason = Refusal.NO_REPLICA_ONLINE
                 elif choice.unclean and not allow_unclean:
                     choice = None
-            case elections.Preferred():
-                choice = elections.choose_preferred(replicas, state.isr, situation.online)
+            case elections.Preferred(unlisted_only):
+                choice = elections.choose_preferred(replicas, state.isr, situation.online, self.listed)
+                if choice is not None and not self.listed.isdisjoint(replicas):
+                    if choice.leader == state.leader:
+                        return Refuse(Refusal.NOT_NEEDED)
+                    if unlisted_only and choice.leader in self.listed:
+                        choice = None
             case elections.Reassigned():
                 choice = elections.choose_reassigned(situation.assignment.target, state.isr, situation.online)
             case elections.ControlledShutdown():
-                choice = elections.choose_controlled_shutdown(replicas, state.isr, situation.online_or_leaving, situation.shutting_down)
+                staying = situation.online_or_leaving, situation.shutting_down
+                choice = elections.choose_controlled_shutdown(replicas, state.isr, *staying, self.listed)
             case _:
                 assert_never(self.strategy)
         if choice is None:
@@ -158,14 +170,15 @@ async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Part
 
 
 async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition], strategy: Strategy) -> Results:
-    decide = ElectLeader(strategy, term.options.leader_recovery_supported)
+    listed = elections.NOBODY if isinstance(strategy, elections.Reassigned) else term.cluster.listed
+    decide = ElectLeader(strategy, term.options.leader_recovery_supported, listed)
     commits = await commit_states(term, partitions, decide, batch, brings_online=True)
     results: Results = {**commits.committed}
     uncommitted = commits.uncommitted
     if uncommitted and strategy == elections.Offline():
         permitted = await _unclean_permitted(term, uncommitted, results)
         if permitted:
-            unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery)
+            unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery, listed)
             states = {p: uncommitted[p].state for p in permitted}
             more = await commit_states(term, permitted, unclean, batch, read=states, brings_online=True)
             results.update(more.committed)
@@ -179,6 +192,8 @@ async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition
 def _failure(term: Term, p: Partition, why: Uncommitted, strategy: Strategy) -> StateChangeFailed:
     state = why.state
     match why.reason:
+        case Refusal.NOT_NEEDED:
+            return ElectionNotNeeded(f"{p} is led by the first of its replicas that can")
         case Refusal.NO_STATE:
             text = f"{p} has no state in ZooKeeper"
         case Refusal.NEWER_CONTROLLER if state is not None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from klamm.configs.dynamic import is_password, usable
+from klamm.configs.dynamic import is_password
 from klamm.configs.topic import validate_topic_configs
 from klamm.configs.types import ConfigError, parse_integer
 from klamm.controller.pace import Pace
@@ -146,7 +146,7 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
         check_is_own_id(ctx, name)
     entity = str(ctx.services.identity.broker_id) if per_broker else DEFAULT_ENTITY
     passwords = ctx.services.config.passwords
-    stored, problems = usable(await ctx.services.admin_store.read_config("brokers", entity) or {}, per_broker, passwords)
+    stored, problems = ctx.services.config.usable(await ctx.services.admin_store.read_config("brokers", entity) or {}, per_broker)
     for problem in problems:
         log.warning("configs of broker %s: %s", entity, problem)
     try:

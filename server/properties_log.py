@@ -15,6 +15,8 @@ def log_properties(config: BrokerConfig, whose: str) -> None:
     """List those of Kafka's that change nothing here, and warn of each that nobody knows; `whose` begins every line."""
     if config.without_meaning:
         log.info("%signored properties of Kafka: %s", whose, ", ".join(config.without_meaning))
+    for name in config.misplaced:
+        log.warning("%sproperty %s is ignored: it is set for all brokers at once, as a dynamic config", whose, name)
     for name in config.unknown:
         similar = difflib.get_close_matches(name, [*BROKER, *SWITCHES], n=1, cutoff=0.8)
         log.warning("%sproperty %s is unknown%s", whose, name, f"; did you mean {similar[0]}?" if similar else "")

@@ -6,7 +6,7 @@ ZooKeeper; any other type refuses the whole request. Resources that the client m
 
 A topic's own configs are read from ZooKeeper, so a change is visible at once. Synonyms (version 1 and later) and
 documentation (version 3 and later) are included on request. `IsDefault` of version 0 is always false and a response without error has an
-empty message, as in Kafka.
+empty message, as in Kafka. A config of this broker that Kafka does not have is listed where it is set, or named in the request.
 
 A resource that is named again with the same keys is described once and has a result each time, as in Kafka. Eight bytes name a broker and
 twenty thousand bytes describe it: a request whose response would be larger than clients accept closes the connection.
@@ -145,7 +145,7 @@ def _own(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resou
     except ApiError as error:
         return _failed(resource, error.code, error.message)
     if resource.resource_type == BROKER:
-        return _described(request, resource, describe_broker(ctx.services.config))
+        return _described(request, resource, describe_broker(ctx.services.config, resource.configuration_keys or ()))
     levels = (
         DescribedConfig(name, level, False, ConfigSource.DYNAMIC_BROKER_LOGGER, False, (), ConfigType.UNKNOWN, "")
         for name, level in log_levels().items()

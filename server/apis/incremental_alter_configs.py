@@ -60,12 +60,13 @@ async def _alter(ctx: Context, resource: messages.IncrementalAlterConfigsRequest
         set_log_levels(changes, validate_only)
         clear_all()
         return
-    table = TOPIC_CONFIGS if resource.resource_type == TOPIC else BROKER_CONFIGS
+    own = ctx.services.config.own_keys
+    table = TOPIC_CONFIGS if resource.resource_type == TOPIC else {**BROKER_CONFIGS, **own}
 
     def propose(stored: dict[str, str]) -> dict[str, str]:
         if resource.resource_type == BROKER:
             check_operations(changes)
-        return incremented(stored, changes, table)
+        return incremented(stored, changes, table, own)
 
     requested = {config.name: config.value for config in resource.configs}
     await alter_configs(ctx, resource.resource_type, resource.resource_name, requested, propose, validate_only)

@@ -8,7 +8,7 @@ lets the partition machine run elections on random clusters and compares what is
 from __future__ import annotations
 
 import random
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 from hypothesis import given, settings
@@ -24,25 +24,26 @@ from klamm.tests.controller.simulated import Wrote
 from klamm.tests.controller.simulated_brokers import Frame
 from klamm.tests.controller.stage import Stage
 
-Case = tuple[tuple[int, ...], tuple[int, ...], frozenset[int], frozenset[int]]
-"""Replicas, ISR, registered brokers without a failed log directory, brokers that are shutting down."""
+Case = tuple[tuple[int, ...], tuple[int, ...], frozenset[int], frozenset[int], frozenset[int]]
+"""Replicas, ISR, registered brokers without a failed log directory, brokers that are shutting down, brokers on the blacklist."""
+NOBODY = frozenset[int]()
 
 
 # --- the second version ---
 
 
-def first(candidates: set[int], order: tuple[int, ...]) -> int | None:
-    return min(candidates, key=order.index, default=None)
+def first(candidates: set[int], order: tuple[int, ...], listed: frozenset[int] = NOBODY) -> int | None:
+    return min(candidates, key=lambda r: (r in listed, order.index(r)), default=None)
 
 
-def naive_offline(order, isr, online, unclean_permitted) -> Choice | None:
+def naive_offline(order, isr, online, unclean_permitted, listed) -> Choice | None:
     in_sync = set(order) & set(online) & set(isr)
     anybody = set(order) & set(online)
     told = tuple(sorted(anybody, key=order.index))
-    leader = first(in_sync, order)
+    leader = first(in_sync, order, listed)
     if leader is not None:
         return Choice(leader, tuple(sorted(set(isr) & set(online), key=isr.index)), False, told)
-    leader = first(anybody, order)
+    leader = first(anybody, order, listed)
     return Choice(leader, (leader,), True, told) if unclean_permitted and leader is not None else None
 
 
@@ -51,14 +52,14 @@ def naive_reassign(target, isr, online) -> Choice | None:
     return None if leader is None else Choice(leader, isr, False, target)
 
 
-def naive_preferred(order, isr, online) -> Choice | None:
-    allowed = {order[0]} if order else set()
-    leader = first(allowed & set(online) & set(isr), order)
+def naive_preferred(order, isr, online, listed) -> Choice | None:
+    allowed = set(order) if set(order) & listed else {order[0]} if order else set()
+    leader = first(allowed & set(online) & set(isr), order, listed)
     return None if leader is None else Choice(leader, isr, False, order)
 
 
-def naive_controlled_shutdown(order, isr, registered, leaving) -> Choice | None:
-    leader = first((set(order) & set(registered) & set(isr)) - set(leaving), order)
+def naive_controlled_shutdown(order, isr, registered, leaving, listed) -> Choice | None:
+    leader = first((set(order) & set(registered) & set(isr)) - set(leaving), order, listed)
     if leader is None:
         return None
     stays = tuple(r for r in isr if {r}.isdisjoint(leaving))
@@ -71,14 +72,14 @@ def naive_initial(order, online) -> Choice | None:
 
 
 def compare(case: Case) -> None:
-    order, isr, registered, leaving = case
+    order, isr, registered, leaving, listed = case
     online = registered - leaving
-    assert elections.choose_clean(order, isr, online) == naive_offline(order, isr, online, False)
-    assert elections.choose_unclean(order, isr, online) == naive_offline(order, isr, online, True)
+    assert elections.choose_clean(order, isr, online, listed) == naive_offline(order, isr, online, False, listed)
+    assert elections.choose_unclean(order, isr, online, listed) == naive_offline(order, isr, online, True, listed)
     assert elections.choose_reassigned(order, isr, online) == naive_reassign(order, isr, online)
-    assert elections.choose_preferred(order, isr, online) == naive_preferred(order, isr, online)
-    leaves = naive_controlled_shutdown(order, isr, registered, leaving)
-    assert elections.choose_controlled_shutdown(order, isr, registered, leaving) == leaves
+    assert elections.choose_preferred(order, isr, online, listed) == naive_preferred(order, isr, online, listed)
+    leaves = naive_controlled_shutdown(order, isr, registered, leaving, listed)
+    assert elections.choose_controlled_shutdown(order, isr, registered, leaving, listed) == leaves
     assert elections.initial(order, online) == naive_initial(order, online)
 
 
@@ -92,9 +93,10 @@ def cases(draw: st.DrawFn) -> Case:
     assigned = bool(order) and draw(st.booleans())
     members = st.sampled_from(order) if assigned else brokers
     isr = tuple(draw(st.lists(members, unique=True, max_size=6)))
-    return order, isr, draw(st.frozensets(brokers)), draw(st.frozensets(brokers, max_size=3))
+    return order, isr, draw(st.frozensets(brokers)), draw(st.frozensets(brokers, max_size=3)), draw(st.frozensets(brokers, max_size=4))
 
 
+@pytest.mark.requirement("R491-7", "R491-8", "R491-9", "R491-11", "R491-12")
 @pytest.mark.timeout(300)  # many examples on a busy machine
 @settings(max_examples=1500, deadline=None)
 @given(cases())
@@ -103,14 +105,14 @@ def test_every_strategy_against_its_second_version(case: Case) -> None:
 
 
 def test_every_small_cluster_against_the_second_version() -> None:
-    """All clusters of three brokers, all ISR orders, all sets of registered and leaving brokers: nothing is left to chance."""
+    """All clusters of three brokers, all ISR orders, all sets of registered, leaving and listed brokers: nothing is left to chance."""
     subsets = [frozenset(b for b in range(3) if bits >> b & 1) for bits in range(8)]
     lists = [p for n in range(4) for p in permutations(range(3), n)]
     for order in lists:
         for isr in lists:
             for registered in subsets:
-                for leaving in subsets:
-                    compare((order, isr, registered, leaving))
+                for leaving, listed in product(subsets, subsets):
+                    compare((order, isr, registered, leaving, listed))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -119,7 +121,8 @@ def test_wide_clusters_against_the_second_version(seed: int) -> None:
     for _ in range(500):
         order = tuple(rng.sample(range(40), rng.randint(1, 30)))
         isr = tuple(rng.sample(order, rng.randint(0, len(order))))
-        compare((order, isr, frozenset(rng.sample(range(40), rng.randint(0, 40))), frozenset(rng.sample(range(40), rng.randint(0, 3)))))
+        registered, leaving, listed = (frozenset(rng.sample(range(40), rng.randint(0, most))) for most in (40, 3, 20))
+        compare((order, isr, registered, leaving, listed))
 
 
 # --- the table, by example ---
@@ -214,12 +217,65 @@ def test_initial(online: set[int], expected: Choice | None) -> None:
     assert elections.initial(A, frozenset(online)) == expected
 
 
+@pytest.mark.requirement("R491-7")
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (set(), (3, 1, 2)),
+        ({3}, (1, 2, 3)),
+        ({1}, (3, 2, 1)),
+        ({2}, (3, 1, 2)),
+        ({3, 1}, (2, 3, 1)),
+        ({1, 2, 3}, (3, 1, 2)),
+        ({7}, (3, 1, 2)),
+    ],
+)
+def test_listed_replicas_come_last_and_each_part_keeps_its_order(listed: set[int], expected: tuple[int, ...]) -> None:
+    assert elections.order(A, frozenset(listed)) == expected
+
+
+@pytest.mark.requirement("R491-8", "R491-12")
+@pytest.mark.parametrize(
+    ("isr", "online", "listed", "expected"),
+    [
+        ((3, 1, 2), {1, 2, 3}, {3}, Choice(1, (3, 1, 2), False, (3, 1, 2))),
+        ((3, 2), {1, 2, 3}, {3}, Choice(2, (3, 2), False, (3, 1, 2))),
+        ((3,), {1, 2, 3}, {3}, Choice(3, (3,), False, (3, 1, 2))),  # in sync beats not listed
+        ((), {1, 2, 3}, {3}, Choice(1, (1,), True, (3, 1, 2))),  # unclean: the first that is not listed
+        ((), {3}, {3}, Choice(3, (3,), True, (3,))),
+        ((3, 1, 2), {1, 2, 3}, {1, 2, 3}, Choice(3, (3, 1, 2), False, (3, 1, 2))),  # all listed: as nobody
+    ],
+)
+def test_offline_with_a_list(isr: tuple[int, ...], online: set[int], listed: set[int], expected: Choice | None) -> None:
+    assert elections.choose_unclean(A, isr, frozenset(online), frozenset(listed)) == expected
+
+
+@pytest.mark.requirement("R491-9")
+@pytest.mark.parametrize(
+    ("isr", "online", "listed", "leader"),
+    [
+        ((3, 1, 2), {1, 2, 3}, {3}, 1),
+        ((3, 2), {1, 2, 3}, {3}, 2),  # the next one is not in sync: the one after it
+        ((3, 1, 2), {2, 3}, {3}, 2),
+        ((3,), {1, 2, 3}, {3}, 3),  # nobody else: the listed one itself
+        ((3, 1, 2), {1, 2, 3}, {2}, 3),
+        ((1, 2), {1, 2, 3}, {2}, 1),  # one member is listed: the head alone does not decide
+        ((1, 2), {1, 2, 3}, {7}, None),  # no member is listed: the head or nobody
+        ((1, 2), {3}, {2}, None),
+    ],
+)
+def test_preferred_with_a_list(isr: tuple[int, ...], online: set[int], listed: set[int], leader: int | None) -> None:
+    choice = elections.choose_preferred(A, isr, frozenset(online), frozenset(listed))
+    assert choice == (None if leader is None else Choice(leader, isr, False, A))
+
+
 # --- the machine: what is written, who is told ---
 
 STRATEGIES = [
     elections.Offline(),
     elections.Offline(allow_unclean=True),
     elections.Preferred(),
+    elections.Preferred(unlisted_only=True),
     elections.Reassigned(),
     elections.ControlledShutdown(),
 ]
@@ -247,6 +303,8 @@ async def random_stage(rng: random.Random, stage: Stage) -> None:
             stage.world.configs[topic.name] = {"unclean.leader.election.enable": rng.choice(["true", "false"])}
         elif choice < 0.5:
             stage.world.unreadable_configs.add(topic.name)
+    if rng.random() < 0.7:
+        await stage.blacklist(*rng.sample(range(8), rng.randint(1, 4)))
     for b in rng.sample(range(6), rng.randint(0, 2)):
         stage.cluster.shutdown_began(b)
     for b in rng.sample(range(6), rng.randint(0, 2)):
@@ -261,20 +319,24 @@ def naive_election(stage: Stage, name: str, strategy: elections.Strategy) -> tup
     info, replicas = stage.world.states[p.key], p.assignment.replicas
     working = {b for b in stage.cluster.brokers if p not in stage.cluster.offline_dirs.get(b, ())}
     online = frozenset(working - stage.cluster.shutting_down)
+    listed = stage.cluster.listed
     match strategy:
         case elections.Offline(allow_unclean):
             config = stage.world.configs.get(name, {}).get("unclean.leader.election.enable")
             permitted = stage.options.unclean_leader_election_enable if config is None else config == "true"
             if name in stage.world.unreadable_configs:
                 permitted = False
-            choice = naive_offline(replicas, info.isr, online, allow_unclean or permitted)
-        case elections.Preferred():
-            choice = naive_preferred(replicas, info.isr, online)
+            choice = naive_offline(replicas, info.isr, online, allow_unclean or permitted, listed)
+        case elections.Preferred(unlisted_only):
+            choice = naive_preferred(replicas, info.isr, online, listed)
+            barred = listed if unlisted_only else NOBODY
+            if choice is not None and set(replicas) & listed and choice.leader in barred | {info.leader}:
+                choice = None
         case elections.Reassigned():
             target = tuple(r for r in replicas if r not in p.assignment.removing)
             choice = naive_reassign(target, info.isr, online)
         case elections.ControlledShutdown():
-            choice = naive_controlled_shutdown(replicas, info.isr, frozenset(working), stage.cluster.shutting_down)
+            choice = naive_controlled_shutdown(replicas, info.isr, frozenset(working), stage.cluster.shutting_down, listed)
     if choice is None:
         return None
     recovery = 1 if choice.leader not in info.isr else info.recovery
