@@ -1,7 +1,7 @@
 """`klamm preferred-replica-election`: the tool of KIP-183 (controller 21.3), by brokers or, deprecated, by ZooKeeper.
 
 By brokers the outcome of each partition is printed when the elections are done. ZooKeeper only takes the request: the controller finds it
-in `/admin/preferred_replica_election`.
+in `/admin/preferred_replica_election`. That way behaves as the tool of Kafka 2.2 did, to the line, but for the warning on stderr.
 """
 
 from __future__ import annotations
@@ -86,14 +86,13 @@ async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> 
             TopicPartition(name, partition) for name, topic in sorted(stored.items()) if topic for partition in sorted(topic.assignments)
         ]
         wanted = known if partitions is None else [partition for partition in partitions if partition in set(known)]
-        for partition in partitions or ():
-            if partition not in wanted:
-                say(f"Skipping preferred replica leader election for partition {partition} since it doesn't exist.")
-        if not wanted:
-            raise ToolFailed("there is no partition to elect a leader for")
         if not await response(zk.request_elections(wanted)):
             under_way = await response(zk.requested_elections())
-            raise ToolFailed(f"Preferred replica leader election currently in progress for {named(under_way)}")
+            raise ToolFailed(f"Preferred replica leader election currently in progress for {named(under_way)}. Aborting operation")
     finally:
         await zk.stop()
-    say(f"Successfully started preferred replica election for partitions {named(wanted)}")
+    say(f"Created preferred replica election path with {named(wanted)}")
+    say(f"Successfully started preferred replica election for partitions Set({named(wanted)})")
+    for partition in partitions or ():
+        if partition not in wanted:
+            say(f"Skipping preferred replica leader election for partition {partition} since it doesn't exist.")

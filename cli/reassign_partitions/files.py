@@ -74,8 +74,6 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     twice = _first_twice(partitions)
     if twice is not None:
         raise BadFile(f"{path}: Replica election data contains duplicate partitions: {twice}")
-    if not partitions:
-        raise BadFile(f"{path}: Replica election data is empty")
     return partitions
 
 

@@ -12,8 +12,10 @@ import pytest
 
 from klamm.tests.cli.members import Members
 from klamm.tests.cli.running import call
-from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.kafka import JVM, java_command, wait_for
 from klamm.tests.harness.tree import Tree
+from klamm.tests.reference.jars import TOOL_OF_KIP_183, jars
+from klamm.tests.tools.tool_words import ELECTION_OF_2_2, resolving
 
 NODE = "/admin/preferred_replica_election"
 
@@ -52,22 +54,77 @@ def test_zookeeper_warns_on_stderr_and_requests_the_elections_once(tree: Tree) -
     said = elect("--zookeeper", tree.hosts)
     assert said.returncode == 0
     assert said.stderr.startswith("Warning: --zookeeper is deprecated") and "--bootstrap-server" in said.stderr
-    assert said.stdout == "Successfully started preferred replica election for partitions t-0, t-1\n"
+    assert said.stdout.splitlines() == [
+        "Created preferred replica election path with t-0, t-1",
+        "Successfully started preferred replica election for partitions Set(t-0, t-1)",
+    ]
     assert tree.json(NODE) == {"version": 1, "partitions": [{"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}]}
     again = elect("--zookeeper", tree.hosts)
     assert (again.returncode, again.stdout) == (1, "")
-    assert again.stderr.splitlines()[-1] == "klamm: Preferred replica leader election currently in progress for t-0, t-1"
+    in_progress = "Preferred replica leader election currently in progress for t-0, t-1. Aborting operation"
+    assert again.stderr.splitlines()[-1] == f"klamm: {in_progress}"
 
 
 @pytest.mark.requirement("R183-21")
 def test_unknown_partitions_of_the_file_are_skipped_with_one_line_each(tree: Tree, tmp_path: Path) -> None:
     said = elect("--zookeeper", tree.hosts, "--path-to-json-file", written(tmp_path, ("t", 1), ("t", 7), ("u", 0)))
     assert said.stdout.splitlines() == [
+        "Created preferred replica election path with t-1",
+        "Successfully started preferred replica election for partitions Set(t-1)",
         "Skipping preferred replica leader election for partition t-7 since it doesn't exist.",
         "Skipping preferred replica leader election for partition u-0 since it doesn't exist.",
-        "Successfully started preferred replica election for partitions t-1",
     ]
     assert tree.json(NODE)["partitions"] == [{"topic": "t", "partition": 1}]
+
+
+@pytest.mark.requirement("R183-28")
+@pytest.mark.parametrize("partitions", [(), (("t", 7), ("u", 0))])
+def test_a_file_without_a_partition_that_exists_requests_nothing_and_is_no_failure(
+    tree: Tree, tmp_path: Path, partitions: tuple[tuple[str, int], ...]
+) -> None:
+    said = elect("--zookeeper", tree.hosts, "--path-to-json-file", written(tmp_path, *partitions))
+    assert said.returncode == 0
+    assert said.stdout.startswith("Created preferred replica election path with \nSuccessfully started preferred replica election for ")
+    assert said.stdout.count("Skipping") == len(partitions)
+    assert tree.json(NODE)["partitions"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+@pytest.mark.requirement("R183-28")
+def test_lines_and_exit_codes_by_zookeeper_are_those_of_the_tool_of_2_2_but_for_the_warning(tree: Tree, tmp_path: Path) -> None:
+    """The tool of 2.2 finds partitions by their state nodes."""
+    for partition in (0, 1):
+        tree.put_state("t", partition, leader=1, isr=[1])
+
+    def kafkas(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = java_command(jars(TOOL_OF_KIP_183), ELECTION_OF_2_2, *map(str, arguments), flags=(*JVM, resolving(tmp_path)))
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+
+    given: list[list[tuple[str, int]] | None] = [None, [("t", 1)], [("t", 1), ("t", 7), ("u", 0)], [("u", 0)], [], [("t", 0), ("t", 0)]]
+    outcomes = []
+    for tool in (elect, kafkas):
+        for partitions in given:
+            file = () if partitions is None else ("--path-to-json-file", written(tmp_path, *partitions))
+            for _ in range(2):  # the second time the node is there
+                said = tool("--zookeeper", tree.hosts, *file)
+                lines = [line.replace(", ", ",") for line in said.stdout.splitlines() if "deprecated" not in line and "instead" not in line]
+                outcomes.append((said.returncode, lines, tree.json(NODE)))
+            if tree.exists(NODE):
+                tree.delete(NODE)
+    assert outcomes[: len(given) * 2] == outcomes[len(given) * 2 :]
+
+
+@pytest.mark.requirement("R183-21")
+@pytest.mark.requirement("R183-28")
+def test_the_controller_elects_what_zookeeper_was_given(members: Members, tmp_path: Path) -> None:
+    topic = members.topic([0, 1])
+    members.succeed("--execute", "--reassignment-json-file", members.file({(topic, 0): [1, 0]}))
+    members.settled(topic, [1, 0])
+    said = elect("--zookeeper", members.tree.hosts, "--path-to-json-file", written(tmp_path, (topic, 0)))
+    assert said.returncode == 0
+    wait_for(lambda: (state := members.tree.state(topic)) is not None and state.leader == 1, "the preferred replica leads")
+    wait_for(lambda: not members.tree.exists(NODE), "the controller has removed the request")
 
 
 @pytest.mark.requirement("R183-22")
@@ -103,7 +160,6 @@ def test_brokers_elect_and_report_each_partition(members: Members, tmp_path: Pat
     ("content", "line"),
     [
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "contains duplicate partitions: t-0"),
-        ('{"partitions":[]}', "Replica election data is empty"),
         ('{"partitions":', "is not JSON"),
     ],
 )  # fmt: skip
