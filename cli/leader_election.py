@@ -92,14 +92,11 @@ def _option(name: str) -> str:
 
 def _partitions(given: dict[str, Any]) -> Any:
     """What to elect; None for all partitions. Raises BadFile, OSError."""
-    from klamm.cli.reassign_partitions.files import BadFile, read_partitions
+    from klamm.cli.reassign_partitions.files import read_partitions
     from klamm.protocol.nouns import TopicPartition
 
     if given["path_to_json_file"] is not None:
-        partitions = read_partitions(given["path_to_json_file"])
-        if not partitions:
-            raise BadFile(f"{given['path_to_json_file']}: Replica election data is empty")
-        return partitions
+        return read_partitions(given["path_to_json_file"])
     return None if given["topic"] is None else [TopicPartition(given["topic"], given["partition"])]
 
 

@@ -99,7 +99,6 @@ def test_a_value_that_cannot_be_is_one_line_before_any_connection(arguments: tup
     ("content", "line"),
     [
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "election data contains duplicate partitions: t-0"),
-        ('{"partitions":[]}', "Replica election data is empty"),
         ('{"partitions":', "is not JSON"),
         ('{"topics":[]}', 'has no list "partitions"'),
         ('{"partitions":[{"topic":"t"}]}', "entry 1 of partitions has nothing as partition"),
@@ -151,11 +150,14 @@ def test_outcomes_are_one_line_each_and_any_failure_is_exit_code_1(cluster: Scri
     assert said.stderr == "klamm: 3 replica(s) could not be elected\n"
 
 
-def test_nothing_to_elect_is_a_success_without_a_line(cluster: ScriptedCluster) -> None:
+@pytest.mark.parametrize("everything", [True, False])
+def test_nothing_to_elect_is_a_success_without_a_line(cluster: ScriptedCluster, tmp_path: Path, everything: bool) -> None:
     (broker,) = cluster.add(1)
     broker.on(ELECT, elected())
-    said = elect("--bootstrap-server", cluster.bootstrap, *TYPE, "--all-topic-partitions")
+    chosen = ("--all-topic-partitions",) if everything else ("--path-to-json-file", file(tmp_path))
+    said = elect("--bootstrap-server", cluster.bootstrap, *TYPE, *chosen)
     assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert [body.topic_partitions for body in broker.bodies(ELECT)] == [None if everything else []]
 
 
 @pytest.mark.parametrize("chosen", [("--topic", "a", "--partition", 0), ("--all-topic-partitions",)])
