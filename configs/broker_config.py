@@ -169,6 +169,11 @@ class BrokerConfig:
         return MetadataVersion.of(self.get("inter.broker.protocol.version"))
 
     @property
+    def is_registerbroker_on(self) -> bool:
+        """Whether brokers may register with this broker as controller: the metadata log names topics by their ids (IBP 2.8)."""
+        return bool(self.get("registerbroker.enable")) and self.inter_broker_protocol_version.has_topic_ids
+
+    @property
     def log_dirs(self) -> tuple[str, ...]:
         return config_rules.log_dirs(self._values)
 

@@ -99,6 +99,9 @@ MEANINGFUL = frozenset(
         "zookeeper.connect",
         "zookeeper.session.timeout.ms",
         "zookeeper.connection.timeout.ms",
+        # brokers that register with the controller
+        "broker.session.timeout.ms",
+        "broker.heartbeat.interval.ms",
         # the controller and topics at large
         "controller.socket.timeout.ms",
         "transaction.max.timeout.ms",

@@ -5,10 +5,11 @@
 
 The batch is sent when the block ends, and dropped when it raises. There is one open batch at a time.
 
-Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers:
-all LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything. States are taken
-from the cluster when the batch is sent, which is right after they were committed; the leader epoch of a StopReplica is the
-exception: it is the one at the moment of `stop`. A partition that cannot be encoded is logged and left out; the others are sent.
+Every broker gets at most one LeaderAndIsr, one UpdateMetadata and one StopReplica of a batch, in this order over all brokers: all
+LeaderAndIsr, then all UpdateMetadata, then all StopReplica. Only registered brokers are sent anything; those that are fenced get
+UpdateMetadata alone. States are taken from the cluster when the batch is sent, which is right after they were committed; the leader epoch
+of a StopReplica is the exception: it is the one at the moment of `stop`. A partition that cannot be encoded is logged and left out; the
+others are sent.
 """
 
 from __future__ import annotations
@@ -191,7 +192,8 @@ class RequestSender:
         """Encode everything and hand it to the channels."""
         cluster, encoder, options = self._cluster, self._encoder, self._options
         lisr, stop = batch.leader_and_isr(), batch.stop_replica()
-        umr, umr_brokers = batch.metadata_updates(cluster.brokers)
+        receivers = {**cluster.brokers, **cluster.fenced} if cluster.fenced else cluster.brokers
+        umr, umr_brokers = batch.metadata_updates(receivers)
         listener = options.inter_broker_listener
         encoder.begin()
         for b in sorted(lisr):
@@ -203,7 +205,7 @@ class RequestSender:
             topics = self._all_or_rest(partial(encoder.metadata_topics, cluster), umr)
             live = encoder.live_brokers(cluster, listener)
             for b in sorted(umr_brokers):
-                broker = cluster.brokers.get(b)
+                broker = receivers.get(b)
                 if broker is not None:
                     self._post(b, ApiKey.UPDATE_METADATA, encoder.umr_version, encoder.update_metadata(cluster, broker, topics, live))
         for b in sorted(stop):

@@ -1,7 +1,4 @@
-"""Brokers that start, end and change (controller 4).
-
-`/brokers/ids` is compared with what is registered here: new ids, ids with a new znode (a greater czxid:
-they bounced) and dead ones are handled in this sequence, each group in ascending order of ids.
+"""What follows when brokers start and end, however the controller learns of it (controller 4.2, 4.3).
 
 A broker that does not support what the cluster has finalised does not become registered: it is in no request, and gets none.
 As in Kafka it still has a channel, and its start is handled like others, again at each change as long as it exists.
@@ -20,37 +17,6 @@ from klamm.controller.term import Term
 from klamm.controller.values import Broker
 
 log = logging.getLogger("klamm.controller")
-
-
-async def on_broker_change(term: Term) -> None:
-    """Children of `/brokers/ids` changed."""
-    cluster = term.cluster
-    current = await reachable(term, (await term.store.brokers()).values())
-    new = sorted(current.keys() - cluster.brokers.keys())
-    dead = sorted(cluster.brokers.keys() - current.keys())
-    bounced = sorted(b for b in current.keys() & cluster.brokers.keys() if current[b].epoch > cluster.brokers[b].epoch)
-    if not (new or dead or bounced):
-        return
-    log.info("brokers: new %s, bounced %s, dead %s, registered now %s", new, bounced, dead, sorted(current))
-    for b in new:
-        open_channel(term, current[b])
-    for b in bounced:
-        term.channels.remove_broker(b)
-        open_channel(term, current[b])
-    for b in dead:
-        term.channels.remove_broker(b)
-    welcome = compatible(term, (current[b] for b in (*new, *bounced)))
-    if new:
-        cluster.brokers_registered(current[b] for b in new if b in welcome)
-        await on_startup(term, new)
-    if bounced:
-        cluster.brokers_unregistered(bounced)
-        await on_failure(term, bounced)
-        cluster.brokers_registered(current[b] for b in bounced if b in welcome)
-        await on_startup(term, bounced)
-    if dead:
-        cluster.brokers_unregistered(dead)
-        await on_failure(term, dead)
 
 
 async def reachable(term: Term, brokers: Iterable[Broker]) -> dict[int, Broker]:
@@ -103,7 +69,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     for b in broker_ids:
         cluster.offline_replicas_changed(b, ())
     started = set(broker_ids)
-    term.send_metadata(sorted(cluster.brokers.keys() - started))
+    term.send_metadata(sorted((cluster.brokers.keys() | cluster.fenced.keys()) - started))
     with term.sender.batch() as batch:
         batch.update_metadata(broker_ids, [p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None])
     await term.reach(lambda: BrokersStarted(cluster.epoch, tuple(broker_ids)))
@@ -114,7 +80,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
     resumed = {p.topic.name for held in hosted.values() for p in held if p.topic.deletion is not None}
     if resumed:
         await deletion.resume_for(term, resumed)
-    await term.store.watch_brokers(broker_ids)
+    await term.store.watch_brokers([b for b in broker_ids if not cluster.runs_by_request(b)])
 
 
 async def on_failure(term: Term, broker_ids: list[int]) -> None:
@@ -145,23 +111,3 @@ async def on_replicas_offline(term: Term, replicas: dict[int, list[Partition]]) 
         await deletion.fail(term, failing)
     if not rest and not elected:
         term.send_metadata()
-
-
-async def on_broker_modifications(term: Term, broker_id: int) -> None:
-    """A broker's znode has new data: endpoints and features count, a rack alone does not (controller 4.4).
-
-    A broker that counted as absent, because its znode could not be read, is there now if it can.
-    """
-    cluster = term.cluster
-    broker = await term.store.broker(broker_id)
-    known = cluster.brokers.get(broker_id)
-    if broker is None:
-        return
-    if known is None:
-        await on_broker_change(term)
-        return
-    if (broker.endpoints, broker.features) == (known.endpoints, known.features):
-        return
-    log.info("broker %d changed its endpoints to %s", broker_id, [f"{e.listener}://{e.host}:{e.port}" for e in broker.endpoints])
-    cluster.brokers_registered((broker._replace(epoch=known.epoch),))
-    term.send_metadata()

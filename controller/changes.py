@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from klamm.controller.states import PartitionState, ReplicaState
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, BrokerRegistration, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
 
 
@@ -39,6 +39,27 @@ class BrokersRegistered:
 @dataclass(frozen=True, slots=True)
 class BrokersUnregistered:
     """Brokers are gone."""
+
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationsChanged:
+    """Registrations with the controller are these from now on; others are as they were."""
+
+    registrations: tuple[BrokerRegistration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersFenced:
+    """Brokers get metadata, but count as not online."""
+
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersUnfenced:
+    """Brokers are fenced no more: they are online, or gone."""
 
     broker_ids: tuple[int, ...]
 
@@ -175,6 +196,9 @@ Change = (
     | TermEnded
     | BrokersRegistered
     | BrokersUnregistered
+    | RegistrationsChanged
+    | BrokersFenced
+    | BrokersUnfenced
     | ShutdownBegan
     | ShutdownEnded
     | OfflineReplicasChanged

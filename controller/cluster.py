@@ -23,7 +23,7 @@ from klamm.controller.states import (
     ReplicaStates,
 )
 from klamm.controller.topic_deletions import TopicDeletion, TopicDeletions
-from klamm.controller.values import Assignment, Broker, LeaderAndIsr
+from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
 
 _ONLINE = PartitionState.ONLINE
@@ -85,6 +85,12 @@ class Cluster:
         self.epoch = epoch
         self._brokers: dict[int, Broker] = {}
         self.brokers: Mapping[int, Broker] = self._brokers
+        self._fenced: dict[int, Broker] = {}
+        self.fenced: Mapping[int, Broker] = self._fenced
+        """Brokers that registered with the controller and are not online: they get UpdateMetadata, and nothing else."""
+        self._registrations: dict[int, BrokerRegistration] = {}
+        self.registrations: Mapping[int, BrokerRegistration] = self._registrations
+        """Registrations with the controller, by broker, as they are in ZooKeeper."""
         self._shutting_down: set[int] = set()
         self.shutting_down: AbstractSet[int] = self._shutting_down
         self.alive: frozenset[int] = frozenset()
@@ -145,6 +151,33 @@ class Cluster:
         self._liveness_changed()
         if self._see is not None:
             self._see(changes.BrokersUnregistered(gone))
+
+    def registrations_changed(self, registrations: Iterable[BrokerRegistration]) -> None:
+        """Registrations with the controller as they stand in ZooKeeper from now on."""
+        stored = tuple(registrations)
+        self._registrations.update((registration.id, registration) for registration in stored)
+        if self._see is not None:
+            self._see(changes.RegistrationsChanged(stored))
+
+    def brokers_fenced(self, brokers: Iterable[Broker]) -> None:
+        """Brokers get UpdateMetadata from now on, or have new endpoints; they are not online."""
+        fenced = tuple(brokers)
+        self._fenced.update((b.id, b) for b in fenced)
+        if self._see is not None:
+            self._see(changes.BrokersFenced(fenced))
+
+    def brokers_unfenced(self, broker_ids: Iterable[int]) -> None:
+        """Brokers are fenced no more: they are online, or gone."""
+        unfenced = tuple(broker_ids)
+        for b in unfenced:
+            self._fenced.pop(b, None)
+        if self._see is not None:
+            self._see(changes.BrokersUnfenced(unfenced))
+
+    def runs_by_request(self, broker_id: int) -> bool:
+        """Whether the broker that is registered under this id is one that registered with the controller, and not in `/brokers/ids`."""
+        registration = self._registrations.get(broker_id)
+        return registration is not None and registration.state in (BrokerState.ONLINE, BrokerState.STOPPING)
 
     def shutdown_began(self, broker_id: int) -> None:
         """A broker requested a controlled shutdown: it can lead nothing from now on."""

@@ -33,7 +33,7 @@ from klamm.protocol.nouns import TopicPartition
 SHOWN = 5
 """So many of a list are written; of a longer one the rest is counted."""
 
-_NOT_SHOWN = frozenset({"begun", "future", "request", "response"})
+_NOT_SHOWN = frozenset({"begun", "connection", "future", "request", "response"})
 
 
 class DecidedStates:

@@ -8,7 +8,9 @@ from typing import Protocol, TypeVar, assert_never
 
 from klamm.controller import (
     alter_partition,
-    brokers,
+    broker_changes,
+    broker_registrations,
+    broker_states,
     config_events,
     deletion,
     events,
@@ -18,7 +20,6 @@ from klamm.controller import (
     partition_machine,
     reassignment,
     reassignment_requests,
-    shutdown,
     throttling,
     topics,
 )
@@ -47,9 +48,9 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
     """Process one event. Of some kinds the next ones are taken from the queue, put into `together`, and processed with it."""
     match event:
         case events.BrokerChange():
-            await brokers.on_broker_change(term)
+            await broker_changes.on_broker_change(term)
         case events.BrokerModifications(broker_id):
-            await brokers.on_broker_modifications(term, broker_id)
+            await broker_changes.on_broker_modifications(term, broker_id)
         case events.TopicChange():
             await topics.on_topic_change(term)
         case events.PartitionModifications():
@@ -69,6 +70,13 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
                 await leader_rebalance.auto_rebalance(term)
             finally:
                 term.schedule_rebalance(term.options.leader_imbalance_check_interval_seconds)
+        case events.BrokerSessionsExpired():
+            await broker_states.on_silence(term)
+        case events.BrokerCaughtUp():
+            together += [queued.event for queued in waiting.take_same(events.BrokerCaughtUp)]
+            await broker_states.on_caught_up(
+                term, [(e.broker_id, e.broker_epoch) for e in together if isinstance(e, events.BrokerCaughtUp)]
+            )
         case events.UncleanLeaderElectionEnabled():
             await partition_machine.trigger(term)
         case events.TopicUncleanLeaderElectionEnabled(topic):
@@ -98,7 +106,12 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.ElectLeaders(partitions, election, future):
             _respond(future, await leader_elections.elect(term, partitions, election, by_admin=True))
         case events.ControlledShutdown(broker_id, broker_epoch, shutdown_future):
-            _respond(shutdown_future, await shutdown.controlled_shutdown(term, broker_id, broker_epoch))
+            _respond(shutdown_future, await broker_states.controlled_shutdown(term, broker_id, broker_epoch))
+        case events.RegisterBroker():
+            together += [queued.event for queued in waiting.take_same(events.RegisterBroker)]
+            await broker_registrations.register(term, [e for e in together if isinstance(e, events.RegisterBroker)])
+        case events.BrokerShutdownWanted(broker_id, broker_epoch, may_go):
+            _respond(may_go, await broker_states.on_shutdown_wanted(term, broker_id, broker_epoch))
         case events.AlterPartition():
             together += [queued.event for queued in waiting.take_same(events.AlterPartition)]
             requests = [e for e in together if isinstance(e, events.AlterPartition)]

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
-from klamm.controller.values import Assignment, ConfigEntity, Election, ElectionResult, Result
+from klamm.controller.values import Assignment, BrokerRegistration, BrokerToRegister, ConfigEntity, Election, ElectionResult, Result
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -120,6 +121,19 @@ class AutoPreferredReplicaLeaderElection:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSessionsExpired:
+    """Brokers that registered with the controller may have been silent for too long: look at all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCaughtUp:
+    """A fenced broker has applied the whole metadata log, as it was when its request arrived. `broker_epoch` is the one it sent."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class UncleanLeaderElectionEnabled:
     """The broker's dynamic `unclean.leader.election.enable` went from false to true."""
 
@@ -185,6 +199,24 @@ class ControlledShutdown:
     broker_id: int
     broker_epoch: int
     future: Future[list[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker registers with the controller; what is stored of it."""
+
+    broker: BrokerToRegister
+    connection: Connection
+    future: Future[BrokerRegistration]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerShutdownWanted:
+    """A broker that registered with the controller is about to stop; whether it may go now."""
+
+    broker_id: int
+    broker_epoch: int
+    future: Future[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +323,14 @@ WatchEvent = (
 """What a watch of the store can put on the queue."""
 
 Request = (
-    ElectLeaders | ControlledShutdown | AlterPartition | AllocateProducerIds | ListPartitionReassignments | AlterPartitionReassignments
+    ElectLeaders
+    | ControlledShutdown
+    | RegisterBroker
+    | BrokerShutdownWanted
+    | AlterPartition
+    | AllocateProducerIds
+    | ListPartitionReassignments
+    | AlterPartitionReassignments
 )
 """Somebody waits for the response to these."""
 
@@ -310,6 +349,8 @@ ControllerEvent = (
     | PartitionReassignmentIsrChange
     | PreferredReplicaElection
     | AutoPreferredReplicaLeaderElection
+    | BrokerSessionsExpired
+    | BrokerCaughtUp
     | UncleanLeaderElectionEnabled
     | TopicUncleanLeaderElectionEnabled
     | ConfigsChanged

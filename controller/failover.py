@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from klamm.controller import (
+    broker_registrations,
+    broker_states,
     brokers,
     config_events,
     deletion,
@@ -17,6 +20,7 @@ from klamm.controller import (
     topics,
 )
 from klamm.controller.term import Term
+from klamm.controller.values import BrokerRegistration
 
 log = logging.getLogger("klamm.controller")
 
@@ -34,9 +38,12 @@ async def fail_over(term: Term) -> None:
     names, _ = await store.isr_notifications()
     await store.delete_isr_notifications(names)
 
-    found, topic_names, _ = await asyncio.gather(store.brokers(), store.topics(), config_events.load(term))
+    found, registrations, topic_names, _ = await asyncio.gather(
+        store.brokers(), _registrations(term), store.topics(), config_events.load(term)
+    )  # fmt: skip
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.brokers_registered(registered.values())
+    broker_registrations.loaded(term, registrations, registered)
     await asyncio.gather(
         store.watch_brokers(sorted(registered)),
         *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),
@@ -45,6 +52,7 @@ async def fail_over(term: Term) -> None:
         brokers.open_channel(term, broker)
     await term.reach(lambda: phases.FailoverLoaded(epoch, me))
 
+    await broker_registrations.settle(term, registered)
     await deletion.initialise(term)
     term.send_metadata()
     await replica_machine.start(term)
@@ -54,7 +62,14 @@ async def fail_over(term: Term) -> None:
     await reassignment.initialise(term)
     await deletion.resume(term)
     await leader_elections.by_node(term, at_failover=True)
+    broker_states.send_everything(term, cluster.fenced)
+    term.sessions.restarted()
     await term.reach(lambda: phases.FailoverDone(epoch, me))
+
+
+async def _registrations(term: Term) -> Collection[BrokerRegistration]:
+    """Brokers that registered with a controller; without the feature what is stored of them is ignored (RREG-19)."""
+    return (await term.store.registrations()).values() if term.options.registerbroker_enable else ()
 
 
 async def load(term: Term, names: list[str]) -> None:

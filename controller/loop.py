@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from klamm.controller import decision_log, event_faults, event_table, events, leader_rebalance, notifications
 from klamm.controller.batch import Channels, RequestSender
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
 from klamm.controller.changes import Subscriber
 from klamm.controller.cluster import Cluster
@@ -28,7 +29,7 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, Election, ElectionResult, Result
+from klamm.controller.values import Assignment, BrokerRegistration, BrokerState, BrokerToRegister, Election, ElectionResult, Result
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
@@ -114,6 +115,11 @@ class Controller:
         topics = [] if self.term is None else list(self.term.cluster.topics.values())
         return {topic.name for topic in topics if not topic.queued and any(p.info is not None for p in topic.partitions.values())}
 
+    def registered_state(self, broker_id: int) -> BrokerState:
+        """The state of a broker that registered with the controller; OFFLINE where this one knows of none."""
+        registration = None if self.term is None else self.term.cluster.registrations.get(broker_id)
+        return BrokerState.OFFLINE if registration is None else registration.state
+
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None when the controller knows none."""
         topic = None if self.term is None else self.term.cluster.topics_by_id.get(topic_id)
@@ -152,6 +158,15 @@ class Controller:
     ) -> list[TopicPartition]:
         """Move leadership away from a broker that is about to stop; the partitions it still leads. Raises ApiError."""
         return await self._request(lambda future: events.ControlledShutdown(broker_id, broker_epoch, future), cause)
+
+    async def register_broker(
+        self, broker: BrokerToRegister, connection: Connection, cause: Cause = RequestReceived("RegisterBroker")
+    ) -> BrokerRegistration:
+        """Register a broker whose request came on this connection; what is stored of it.
+
+        Raises ApiError: NOT_CONTROLLER, INVALID_REQUEST, DUPLICATE_BROKER_REGISTRATION.
+        """
+        return await self._request(lambda future: events.RegisterBroker(broker, connection, future), cause)
 
     async def alter_partition(self, request: Any, version: int, cause: Cause = RequestReceived("AlterPartition")) -> Any:
         """An AlterPartitionResponse; raises ApiError for a top-level error."""

@@ -26,6 +26,10 @@ class ControllerOptions:
     topic_ids_supported: bool = True
     kip179_enable: bool = True
     kip491_enable: bool = True
+    registerbroker_enable: bool = False
+    """Whether brokers may register with the controller; needs topic ids."""
+    broker_session_timeout_ms: int = 9000
+    broker_heartbeat_interval_ms: int = 2000
     alter_partition_supported: bool = True
     """Whether leaders change ISRs through the controller; older ones write them to ZooKeeper themselves."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from klamm.controller.values import BrokerState
 from klamm.protocol.nouns import TopicPartition
 
 # --- inside an event ---
@@ -85,6 +86,15 @@ class LeadersElected:
 
     controller_epoch: int
     broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatesStored:
+    """ZooKeeper has a new state of brokers that registered with the controller; nothing is done about it."""
+
+    controller_epoch: int
+    broker_ids: tuple[int, ...]
+    state: BrokerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +327,7 @@ EventPhase = (
     | BrokersStarted
     | BrokersFailed
     | LeadersElected
+    | BrokerStatesStored
     | PartitionsAppeared
     | PreferredLeadersElected
     | ShutdownLeadersMoved

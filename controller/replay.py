@@ -36,6 +36,12 @@ def _apply(cluster: Cluster, change: Change) -> None:
             cluster.brokers_registered(brokers)
         case changes.BrokersUnregistered(broker_ids):
             cluster.brokers_unregistered(broker_ids)
+        case changes.RegistrationsChanged(registrations):
+            cluster.registrations_changed(registrations)
+        case changes.BrokersFenced(brokers):
+            cluster.brokers_fenced(brokers)
+        case changes.BrokersUnfenced(broker_ids):
+            cluster.brokers_unfenced(broker_ids)
         case changes.ShutdownBegan(broker_id):
             cluster.shutdown_began(broker_id)
         case changes.ShutdownEnded(broker_id):

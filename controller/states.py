@@ -1,11 +1,13 @@
-"""States of partitions and replicas, and the legal moves between them, as data (controller 6.1, 7.1).
+"""States of partitions, replicas and brokers, and the legal moves between them, as data (controller 6.1, 7.1, 25).
 
-A move that is not listed is refused for that partition or replica alone: logged, skipped, its state unchanged.
+A move that is not listed is refused for that partition, replica or broker alone: logged, skipped, its state unchanged.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+
+from klamm.controller.values import BrokerState
 
 
 class PartitionState(IntEnum):
@@ -29,7 +31,7 @@ class ReplicaState(IntEnum):
     DELETION_INELIGIBLE = 6
 
 
-_P, _R = PartitionState, ReplicaState
+_P, _R, _B = PartitionState, ReplicaState, BrokerState
 
 PARTITION_MOVES: dict[PartitionState, frozenset[PartitionState]] = {
     _P.NEW: frozenset({_P.NON_EXISTENT}),
@@ -49,6 +51,19 @@ REPLICA_MOVES: dict[ReplicaState, frozenset[ReplicaState]] = {
     _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
 }
 """Target state → states it may be reached from."""
+
+BROKER_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
+    _B.FENCED: frozenset({_B.ONLINE}),
+    _B.ONLINE: frozenset({_B.FENCED}),
+    _B.STOPPING: frozenset({_B.ONLINE}),
+    _B.OFFLINE: frozenset({_B.FENCED, _B.STOPPING}),
+}
+"""Target state → states it may be reached from, of a broker that registered with the controller (RREG-11)."""
+
+REGISTERING_MOVES: dict[BrokerState, frozenset[BrokerState | None]] = {
+    _B.FENCED: frozenset({None, _B.OFFLINE, _B.FENCED, _B.ONLINE, _B.STOPPING}),
+}
+"""The same, when it registers; None is a broker that never did."""
 
 ReplicaStates = dict[int, ReplicaState]
 """Broker id → state. Never changed in place: `ReplicaStateMaps.moved` gives another one, and equal ones of one cluster are one object."""

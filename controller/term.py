@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from klamm.controller.batch import Channels, RequestSender
+from klamm.controller.broker_sessions import BrokerSessions
 from klamm.controller.causes import Cause, QueuedEvent, TimerFired
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.events import AutoPreferredReplicaLeaderElection, Event
+from klamm.controller.events import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase
 from klamm.controller.steering import Steering
@@ -44,8 +45,14 @@ class Term:
     """Requests that set throttles and are under way."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
+    sessions: BrokerSessions = field(init=False)
+    """Of brokers that registered with the controller."""
     _rebalance: Timer | None = None
     _ended: bool = False
+
+    def __post_init__(self) -> None:
+        due = BrokerSessionsExpired(), TimerFired("broker sessions")
+        self.sessions = BrokerSessions(self.clock, self.options.broker_session_timeout_ms / 1000, lambda: self.put(*due))
 
     def begin_event(self, queued: QueuedEvent) -> None:
         """From now on what is written and sent belongs to this event."""
@@ -83,7 +90,8 @@ class Term:
         self._ended = True
         if self._rebalance is not None:
             self._rebalance.cancel()
-        for broker_id in list(self.cluster.brokers):
+        for broker_id in (*self.cluster.brokers, *self.cluster.fenced):
             self.channels.remove_broker(broker_id)
+        self.sessions.close()
         self.throttling.ended()
         self.cluster.term_ended()

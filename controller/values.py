@@ -185,6 +185,20 @@ class BrokerRegistration(NamedTuple):
     jmx_port: int = -1
 
 
+    @property
+    def broker(self) -> Broker:
+        """The broker that registered. It names no features."""
+        return Broker(self.id, self.epoch, self.endpoints, self.rack)
+
+
+class BrokerToRegister(NamedTuple):
+    """What a RegisterBroker request says of its sender."""
+
+    id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
 class ControllerEpoch(NamedTuple):
     """An election's result: the epoch, and the version of `/controller_epoch` that fences every later write."""
 

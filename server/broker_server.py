@@ -247,6 +247,8 @@ class BrokerServer:
         config, step = self.config, self.config.inter_broker_protocol_version
         if self.patient:
             log_properties(config, f"broker {self.id}: ")
+        if config.get("registerbroker.enable") and not config.is_registerbroker_on:
+            log.warning("broker %d: registerbroker.enable has no effect, since inter.broker.protocol.version is below 2.8", self.id)
         await self._connect()
         await self.admin_zk.ensure_paths()
         self.identity.cluster_id = await self.admin_zk.cluster_id()

@@ -40,6 +40,9 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
         kip179_enable=get("kip179.enable"),
         kip491_enable=get("kip491.enable"),
         alter_partition_supported=step.has_alter_partition,
+        registerbroker_enable=config.is_registerbroker_on,
+        broker_session_timeout_ms=get("broker.session.timeout.ms"),
+        broker_heartbeat_interval_ms=get("broker.heartbeat.interval.ms"),
     )
 
 

@@ -35,6 +35,7 @@ from klamm.server.apis import (
     offset_for_leader_epoch,
     produce,
     reassign_partitions,
+    register_broker,
     stop_replica,
     update_metadata,
 )
@@ -70,6 +71,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.refuse),
     ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
     ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
+    ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),
     ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_RATES: Handler(alter_interbroker_throttled_rates.handle, alter_interbroker_throttled_rates.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS: Handler(
@@ -83,9 +85,15 @@ KIP_179 = frozenset(
 )
 
 
+REGISTER_BROKER = frozenset({ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH})
+
+
 def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
     """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
-    return {key: handler for key, handler in HANDLERS.items() if config.get("kip179.enable") or key not in KIP_179}
+    off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
+    if not config.is_registerbroker_on:
+        off |= REGISTER_BROKER
+    return {key: handler for key, handler in HANDLERS.items() if key not in off}
 
 
 def offered(keys: Iterable[int]) -> tuple[Api, ...]:

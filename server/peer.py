@@ -12,6 +12,7 @@ from klamm.server.response_cache import ResponseCache
 class Peer:
     """One per connection, which has the id `connection` among those of its broker. `responses` are the cached responses for it.
 
+    `is_open` is false once the connection is lost.
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
     `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
@@ -19,7 +20,10 @@ class Peer:
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
-    __slots__ = ("connection", "exclusive", "host", "listener", "on_lost", "principal", "repeated", "repeated_fetch", "responses", "single")
+    __slots__ = (
+        "connection", "exclusive", "host", "is_open", "listener", "on_lost",
+        "principal", "repeated", "repeated_fetch", "responses", "single",
+    )  # fmt: skip
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""
@@ -27,6 +31,7 @@ class Peer:
         """`listener` is the listener's name, `host` the client's address without port."""
         self.connection = connection
         self.exclusive = False
+        self.is_open = True
         self.repeated: Any = None  # of `server/repeated_produce.py`
         self.repeated_fetch: Any = None  # of `server/repeated_fetch.py`
         self.single: Callable[[bytes], bytes | None] | None = None

@@ -15,8 +15,18 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import Cause
-from klamm.controller.values import Assignment, Election, ElectionResult, Result, StoredTopic
+from klamm.controller.values import (
+    Assignment,
+    BrokerRegistration,
+    BrokerState,
+    BrokerToRegister,
+    Election,
+    ElectionResult,
+    Result,
+    StoredTopic,
+)
 from klamm.protocol.apis import Api
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
@@ -45,6 +55,9 @@ class ControllerService(Protocol):
     def queued_for_deletion(self, topic: str) -> bool:
         """Whether the topic is marked for deletion."""
 
+    def registered_state(self, broker_id: int) -> BrokerState:
+        """The state of a broker that registered with the controller; OFFLINE where this one knows of none."""
+
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id, None when the controller knows none."""
 
@@ -55,6 +68,9 @@ class ControllerService(Protocol):
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int, cause: Cause) -> list[TopicPartition]:
         """Move leaderships away from a broker; the partitions that it still leads."""
+
+    async def register_broker(self, broker: BrokerToRegister, connection: Connection, cause: Cause) -> BrokerRegistration:
+        """What is stored of a broker that registers."""
 
     async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
         """The AlterPartitionResponse."""

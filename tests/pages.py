@@ -12,7 +12,7 @@ import ast
 import dataclasses
 import sys
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -129,16 +129,22 @@ def apis_page() -> str:
 
 
 def states_page() -> str:
-    """The legal moves of partitions and replicas, drawn from the tables that the controller obeys."""
-    from klamm.controller.states import PARTITION_MOVES, REPLICA_MOVES
+    """The legal moves of partitions, replicas and brokers, drawn from the tables that the controller obeys."""
+    from klamm.controller.states import BROKER_MOVES, PARTITION_MOVES, REGISTERING_MOVES, REPLICA_MOVES
 
-    lines = [NOTE, "# States of partitions and replicas\n"]
+    lines = [NOTE, "# States of partitions, replicas and brokers\n"]
     lines.append("Drawn from the tables in `controller/states.py`; a move that is not there is refused.\n")
-    tables: list[tuple[str, Mapping[Any, Collection[Any]]]] = [("Partitions", PARTITION_MOVES), ("Replicas", REPLICA_MOVES)]
+    tables: list[tuple[str, Mapping[Any, frozenset[Any]]]] = [
+        ("Partitions", PARTITION_MOVES),
+        ("Replicas", REPLICA_MOVES),
+        ("Brokers that registered with the controller", BROKER_MOVES),
+        ("Brokers that register with the controller, again or for the first time", REGISTERING_MOVES),
+    ]
     for title, moves in tables:
         lines += [f"## {title}\n", "```mermaid", "stateDiagram-v2"]
         for target, sources in sorted(moves.items()):
-            lines += [f"    {source.name} --> {target.name}" for source in sorted(sources)]
+            lines += [f"    {source.name} --> {target.name}" for source in sorted(sources - {None})]
+            lines += [f"    [*] --> {target.name}"] * (None in sources)
         lines += ["```", ""]
     return "\n".join(lines)
 

@@ -13,9 +13,20 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import Cause
 from klamm.controller.ids import random_topic_id
-from klamm.controller.values import Assignment, Election, ElectionResult, Result, StoredTopic, StoreLost
+from klamm.controller.values import (
+    Assignment,
+    BrokerRegistration,
+    BrokerState,
+    BrokerToRegister,
+    Election,
+    ElectionResult,
+    Result,
+    StoredTopic,
+    StoreLost,
+)
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
@@ -55,6 +66,12 @@ class InactiveController:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int, cause: Cause) -> list[TopicPartition]:
+        raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    def registered_state(self, broker_id: int) -> BrokerState:
+        return BrokerState.OFFLINE
+
+    async def register_broker(self, broker: BrokerToRegister, connection: Connection, cause: Cause) -> BrokerRegistration:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
 
     async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:

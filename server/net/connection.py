@@ -124,6 +124,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the response;
         # one that only reads may end
+        self.peer.is_open = False
         if self.peer.on_lost is not None:
             self.peer.on_lost()
         self._transport = None

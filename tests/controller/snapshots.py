@@ -20,7 +20,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         match public:
             case "epoch" | "alive" | "listed":
                 fields[public] = value
-            case "brokers":
+            case "brokers" | "fenced" | "registrations":
                 fields[public] = dict(value)
             case "shutting_down":
                 fields[public] = set(value)

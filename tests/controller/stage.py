@@ -24,15 +24,22 @@ from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.steering import Steering
 from klamm.controller.term import Term
-from klamm.controller.values import DEFAULT_BROKER, ControllerMoved, LeaderAndIsr, StateWrite
+from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerToRegister, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
-from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
 from klamm.tests.controller.zero_clock import ZeroClock
 
 ME = 100
 """The broker id of the controller; it leads nothing itself."""
+
+
+class OneConnection:
+    """The connection of a broker that registers."""
+
+    def __init__(self) -> None:
+        self.is_open = True
 
 
 class StagedStore(SimulatedStore):
@@ -87,6 +94,14 @@ class Stage:
             self.world.start_broker(b)
         self.controller.start()
         await self.settle()
+
+    async def register(self, broker_id: int, connection: Any = None, **fields: Any) -> BrokerRegistration:
+        """A broker registers with the controller, on a connection of its own unless one is given. Raises ApiError."""
+        broker = BrokerToRegister(broker_id, (Endpoint("PLAINTEXT", f"h{broker_id}", 9092, 0),))._replace(**fields)
+        self.world.by_request.add(broker_id)
+        stored = await self.controller.register_broker(broker, OneConnection() if connection is None else connection)
+        await self.settle()
+        return stored
 
     async def settle(self) -> None:
         """Until nothing moves any more."""
@@ -261,4 +276,4 @@ def isr_request(
     return request(broker_id=broker_id, broker_epoch=broker_epoch, topics=[request.TopicData(topic_id=topic_id, partitions=[data])])
 
 
-__all__ = ["ME", "Stage", "StagedStore", "events", "frame_line", "isr_request", "line", "shown"]
+__all__ = ["ME", "OneConnection", "Stage", "StagedStore", "events", "frame_line", "isr_request", "line", "shown"]

@@ -17,7 +17,7 @@ from klamm.controller.replay import replay
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.snapshots import snapshot
-from klamm.tests.controller.stage import Stage
+from klamm.tests.controller.stage import Stage, events
 
 KEPT_BY_OTHERS = {"lisr_tail", "wire", "wire_head"}
 """Encoded bytes beside what they are made of."""
@@ -156,6 +156,10 @@ async def test_a_cluster_made_of_the_changes_is_the_same(stage: Stage) -> None:
     await stage.create("moved", (1, 2))
     await stage.controller.alter_reassignments({TopicPartition("moved", 0): (1,), TopicPartition("moved", 9): (1,)})
     assert stage.partition("moved").assignment == Assignment((1,))
+    assert snapshot(replay(stage.changes)) == snapshot(stage.cluster)
+    registered = await stage.register(9)
+    assert snapshot(replay(stage.changes)) == snapshot(stage.cluster), "a broker is fenced"
+    await stage.put(events.BrokerCaughtUp(9, registered.epoch))
     assert snapshot(replay(stage.changes)) == snapshot(stage.cluster)
     never = {changes.TermEnded}
     assert {type(change) for change in stage.changes} >= set(get_args(Change)) - never

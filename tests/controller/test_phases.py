@@ -12,6 +12,7 @@ from klamm.controller import events
 from klamm.controller.phases import (
     BrokersFailed,
     BrokersStarted,
+    BrokerStatesStored,
     BrokerThrottlesRemoved,
     BrokerThrottlesSet,
     ControllerElectionDue,
@@ -51,7 +52,7 @@ from klamm.controller.phases import (
     TopicThrottlesSet,
 )
 from klamm.controller.steering import Hold, Steering
-from klamm.controller.values import Election, ElectionResult
+from klamm.controller.values import BrokerState, Election, ElectionResult
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import ME, Stage, isr_request
@@ -86,6 +87,10 @@ async def start_broker_1(stage: Stage) -> None:
 
 async def stop_broker_1(stage: Stage) -> None:
     await stage.stop(1)
+
+
+async def register_a_broker(stage: Stage) -> None:
+    await in_background(stage, stage.register(9))
 
 
 async def create_a_topic(stage: Stage) -> None:
@@ -179,6 +184,7 @@ SCENES = [
     Scene(BrokersStarted(1, (1,)), start_broker_1, prepare=stop_broker_1),
     Scene(BrokersFailed(1, (1,)), stop_broker_1),
     Scene(LeadersElected(1, (1,)), stop_broker_1),
+    Scene(BrokerStatesStored(1, (9,), BrokerState.FENCED), register_a_broker, again=True),
     Scene(PartitionsAppeared(1, (TopicPartition("new", 0), TopicPartition("new", 1))), create_a_topic),
     Scene(PreferredLeadersElected(1, (T0,)), ask_for_preferred_leaders, prepare=led_by_another),
     Scene(ShutdownLeadersMoved(1, 1), shut_broker_1_down, again=True),

@@ -1,0 +1,36 @@
+"""RegisterBroker (100), version 0, of a draft: a broker registers with the controller instead of in ZooKeeper.
+
+Needs CLUSTER_ACTION on the cluster. Only the active controller registers. The response has the new broker epoch and the state FENCED, or
+an error with epoch -1 and the state as it is stored. The rules are in `controller/broker_registrations.py`; source: controller 25.
+"""
+
+from __future__ import annotations
+
+from klamm.controller.values import BrokerToRegister
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH, Endpoint
+from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.context import Context
+
+
+async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messages.RegisterBrokerResponse:
+    controller = ctx.services.controller
+    try:
+        if not ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        endpoints = tuple(Endpoint(e.listener, e.host, e.port, e.security_protocol) for e in request.endpoints)
+        registration = await controller.register_broker(
+            BrokerToRegister(request.broker_id, endpoints, request.rack_id), ctx.peer, ctx.cause
+        )  # fmt: skip
+    except ApiError as error:
+        response = refuse(request, ctx.api_version, error.code, error.message)
+        response.state = controller.registered_state(request.broker_id)
+        return response
+    return messages.RegisterBrokerResponse(broker_epoch=registration.epoch, state=registration.state)
+
+
+def refuse(
+    request: messages.RegisterBrokerRequest, version: int, code: ErrorCode, message: str | None = None
+) -> messages.RegisterBrokerResponse:
+    return messages.RegisterBrokerResponse(error_code=code, error_message=message, broker_epoch=NO_EPOCH)
