@@ -12,7 +12,7 @@ import ast
 import dataclasses
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,17 +27,16 @@ class Family(NamedTuple):
     title: str
     sentences: dict[str, str]
     """Requirement → its sentence, in order."""
-    open: frozenset[str]
-    """Requirements without a test."""
+    nothing: frozenset[str]
+    """Those that ask for nothing, so that there is nothing to test."""
 
 
 def families() -> list[Family]:
     """docs/requirements.toml, read."""
     found = []
     for prefix, table in tomllib.loads((DOCS / "requirements.toml").read_text()).items():
-        sentences = {f"{prefix}-{number}": text for number, text in table.items() if number not in ("title", "open")}
-        without_test = frozenset(sentences) if table["open"] == "all" else frozenset(f"{prefix}-{number}" for number in table["open"])
-        found.append(Family(table["title"], sentences, without_test))
+        sentences = {f"{prefix}-{number}": text for number, text in table.items() if number.isdecimal()}
+        found.append(Family(table["title"], sentences, frozenset(f"{prefix}-{number}" for number in table.get("nothing", ()))))
     return found
 
 
@@ -47,8 +46,13 @@ def requirements() -> dict[str, str]:
 
 
 def open_requirements() -> set[str]:
-    """Requirements that are listed as having no test yet."""
-    return {requirement for family in families() for requirement in family.open}
+    """Requirements that ask for something, and that no test names."""
+    return set(requirements()) - set(marks()) - empty_requirements()
+
+
+def empty_requirements() -> set[str]:
+    """Requirements that ask for nothing."""
+    return {requirement for family in families() for requirement in family.nothing}
 
 
 def marks(tests: Path = TESTS) -> dict[str, list[str]]:
@@ -85,22 +89,33 @@ def _requirements_of(node: ast.AST) -> list[str]:
 def coverage_page() -> str:
     """Every requirement with the tests that prove it."""
     proofs = marks()
-    sentences = requirements()
+    sentences, without_test = requirements(), open_requirements()
     lines = [
         NOTE,
         "# Requirements and their tests\n",
-        f"{len(sentences) - len(open_requirements())} of {len(sentences)} requirements have a test; the others are open.",
-        "[spec/controller.md](spec/controller.md) has the full text of each. A requirement is proved by the tests that carry its mark:",
-        "`pytest -m requirement` runs them all. Paths are below `tests/`.\n",
+        f"{_counted(sentences, without_test, empty_requirements())}",
+        "[spec/controller.md](spec/controller.md) has the full text of each, [documents.md](documents.md) says what was resolved otherwise",
+        "than the documents say. A requirement is proved by the tests that carry its mark: `pytest -m requirement` runs them all.",
+        "`make test` fails when one has none. Paths are below `tests/`.\n",
     ]
     for family in families():
-        lines += [f"## {family.title}\n", f"{len(family.sentences) - len(family.open)} of {len(family.sentences)} have a test.\n"]
+        lines += [f"## {family.title}\n", f"{_counted(family.sentences, without_test & set(family.sentences), family.nothing)}\n"]
         lines += ["| id | requirement | tests |", "|---|---|---|"]
         for requirement, sentence in family.sentences.items():
-            tests = "<br>".join(f"`{test}`" for test in proofs.get(requirement, [])) or "open"
+            none = "asks for nothing" if requirement in family.nothing else "open"
+            tests = "<br>".join(f"`{test}`" for test in proofs.get(requirement, [])) or none
             lines.append(f"| {requirement} | {sentence} | {tests} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _counted(requirements: Collection[str], without_test: Collection[str], nothing: Collection[str]) -> str:
+    """How many requirements are covered; one that asks for nothing is, and is named."""
+    said = f"{len(requirements) - len(without_test)} of {len(requirements)} requirements are covered"
+    named = [f"{name} asks for nothing" for name in sorted(nothing)]
+    tested = f"{len(requirements) - len(without_test) - len(nothing)} by tests that name them"
+    left = [f"{len(without_test)} are open"] if without_test else []
+    return f"{said}: {', '.join([tested, *named, *left])}."
 
 
 def apis_page() -> str:

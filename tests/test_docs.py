@@ -63,7 +63,8 @@ def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
     assert output(loop, tmp_path) == ["True {}"]
 
 
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "docs/admin.md")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("architecture", "glossary", "admin", "documents")]
 PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 
