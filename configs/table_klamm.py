@@ -34,6 +34,13 @@ KLAMM: tuple[ConfigKey, ...] = (
         "Memory that the records of all brokers of a process may take, in bytes.",
         valid=Range(1),
     ),
+    K(
+        "klamm.metadata.log.bytes",
+        LONG,
+        64 << 20,
+        "Memory that the metadata log of the controller may take before it begins anew with a snapshot, in bytes.",
+        valid=Range(1),
+    ),
     K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),
     K(
         "klamm.broker.registration",

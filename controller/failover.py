@@ -47,7 +47,10 @@ async def fail_over(term: Term) -> None:
     await asyncio.gather(
         store.watch_brokers(sorted(registered)),
         *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),
+        *(() if term.metadata_log is None else (store.all_configs(),)),
     )
+    if term.metadata_log is not None:
+        term.metadata_log.began()
     for _, broker in sorted(registered.items()):
         brokers.open_channel(term, broker)
     await term.reach(lambda: phases.FailoverLoaded(epoch, me))

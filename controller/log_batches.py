@@ -7,10 +7,10 @@ little more than a list. Offsets are known at once. A batch holds about a megaby
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from klamm.protocol.metadata_records import batch
 from klamm.protocol.records.batch import HEADER_SIZE
@@ -19,9 +19,9 @@ from klamm.protocol.records.record import write_varint
 MOST_RECORDS, MOST_BYTES = 8192, 1 << 20
 """Of one batch; a single record may be larger."""
 
-_BATCH_BYTES = HEADER_SIZE + 250
+BATCH_BYTES = HEADER_SIZE + 250
 """About the memory that a batch takes beside its records."""
-_PENDING_BYTES = 120
+PARTITION_BYTES = 120
 """About the memory that a record about a partition takes until it is encoded; it takes less then."""
 
 
@@ -48,6 +48,14 @@ def partition_rest(prefix: bytes, rest: bytes) -> PartitionRest:
     return PartitionRest(2 + len(head) + 20 + len(rest) + 1, head, rest + b"\0")
 
 
+class Part(Protocol):
+    """Records for one batch, which are worked out when they are encoded."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Entry]: ...
+
+
 _index = Struct(">i").pack
 _offset = lru_cache(maxsize=MOST_RECORDS)(write_varint)
 
@@ -58,24 +66,23 @@ def _start(size: int) -> bytes:
     return write_varint(size) + b"\0\0"
 
 
-def encode_entries(entries: Sequence[Entry]) -> bytes:
+def encode_entries(entries: Iterable[Entry]) -> bytes:
     """The records of one batch."""
     parts: list[bytes] = []
     put = parts.append
     for delta, entry in enumerate(entries):
         offset = _offset(delta)
-        if entry.__class__ is tuple:
-            index, topic_id, (size, head, tail) = entry
-            put(_start(size + len(offset)))
-            put(offset)
-            put(head)
-            put(_index(index))
-            put(topic_id)
-            put(tail)
-        else:
-            assert isinstance(entry, bytes)
+        if isinstance(entry, bytes):
             head = b"\x01" + write_varint(len(entry))
             parts += (_start(len(offset) + len(head) + len(entry) + 3), offset, head, entry, b"\0")
+            continue
+        index, topic_id, (size, head, tail) = entry
+        put(_start(size + len(offset)))
+        put(offset)
+        put(head)
+        put(_index(index))
+        put(topic_id)
+        put(tail)
     return b"".join(parts)
 
 
@@ -83,7 +90,7 @@ def split(entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], int]]:
     """Entries for one batch each, and about how much memory they take."""
     start = size = 0
     for position, entry in enumerate(entries):
-        more = len(entry) + 50 if isinstance(entry, bytes) else _PENDING_BYTES
+        more = len(entry) + 50 if isinstance(entry, bytes) else PARTITION_BYTES
         if position > start and (size + more > MOST_BYTES or position - start >= MOST_RECORDS):
             yield entries[start:position], size
             start, size = position, 0
@@ -95,10 +102,10 @@ def split(entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], int]]:
 class _Batch:
     """Records that were appended together; `data` is None until they are read for the first time."""
 
-    __slots__ = ("data", "entries", "size", "timestamp_ms")
+    __slots__ = ("data", "part", "size", "timestamp_ms")
 
-    def __init__(self, entries: Sequence[Entry], size: int, timestamp_ms: int) -> None:
-        self.entries = entries
+    def __init__(self, part: Part, size: int, timestamp_ms: int) -> None:
+        self.part = part
         self.size = size
         self.timestamp_ms = timestamp_ms
         self.data: bytes | None = None
@@ -118,14 +125,22 @@ class LogBatches:
         self._waiting: dict[object, Callable[[], None]] = {}
 
     def append(self, entries: Sequence[Entry], timestamp_ms: int) -> None:
-        """Append records, in one batch where they fit into one, and call who waits. Nothing happens when there are none."""
+        """Append records: one batch where they fit into one. Who waits is not called yet."""
         for part, size in split(entries):
-            self._bases.append(self.next_offset)
-            self._batches.append(_Batch(part, size + _BATCH_BYTES, timestamp_ms))
-            self.size += size + _BATCH_BYTES
-            self.next_offset += len(part)
+            self.append_part(part, size, timestamp_ms)
+
+    def append_part(self, part: Part, size: int, timestamp_ms: int) -> None:
+        """Append one batch, of at least one record, that takes about so much memory. Who waits is not called yet."""
+        size += BATCH_BYTES
+        self._bases.append(self.next_offset)
+        self._batches.append(_Batch(part, size, timestamp_ms))
+        self.size += size
+        self.next_offset += len(part)
         self._last_read = None
-        if self._waiting and entries:
+
+    def appended(self) -> None:
+        """What belongs together is appended: call who waits."""
+        if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for callback in waiting.values():
                 callback()
@@ -150,29 +165,31 @@ class LogBatches:
         if self._last_read is not None and self._last_read[:2] == (offset, max_bytes):
             return self._last_read[2]
         position = bisect_right(self._bases, offset) - 1
-        found = [self._encoded(position)]
-        size = len(found[0])
+        batches = [self._encoded(position)]
+        size = len(batches[0])
         for following in range(position + 1, len(self._batches)):
+            if size >= max_bytes:
+                break
             data = self._encoded(following)
             size += len(data)
             if size > max_bytes:
                 break
-            found.append(data)
-        result = found[0] if len(found) == 1 else b"".join(found)
+            batches.append(data)
+        result = batches[0] if len(batches) == 1 else b"".join(batches)
         self._last_read = offset, max_bytes, result
         return result
 
     def _encoded(self, position: int) -> bytes:
         """The bytes of a batch, which are made when it is read first."""
         each = self._batches[position]
-        data = each.data
-        if data is None:
-            body = encode_entries(each.entries)
-            data = each.data = batch(body, len(each.entries), self._bases[position], self.controller_epoch, each.timestamp_ms)
-            each.entries = ()
-            self.size += len(data) + _BATCH_BYTES - each.size
-            each.size = len(data) + _BATCH_BYTES
-        return data
+        if each.data is None:
+            body = encode_entries(each.part)
+            each.data = batch(body, len(each.part), self._bases[position], self.controller_epoch, each.timestamp_ms)
+            each.part = ()
+            size = len(each.data) + BATCH_BYTES
+            self.size += size - each.size
+            each.size = size
+        return each.data
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` once, at the next append; what is returned takes it back, and does nothing afterwards.

@@ -25,6 +25,8 @@ from klamm.controller.event_queue import EventQueue
 from klamm.controller.events import ElectionEvent, Event
 from klamm.controller.frames import Encoder
 from klamm.controller.ids import random_topic_id
+from klamm.controller.logged_store import LoggedStore
+from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
@@ -306,10 +308,14 @@ class Controller:
         encoder = Encoder(
             self.broker_id, options.leader_and_isr_version, options.update_metadata_version, options.stop_replica_version
         )  # fmt: skip
+        store, metadata_log = self._store, None
+        if options.registerbroker_enable:
+            metadata_log = MetadataLog(epoch, self._clock, options.metadata_log_bytes)
+            store = LoggedStore(store, metadata_log)
         sender = RequestSender(cluster, self._channels, encoder, options, self._on_response)
         term = Term(
-            self.broker_id, cluster, self._store, self._channels, sender, options, self.put, self._new_topic_id,
-            self._finalized_features, self._steering, self._clock,
+            self.broker_id, cluster, store, self._channels, sender, options, self.put, self._new_topic_id,
+            self._finalized_features, self._steering, self._clock, metadata_log=metadata_log,
         )  # fmt: skip
         if self.current is not None:
             term.begin_event(self.current)

@@ -30,6 +30,8 @@ class ControllerOptions:
     """Whether brokers may register with the controller; needs topic ids."""
     broker_session_timeout_ms: int = 9000
     broker_heartbeat_interval_ms: int = 2000
+    metadata_log_bytes: int = 64 << 20
+    """About the memory that the metadata log may take. There is one where brokers may register with the controller."""
     alter_partition_supported: bool = True
     """Whether leaders change ISRs through the controller; older ones write them to ZooKeeper themselves."""
 

@@ -31,6 +31,8 @@ async def controlled_shutdown(term: Term, broker_id: int, broker_epoch: int) -> 
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
     log.info("broker %d requests controlled shutdown", broker_id)
     cluster.shutdown_began(broker_id)
+    if term.metadata_log is not None:
+        term.metadata_log.shutdown_began(broker_id)
     held = _held(cluster, broker_id)
     led = [p for p in held if p.info is not None and p.info.leader == broker_id]
     followed = [p for p in held if p.info is not None and p.info.leader != broker_id]

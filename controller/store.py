@@ -180,6 +180,9 @@ class ConfigStore(Protocol):
     async def read_configs(self, entities: Sequence[ConfigEntity]) -> list[StoredConfig | None]:
         """Configs of topics and brokers with the versions of their znodes, in the requested order; None where the znode cannot be read."""
 
+    async def all_configs(self) -> dict[ConfigEntity, dict[str, str]]:
+        """Properties of all topics and brokers that have some; an entity whose znode cannot be read is logged and left out."""
+
     async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[WriteOutcome]:
         """Conditional, fenced writes, each in one multi with the notification that makes the brokers read the entity again."""
 

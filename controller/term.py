@@ -14,6 +14,7 @@ from klamm.controller.broker_sessions import BrokerSessions
 from klamm.controller.causes import Cause, QueuedEvent, TimerFired
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.events import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event
+from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase
 from klamm.controller.steering import Steering
@@ -43,6 +44,8 @@ class Term:
     """Partitions whose state this very event has written or read: their cached state needs no second look."""
     throttling: ThrottleRequests = field(default_factory=ThrottleRequests)
     """Requests that set throttles and are under way."""
+    metadata_log: MetadataLog | None = None
+    """What is committed, as records; None where RegisterBroker is off. `store` tells it what it reads and writes."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
     sessions: BrokerSessions = field(init=False)

@@ -43,6 +43,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
         registerbroker_enable=config.is_registerbroker_on,
         broker_session_timeout_ms=get("broker.session.timeout.ms"),
         broker_heartbeat_interval_ms=get("broker.heartbeat.interval.ms"),
+        metadata_log_bytes=get("klamm.metadata.log.bytes"),
     )
 
 

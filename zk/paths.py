@@ -98,6 +98,11 @@ def config_path(kind: str, name: str) -> str:
     return f"/config/{kind}/{name}"
 
 
+def configs_path(kind: str) -> str:
+    """Where the configs of all entities of a kind are."""
+    return f"/config/{kind}"
+
+
 def sanitize(name: str) -> str:
     """Name of a user or client as a znode name (layout 1.6). The default entity is DEFAULT_ENTITY as it stands."""
     return quote(name, safe="").replace("~", "%7E")

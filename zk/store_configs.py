@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from klamm.controller.values import ConfigEntity, ConfigWrite, StoredConfig, WriteOutcome
 from klamm.zk import layout, paths
-from klamm.zk.fenced import Entry, outcome_of
+from klamm.zk.fenced import Entry, outcome_of, together
 from klamm.zk.json_values import Unreadable
 from klamm.zk.layout import ProducerIdBlock
 from klamm.zk.requests import BadVersion, MultiFailed, NoNode, Operations, ZkError
@@ -38,6 +38,15 @@ class ZkConfigs(ZkArea):
                 log.warning("The config of %s cannot be read: %s", entity, problem)
                 configs.append(None)
         return configs
+
+    async def all_configs(self) -> dict[ConfigEntity, dict[str, str]]:
+        kinds = "topics", "brokers"
+        names = await together(self._session.children(paths.configs_path(kind)) for kind in kinds)
+        entities = [ConfigEntity(kind, name) for kind, of_kind in zip(kinds, names, strict=True) for name in of_kind]
+        stored = await self.read_configs(entities)
+        return {
+            entity: config.properties for entity, config in zip(entities, stored, strict=True) if config is not None and config.properties
+        }
 
     async def write_configs(self, writes: Sequence[ConfigWrite]) -> list[WriteOutcome]:
         return await self._fence.write([_ConfigUpdate(self._session.ops, write) for write in writes], self._settle_config)

@@ -1,0 +1,217 @@
+"""Topics, assignments and states of the metadata log: what was logged last, and what follows from a read or a write (controller 25.1).
+
+A topic has a place in the log from when it has an id: before, its assignments and states are remembered only. The assignments of a topic
+are the very mapping that the store gave, and states the very objects: the controller has the same ones, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from klamm.controller.identity_memo import IdentityMemo
+from klamm.controller.log_batches import MOST_RECORDS, Entry, Part, PartitionRest
+from klamm.controller.partition_records import Partitions, StateWrites, partition_record
+from klamm.controller.values import Assignment, LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
+from klamm.protocol import messages
+from klamm.protocol.metadata_records import encode_value
+from klamm.protocol.nouns import next_epoch
+
+_OK = WriteOutcome.OK
+
+
+class LoggedTopic:
+    """A topic; `id` is None while it is not in the log. `states` has those partitions whose state znode exists."""
+
+    __slots__ = ("assignments", "id", "name", "states")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id: bytes | None = None
+        self.assignments: Mapping[int, Assignment] = {}
+        self.states: dict[int, LeaderAndIsr] = {}
+
+
+class LoggedTopics:
+    """Topics by name. Methods return the records to append; a removed topic's configs have gone with it."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, LoggedTopic] = {}
+
+    def is_logged(self, name: str, topic_id: bytes | None) -> bool:
+        """Whether the log has the topic with this id; with None, whether it has one of this name."""
+        topic = self._topics.get(name)
+        return topic is not None and topic.id is not None and topic_id in (None, topic.id)
+
+    def gone(self, names: Iterable[str]) -> list[str]:
+        """Topics that are not among these."""
+        return list(self._topics.keys() - names)
+
+    def removed(self, name: str) -> list[Entry]:
+        """A topic is gone, with its partitions and its configs."""
+        topic = self._topics.pop(name, None)
+        return [] if topic is None or topic.id is None else [_removal(topic.id)]
+
+    def loaded(self, name: str, stored: StoredTopic) -> None:
+        """The znode of a topic before the log begins."""
+        topic = self._topics[name] = LoggedTopic(name)
+        topic.id, topic.assignments = stored
+
+    def read(self, name: str, stored: StoredTopic) -> list[Entry]:
+        """The znode of a topic is this one. Partitions that are missing in it are not gone: the controller goes on with them."""
+        topic_id, assignments = stored
+        topic = self._topics.get(name)
+        entries: list[Entry] = []
+        if topic is not None and topic_id is not None and topic.id is not None and topic_id != topic.id:
+            entries += self.removed(name)
+            topic = None
+        if topic is None:
+            topic = self._topics[name] = LoggedTopic(name)
+        if topic.assignments.keys() - assignments.keys():
+            assignments = {**topic.assignments, **assignments}
+        return entries + self._changed(topic, topic_id, assignments)
+
+    def loses_partitions(self, write: TopicWrite) -> bool:
+        """Whether a write that took hold removes a topic from the log to bring it again, with fewer partitions."""
+        topic = self._topics.get(write.topic)
+        return topic is not None and topic.id is not None and bool(topic.assignments.keys() - write.assignments.keys())
+
+    def written(self, write: TopicWrite) -> list[Entry]:
+        """The znode of a topic was replaced. A partition that is missing now is gone, which only the end of its topic can say."""
+        topic = self._topics.get(write.topic)
+        if topic is None:
+            topic = self._topics[write.topic] = LoggedTopic(write.topic)
+        gone = topic.assignments.keys() - write.assignments.keys()
+        entries: list[Entry] = []
+        if gone:
+            states = {index: state for index, state in topic.states.items() if index not in gone}
+            topic_id = topic.id
+            entries += self.removed(topic.name)
+            topic = self._topics[write.topic] = LoggedTopic(write.topic)
+            topic.states = states
+            return entries + self._changed(topic, topic_id if write.topic_id is None else write.topic_id, write.assignments)
+        return self._changed(topic, write.topic_id, write.assignments)
+
+    def _changed(self, topic: LoggedTopic, topic_id: bytes | None, assignments: Mapping[int, Assignment]) -> list[Entry]:
+        before, topic.assignments = topic.assignments, assignments
+        entries: list[Entry] = []
+        if topic.id is None:
+            if topic_id is None:
+                return []
+            topic.id, before = topic_id, {}
+            entries.append(_topic(topic_id, topic.name))
+        memo: IdentityMemo[PartitionRest] = IdentityMemo()
+        for index, assignment in assignments.items():
+            known = before.get(index)
+            if known is assignment or known == assignment:
+                continue
+            state = topic.states.get(index)
+            key = (id(assignment), id(state))
+            rest = memo.get(key)
+            if rest is None:
+                rest = memo.keep(key, partition_record(assignment, state), assignment, state)
+            entries.append((index, topic.id, rest))
+        return entries
+
+    def states_loaded(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> None:
+        """States of partitions before the log begins."""
+        name, known = None, None
+        for (topic, index), state in zip(partitions, states, strict=True):
+            if topic is not name:
+                name, found = topic, self._topics.get(topic)
+                known = None if found is None else found.states
+            if known is not None:
+                if state is not None:
+                    known[index] = state
+                else:
+                    known.pop(index, None)
+
+    def states_read(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> list[Entry]:
+        """The states of partitions are these: those that are not as expected are logged whole."""
+        entries: list[Entry] = []
+        for (name, index), state in zip(partitions, states, strict=True):
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            before = topic.states.get(index)
+            if before is state:
+                continue
+            if state is None:
+                del topic.states[index]
+            else:
+                topic.states[index] = state
+            assignment = topic.assignments.get(index)
+            if before != state and topic.id is not None and assignment is not None:
+                entries.append((index, topic.id, partition_record(assignment, state)))
+        return entries
+
+    def states_written(self, writes: Sequence[StateWrite], outcomes: Sequence[WriteOutcome]) -> Iterator[StateWrites]:
+        """States were written, or created: the records of those that took hold."""
+        out = StateWrites()
+        ids, indexes, assigned, befores, afters = out.ids, out.indexes, out.assignments, out.befores, out.afters
+        name: str | None = None
+        topic: LoggedTopic | None = None
+        for (of, index, state, expected), outcome in zip(writes, outcomes, strict=True):
+            if outcome is not _OK:
+                continue
+            if of is not name:
+                name, topic = of, self._topics.get(of)
+            if topic is None:
+                continue
+            if state.partition_epoch != expected + 1 or expected + 1 != next_epoch(expected):
+                state = state._replace(partition_epoch=next_epoch(expected))
+            assignment = topic.assignments.get(index)
+            if assignment is not None and topic.id is not None:
+                ids.append(topic.id)
+                indexes.append(index)
+                assigned.append(assignment)
+                befores.append(topic.states.get(index))
+                afters.append(state)
+                if len(ids) == MOST_RECORDS:
+                    topic.states[index] = state
+                    yield out
+                    out = StateWrites()
+                    ids, indexes, assigned, befores, afters = out.ids, out.indexes, out.assignments, out.befores, out.afters
+            topic.states[index] = state
+        if ids:
+            yield out
+
+    def topic_records(self) -> list[Entry]:
+        """All topics that are in the log, without their partitions."""
+        return [_topic(topic.id, topic.name) for topic in self._topics.values() if topic.id is not None]
+
+    def partition_records(self) -> Iterator[Part]:
+        """All partitions of these, as they are now."""
+        memo: IdentityMemo[PartitionRest] = IdentityMemo()
+        together: list[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]] = []
+        count = 0
+        for topic in self._topics.values():
+            if topic.id is None or not topic.assignments:
+                continue
+            states = dict(topic.states)
+            for assignments in _slices(topic.assignments):
+                if together and count + len(assignments) > MOST_RECORDS:
+                    yield Partitions(together, memo)
+                    together, count = [], 0
+                together.append((topic.id, assignments, states))
+                count += len(assignments)
+        if together:
+            yield Partitions(together, memo)
+
+
+def _slices(assignments: Mapping[int, Assignment]) -> Iterator[Mapping[int, Assignment]]:
+    """The partitions of a topic, as many at a time as a batch holds."""
+    if len(assignments) <= MOST_RECORDS:
+        yield assignments
+        return
+    items = iter(assignments.items())
+    while part := dict(islice(items, MOST_RECORDS)):
+        yield part
+
+
+def _topic(topic_id: bytes, name: str) -> bytes:
+    return encode_value(messages.TopicRecord(name=name, topic_id=topic_id))
+
+
+def _removal(topic_id: bytes) -> bytes:
+    return encode_value(messages.RemoveTopicRecord(topic_id=topic_id))
