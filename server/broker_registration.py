@@ -1,5 +1,7 @@
 """A broker's registration: the znode `/brokers/ids/<id>`, its endpoints, its rack, and the epoch that it gives the broker.
 
+`Registration` is what the broker needs of it, wherever it registers; `server/request_registration` has the other one.
+
 A session ends with its registration. The controller registers the broker again in the next one, under a new epoch
 (`Controller` calls `register`). A broker whose id was taken meanwhile stays unregistered.
 """
@@ -8,25 +10,67 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from typing import Protocol
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Broker, StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
+from klamm.server.controlled_shutdown import request_controlled_shutdown
+from klamm.server.dispatch import Dispatcher, Handler
 from klamm.server.identity import BrokerIdentity
+from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import Listeners
+from klamm.server.services import Services
 from klamm.zk.admin import AdminZk
 from klamm.zk.registration import RegistrationRefused
 from klamm.zk.requests import ZkError
+from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
+
+
+class Registration(Protocol):
+    """How one broker is registered. `advertised` are its endpoints, which whoever binds the listeners sets."""
+
+    advertised: tuple[Endpoint, ...]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker is registered."""
+
+    @property
+    def is_online(self) -> bool:
+        """Whether this broker serves clients."""
+
+    def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
+        """What the listeners begin with."""
+
+    async def register(self) -> None:
+        """The logs are loaded and nobody is served yet, or a new ZooKeeper session began. Raises RegistrationRefused."""
+
+    async def join(self) -> None:
+        """Requests are served, and this broker takes part in the election of the controller. Raises RegistrationRefused."""
+
+    def session_expired(self) -> None:
+        """The ZooKeeper session is over."""
+
+    async def follow_listeners(self) -> None:
+        """Open and close listeners as the configs say now, and register the endpoints that follow."""
+
+    async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
+        """The controlled shutdown, where this broker has one. An impatient broker does not retry what cannot succeed."""
+
+    async def close(self) -> None:
+        """End at once what still runs."""
 
 
 class BrokerRegistration:
     """Writes one broker's registration and keeps `identity.broker_epoch` up to date."""
 
     def __init__(
-        self, config: BrokerConfig, identity: BrokerIdentity, admin_zk: AdminZk, listeners: Listeners, clock: Clock
+        self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, admin_zk: AdminZk, listeners: Listeners, clock: Clock
     ) -> None:
         self.advertised: tuple[Endpoint, ...] = ()
         """The endpoints that are registered."""
@@ -34,10 +78,19 @@ class BrokerRegistration:
         """Whether this broker is registered in the present session."""
         self._config = config
         self._identity = identity
+        self._zk = zk
         self._admin_zk = admin_zk
         self._listeners = listeners
         self._clock = clock
         self._changing_listeners = asyncio.Lock()
+
+    @property
+    def is_online(self) -> bool:
+        return self.is_current
+
+    def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
+        """The only one."""
+        return Dispatcher(services, handlers)
 
     async def register(self) -> None:
         """Create the znode; its czxid is the broker epoch. Raises RegistrationRefused."""
@@ -51,6 +104,17 @@ class BrokerRegistration:
             raise
         self.is_current = True
         log.info("broker %d is registered with epoch %d", identity.broker_id, identity.broker_epoch)
+
+    async def join(self) -> None:
+        """Nothing: the broker is registered before it serves."""
+
+    async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
+        """Without ZooKeeper nothing can be moved; only a patient broker waits for it to come back."""
+        if self.is_current and self._config.get("controlled.shutdown.enable") and (patient or self._zk.is_connected):
+            await request_controlled_shutdown(self._identity, self._config, controller, self._zk, patient)
+
+    async def close(self) -> None:
+        """Nothing: the znode goes with the session."""
 
     def session_expired(self) -> None:
         """The znode is gone with its session."""

@@ -34,12 +34,10 @@ from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
-from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.broker_registration import BrokerRegistration, Registration
 from klamm.server.config_application import FETCHERS, ConfigApplication, controller_options
-from klamm.server.controlled_shutdown import request_controlled_shutdown
 from klamm.server.delayed_fetch import Fetches
 from klamm.server.disks import Disks, are_on_disk
-from klamm.server.dispatch import Dispatcher
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
 from klamm.server.first_connection import connect
@@ -61,6 +59,7 @@ from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
+from klamm.server.request_registration.registration import ControllerRegistration
 from klamm.server.seams import Seams
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
@@ -132,7 +131,7 @@ class BrokerServer:
         self._feature_watch: FeatureWatch | None = None
         if config.inter_broker_protocol_version.has_feature_versioning:
             self._feature_watch = FeatureWatch(self.zk, self._features_changed, self._background.start, self.clock)
-        self._registration = BrokerRegistration(config, self.identity, self.admin_zk, self.listeners, self.clock)
+        self._registration = self._make_registration()
         self._session: SessionHandler | None = None
         self._channels: Channels | None = None
         self._alter_requests: ControllerRequests | None = None
@@ -158,6 +157,11 @@ class BrokerServer:
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
         return self._registration.advertised
+
+    @property
+    def is_online(self) -> bool:
+        """Whether this broker serves clients: it is registered and, where it registers with the controller, not fenced."""
+        return self._registration.is_online
 
     @property
     def metadata(self) -> MetadataCache:
@@ -192,10 +196,8 @@ class BrokerServer:
         if self._closing is not None:
             await self.close()
             return
-        # without ZooKeeper nothing can be moved; only a patient broker waits for it to come back
-        is_registered = self._registration.is_current
-        if is_registered and self.config.get("controlled.shutdown.enable") and (self.patient or self.zk.is_connected):
-            await request_controlled_shutdown(self.identity, self.config, self._controller_requests, self.zk, self.patient)
+        if self._registration.is_current:
+            await self._registration.leave(self._controller_requests, patient=self.patient)
         await self.close()
 
     async def failure(self) -> None:
@@ -221,6 +223,7 @@ class BrokerServer:
         await self._followers.close()
 
     async def _close_all(self) -> None:
+        await self._registration.close()
         self.purgatory.close()
         if self.started:
             await self.stop_following()
@@ -283,7 +286,7 @@ class BrokerServer:
         )  # fmt: skip
         self.started = True
         await dynamic_configs.start()
-        self.listeners.bind(Dispatcher(self.services, handlers_of(self.config)))
+        self.listeners.bind(self._registration.dispatcher(self.services, handlers_of(self.config)))
         self._registration.advertised = self.listeners.advertised()
         await self._start_logs()
         await self._registration.register()
@@ -296,7 +299,14 @@ class BrokerServer:
         await self.listeners.serve()
         self.controller.start()
         self._background.start(self.services.logs.run())
+        await self._registration.join()
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
+
+    def _make_registration(self) -> Registration:
+        config, identity = self.config, self.identity
+        if config.get("klamm.broker.registration") == "controller":
+            return ControllerRegistration(config, identity, self.zk, self.listeners, self._tap, self.clock)
+        return BrokerRegistration(config, identity, self.zk, self.admin_zk, self.listeners, self.clock)
 
     async def _start_logs(self) -> None:
         """Load the logs on disk. Raises StartFailed when no log directory can be used."""

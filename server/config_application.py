@@ -13,7 +13,7 @@ from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.values import DEFAULT_BROKER, ConfigEntity
 from klamm.server.background import BackgroundTasks
-from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.broker_registration import Registration
 from klamm.server.dynamic_configs import controller_events
 from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
@@ -54,7 +54,7 @@ class ConfigApplication:
         self,
         config: BrokerConfig,
         listeners: Listeners,
-        registration: BrokerRegistration,
+        registration: Registration,
         controller: Controller,
         logs: LogManager,
         background: BackgroundTasks,

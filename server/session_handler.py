@@ -11,7 +11,7 @@ import logging
 
 from klamm.controller.loop import Controller
 from klamm.server.background import BackgroundTasks
-from klamm.server.broker_registration import BrokerRegistration
+from klamm.server.broker_registration import Registration
 from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import FeatureWatch
 from klamm.zk.session import SessionChange
@@ -26,7 +26,7 @@ class SessionHandler:
         self,
         broker_id: int,
         controller: Controller,
-        registration: BrokerRegistration,
+        registration: Registration,
         dynamic_configs: DynamicConfigs,
         feature_watch: FeatureWatch | None,
         background: BackgroundTasks,

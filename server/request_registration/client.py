@@ -1,0 +1,301 @@
+"""The broker's side of RegisterBroker: it registers with the controller, then fetches the metadata log for ever (controller 25).
+
+A fetch is the heartbeat, and its answer has the records that this broker has not applied yet. One task does both, one request at a time, on
+one connection that is kept. What goes wrong is tried again, after a short time that grows up to RETRY_MOST_S:
+
+* no controller, no connection, connection lost, no answer, NOT_CONTROLLER: the controller is looked for again;
+* FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE: the log is another one, or does not go back so far; the view starts again where it begins;
+* STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED: the broker registers again, with a checkpoint of its view (RREG-9, RREG-21);
+* DUPLICATE_BROKER_REGISTRATION: another broker has the id, or the controller does not know yet that it has gone; it registers again.
+
+A broker that stops fetches with WantShutDown until the controller says that it may go (RREG-10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.broker.metadata_view import MetadataView
+from klamm.configs.broker_config import BrokerConfig
+from klamm.controller.values import BrokerState
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.nouns import Endpoint
+from klamm.server.identity import BrokerIdentity
+from klamm.server.net.kept_connection import KeptConnection
+from klamm.server.net.tap import BrokerTap, ConnectionKind
+from klamm.server.request_registration.controller_finder import ControllerFinder
+from klamm.server.request_registration.own_state import OwnState
+from klamm.zk.registration import RegistrationRefused
+
+log = logging.getLogger(__name__)
+
+RETRY_LEAST_S, RETRY_MOST_S = 0.02, 1.0
+"""After a failure nothing is sent for so long: the first time, and at most."""
+PATIENCE_S = 1.0
+"""Failures are in the log when they last longer."""
+MAX_BYTES = 1 << 20
+GO_OFFLINE = 1
+"""ResultCode: the broker may go."""
+
+
+class ControllerLost(ConnectionError):
+    """The controller is not known, or is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationOptions:
+    """Times are in milliseconds."""
+
+    rack: str | None
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    first_registration_ms: int
+    socket_timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> RegistrationOptions:
+        get = config.get
+        return cls(
+            get("broker.rack"), get("broker.heartbeat.interval.ms"), get("broker.session.timeout.ms"),
+            get("initial.broker.registration.timeout.ms"), get("controller.socket.timeout.ms"),
+        )  # fmt: skip
+
+
+class RegistrationClient:
+    """Registers one broker and keeps `view` and `own` up to date. `endpoints` are those to register."""
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        options: RegistrationOptions,
+        endpoints: Callable[[], tuple[Endpoint, ...]],
+        finder: ControllerFinder,
+        on_serving: Callable[[bool], None],
+        tap: BrokerTap | None,
+        clock: Clock,
+    ) -> None:
+        self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
+        self.view = MetadataView()
+        """What this broker knows from the metadata log."""
+        self.checkpoint = MetadataView()
+        """The view as it was when the controller registered this broker; from here on it has fetched since."""
+        self._identity = identity
+        self._options = options
+        self._endpoints = endpoints
+        self._finder = finder
+        self._clock = clock
+        self._connection = KeptConnection(
+            "controller", ConnectionKind.TO_CONTROLLER, str(identity.broker_id), lambda: finder.endpoint, tap, clock
+        )  # fmt: skip
+        self._has_registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._must_register = True
+        self._task: asyncio.Task[None] | None = None
+        self._retry_s = RETRY_LEAST_S
+        self._failing_since: float | None = None
+        self._said = ""
+
+    # --- life
+
+    async def start(self) -> None:
+        """Begin; return when the controller has registered this broker for the first time. Raises RegistrationRefused."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        limit_s = self._options.first_registration_ms / 1000
+        try:
+            async with self._clock.timeout(limit_s):
+                await self._has_registered
+        except TimeoutError:
+            reason = self._said or "it did not answer"
+            raise RegistrationRefused(
+                f"broker {self._identity.broker_id} could not register with the controller within {limit_s:g} s: {reason}"
+            ) from None
+
+    def register_again(self) -> None:
+        """The endpoints have changed: register with the present ones, now."""
+        if self._task is not None and not self._task.done():
+            self._must_register = True
+            self._task.cancel()
+            self._connection.close()
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def leave(self, limit_s: float, *, patient: bool) -> bool:
+        """Stop as RREG-10 says, for `limit_s` at most; whether the controller let this broker go. It serves clients meanwhile.
+
+        With `patient` false, leaders that cannot be moved at once are not waited for.
+        """
+        await self._end_task()
+        if self.own.state is BrokerState.OFFLINE:
+            return True
+        try:
+            async with self._clock.timeout(limit_s):
+                while not await self._fetch_to_leave():
+                    if not patient and self._failing_since is None:
+                        return False
+                    await self._clock.sleep(self._retry_s)
+        except TimeoutError:
+            return False
+        self.own.offline("it stops")
+        return True
+
+    async def close(self) -> None:
+        """End at once."""
+        await self._end_task()
+        self._connection.close()
+        self.own.close()
+        if not self._has_registered.cancel() and not self._has_registered.cancelled():
+            self._has_registered.exception()  # it may be that nobody waits for it any more
+
+    async def _end_task(self) -> None:
+        """End the task; a request that waits is given up with its connection."""
+        task, self._task = self._task, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._connection.close()
+
+    # --- the loop
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._must_register:
+                    await self._register()
+                else:
+                    await self._fetch(want_shut_down=False)
+            except (OSError, RemoteProtocolError) as error:
+                self._failed(error)
+                await self._clock.sleep(self._retry_s)
+            except Exception as fault:
+                log.exception("broker %d: unexpected exception in its registration", self._identity.broker_id)
+                self._failed(fault)
+                await self._clock.sleep(RETRY_MOST_S)
+
+    async def _register(self) -> None:
+        """One RegisterBroker request. Raises OSError and RemoteProtocolError."""
+        kind = messages.RegisterBrokerRequest
+        rows = [
+            kind.Endpoint(port=port, host=host, listener=listener, security_protocol=protocol)
+            for listener, host, port, protocol in self._endpoints()
+        ]
+        request = kind(broker_id=self._identity.broker_id, rack_id=self._options.rack, endpoints=rows)
+        timeout_ms = min(self._options.socket_timeout_ms, max(self._options.session_timeout_ms, 1000))
+        response = await self._exchange(ApiKey.REGISTER_BROKER, request, timeout_ms / 1000)
+        code = _code(response)
+        if code is ErrorCode.NONE:
+            self._must_register = False
+            self.checkpoint = self.view.checkpoint()
+            self.own.registered(response.broker_epoch)
+            self._succeeded()
+            if not self._has_registered.done():
+                self._has_registered.set_result(None)
+            return
+        if code is ErrorCode.NOT_CONTROLLER:
+            raise ControllerLost("it is not the controller")
+        reason = f"the controller refuses to register broker {self._identity.broker_id}: {code.name}, {response.error_message}"
+        if code in (ErrorCode.INVALID_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) and not self._has_registered.done():
+            self._has_registered.set_exception(RegistrationRefused(reason))
+        raise RemoteProtocolError(reason)
+
+    async def _fetch(self, want_shut_down: bool) -> int:
+        """One MetadataFetch request and all that follows from its answer; the ResultCode. Raises OSError and RemoteProtocolError."""
+        view, epoch = self.view, self._identity.broker_epoch
+        max_wait_ms = self._max_wait_ms()
+        request = messages.MetadataFetchRequest(
+            broker_id=self._identity.broker_id, broker_epoch=epoch, controller_epoch=view.controller_epoch, fetch_offset=view.next_offset,
+            max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down,
+        )  # fmt: skip
+        sent = self._clock.monotonic()
+        timeout_ms = max_wait_ms + max(self._options.session_timeout_ms // 4, 500)
+        response = await self._exchange(ApiKey.METADATA_FETCH, request, timeout_ms / 1000)
+        code = _code(response)
+        match code:
+            case ErrorCode.NONE:
+                self.own.heartbeat(sent)
+                self._apply(response)
+            case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.own.heartbeat(sent)
+                view.restart(response.controller_epoch, max(response.log_start_offset, 0))
+            case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
+                self._must_register = True
+                self.own.offline(f"the controller does not know epoch {epoch}: {code.name}")
+            case ErrorCode.NOT_CONTROLLER:
+                raise ControllerLost("it is not the controller")
+            case _:
+                raise RemoteProtocolError(f"the controller responds to a fetch of the metadata log with {code.name}")
+        self._succeeded()
+        return int(response.result_code)
+
+    def _max_wait_ms(self) -> int:
+        """The heartbeat interval; less where the lease would be over before the next answer."""
+        options = self._options
+        wait_ms = min(options.heartbeat_interval_ms, options.session_timeout_ms // 2)
+        if self.own.serves:
+            wait_ms = min(wait_ms, max(int(self.own.remaining_s * 500), 1))
+        return wait_ms
+
+    def _apply(self, response: messages.MetadataFetchResponse) -> None:
+        """Take the records of an answer. A log that makes no sense is read again from its start."""
+        view = self.view
+        try:
+            view.apply(bytes(response.records or b""), response.controller_epoch, self.own.apply)
+        except RemoteProtocolError:
+            view.restart(response.controller_epoch, max(response.log_start_offset, 0))
+            raise
+        if view.next_offset >= response.high_watermark:
+            self.own.caught_up(view.brokers.get(self._identity.broker_id), response.state)
+
+    async def _fetch_to_leave(self) -> bool:
+        """One fetch with WantShutDown; whether this broker may go."""
+        try:
+            result = await self._fetch(want_shut_down=True)
+        except (OSError, RemoteProtocolError) as error:
+            self._failed(error)
+            return False
+        return result == GO_OFFLINE or self.own.state is BrokerState.OFFLINE
+
+    # --- requests
+
+    async def _exchange(self, api_key: ApiKey, request: messages.Message, timeout_s: float) -> Any:
+        """The response of the controller. Raises OSError and RemoteProtocolError."""
+        if await self._finder.look() is None:
+            raise ControllerLost("it is not known")
+        await self._connection.connect(timeout_s)
+        payload, offset = await self._connection.exchange(api_key, 0, messages.encode(request, 0), timeout_s)
+        response, _ = messages.decode(f"{APIS[api_key].name}Response", 0, payload, offset)
+        return response
+
+    def _succeeded(self) -> None:
+        self._retry_s = RETRY_LEAST_S
+        if self._said:
+            log.info("broker %d: the controller answers again", self._identity.broker_id)
+        self._failing_since, self._said = None, ""
+
+    def _failed(self, error: Exception) -> None:
+        """A request failed: wait longer the next time, look for the controller, and say so when that goes on."""
+        now = self._clock.monotonic()
+        reason = str(error) or "no answer in time"
+        if not isinstance(error, ControllerLost):
+            self._connection.close()
+        self._finder.forget()
+        self._retry_s = min(self._retry_s * 1.5, RETRY_MOST_S)
+        if self._failing_since is None:
+            self._failing_since = now
+        elif now - self._failing_since > PATIENCE_S and reason != self._said:
+            log.warning("broker %d: the controller: %s", self._identity.broker_id, reason)
+            self._said = reason
+        else:
+            log.debug("broker %d: the controller: %s", self._identity.broker_id, reason)
+
+
+def _code(response: Any) -> ErrorCode:
+    """Raises RemoteProtocolError where there is no such code."""
+    try:
+        return ErrorCode(response.error_code)
+    except ValueError:
+        raise RemoteProtocolError(f"there is no error code {response.error_code}") from None

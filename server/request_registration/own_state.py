@@ -1,0 +1,123 @@
+"""The state of a broker that registers with the controller, as the broker itself knows it (controller 25).
+
+It is FENCED from the answer to its registration on, and ONLINE when it applies the UnfenceBroker record with its id and epoch (RREG-7). The
+log can fence it again. A log that begins after that has no such record: there the broker is online when it has everything, the log does not
+fence it, and the controller says so (RREG-22).
+
+Each answer that counts as a heartbeat is a lease of `broker.session.timeout.ms` from the moment at which the fetch was sent (RREG-22). The
+controller counts from its arrival, so a broker that is cut off fences itself before anybody else leads in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from klamm.broker.metadata_view import ViewedBroker
+from klamm.controller.values import BrokerState
+from klamm.protocol import messages
+from klamm.protocol.clock import Clock, Timer
+from klamm.protocol.metadata_records import MetadataRecord
+from klamm.server.identity import BrokerIdentity
+
+log = logging.getLogger(__name__)
+
+SERVING = frozenset({BrokerState.ONLINE, BrokerState.STOPPING})
+
+
+class OwnState:
+    """`on_serving` is called with true or false each time this broker begins or ends to serve clients."""
+
+    def __init__(self, identity: BrokerIdentity, session_timeout_ms: int, on_serving: Callable[[bool], None], clock: Clock) -> None:
+        self.state = BrokerState.OFFLINE
+        self._identity = identity
+        self._session_timeout_s = session_timeout_ms / 1000
+        self._on_serving = on_serving
+        self._clock = clock
+        self._lease_until = 0.0
+        self._timer: Timer | None = None
+
+    @property
+    def serves(self) -> bool:
+        """Whether clients are served."""
+        return self.state in SERVING
+
+    @property
+    def remaining_s(self) -> float:
+        """How long the lease lasts still; negative when it is over."""
+        return self._lease_until - self._clock.monotonic()
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller has registered this broker."""
+        self._identity.broker_epoch = broker_epoch
+        self._become(BrokerState.FENCED, f"registered with epoch {broker_epoch}")
+
+    def offline(self, reason: str) -> None:
+        """The broker is not registered any more."""
+        self._become(BrokerState.OFFLINE, reason)
+
+    def heartbeat(self, sent: float) -> None:
+        """A fetch that was sent at this time, on the clock's scale, has an answer that counts."""
+        self._lease_until = max(self._lease_until, sent + self._session_timeout_s)
+
+    def apply(self, record: MetadataRecord) -> None:
+        """A record about a broker was applied."""
+        own_id, own_epoch = self._identity.broker_id, self._identity.broker_epoch
+        match record:
+            case messages.UnfenceBrokerRecord(id=broker_id, epoch=epoch) if (broker_id, epoch) == (own_id, own_epoch):
+                self._online("unfenced by the controller")
+            case messages.FenceBrokerRecord(id=broker_id, epoch=epoch) if (broker_id, epoch) == (own_id, own_epoch):
+                self._fence("fenced by the controller")
+            case messages.RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch, fenced=fenced) if broker_id == own_id:
+                if epoch != own_epoch or fenced:
+                    self._fence(f"the log has its id fenced, with epoch {epoch}")
+            case messages.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch) if (broker_id, epoch) == (own_id, own_epoch):
+                self._fence("taken offline by the controller")
+            case messages.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1):
+                if (broker_id, epoch) == (own_id, own_epoch) and self.state is BrokerState.ONLINE:
+                    self._become(BrokerState.STOPPING, "its leaders are moved away")
+            case _:
+                pass
+
+    def caught_up(self, viewed: ViewedBroker | None, said: int) -> None:
+        """Everything up to the end of the log is applied: `viewed` is what the log has of this broker, `said` the state in the answer."""
+        if viewed is not None and viewed.epoch == self._identity.broker_epoch and not viewed.fenced and said == BrokerState.ONLINE:
+            self._online("online in the log and to the controller")
+
+    def close(self) -> None:
+        """Forget the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _online(self, reason: str) -> None:
+        if self.state is not BrokerState.FENCED:
+            return
+        if self.remaining_s <= 0:
+            log.info("broker %d stays fenced: the answer that unfences it came too late", self._identity.broker_id)
+            return
+        self._become(BrokerState.ONLINE, reason)
+        if self._timer is None:
+            self._timer = self._clock.call_later(self.remaining_s, self._lease_ends)
+
+    def _fence(self, reason: str) -> None:
+        if self.serves:
+            self._become(BrokerState.FENCED, reason)
+
+    def _lease_ends(self) -> None:
+        """RREG-22."""
+        self._timer = None
+        if not self.serves:
+            return
+        if self.remaining_s > 0:
+            self._timer = self._clock.call_later(self.remaining_s, self._lease_ends)
+        else:
+            self._fence(f"fences itself: no answer of the controller for {self._session_timeout_s:g} s")
+
+    def _become(self, state: BrokerState, reason: str) -> None:
+        served = self.serves
+        if state is not self.state:
+            log.info("broker %d: %s → %s: %s", self._identity.broker_id, self.state.name, state.name, reason)
+        self.state = state
+        if self.serves != served:
+            self._on_serving(self.serves)
