@@ -5,7 +5,7 @@ than a percentage of a broker's partitions is led by others, preferred leaders a
 says that it can succeed. The blacklist changes two things besides the order (R491-10): this election never gives the lead to a broker
 on the list, and partitions that have listed replicas only belong to nobody.
 
-The look at all partitions is long: it is done in slices.
+The look at all partitions is long, and so may be the elections: both are done in slices.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from klamm.controller.term import Term
 from klamm.protocol.nouns import Ints
 
 log = logging.getLogger("klamm.controller")
+
+
+ELECTED_AT_ONCE = 2000
+"""So many leaders are elected together: their states are decided, written and sent, then those of the next."""
 
 
 class Group:
@@ -48,8 +52,11 @@ async def auto_rebalance(term: Term) -> None:
             "auto rebalance: of %d partitions that broker %d is to lead, %d are led elsewhere; leaders are elected for %d",
             group.size, broker_id, imbalanced, len(candidates),
         )  # fmt: skip
-        results = await partition_machine.to_online(term, candidates, elections.Preferred(unlisted_only=True))
-        failed = [result for result in results.values() if isinstance(result, StateChangeFailed)]
+        failed = []
+        for start in range(0, len(candidates), ELECTED_AT_ONCE):
+            some = candidates[start : start + ELECTED_AT_ONCE]
+            results = await partition_machine.to_online(term, some, elections.Preferred(unlisted_only=True))
+            failed += [result for result in results.values() if isinstance(result, StateChangeFailed)]
         if failed:
             log.warning("auto rebalance: %d partitions keep their leaders; the first: %s", len(failed), failed[0])
 
