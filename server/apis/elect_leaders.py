@@ -17,10 +17,12 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
+from klamm.server.purgatory import Named
 
 _WITHOUT_TEXT = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 Result = tuple[ErrorCode, str | None]
+_ELECTED: Result = ErrorCode.NONE, None
 
 
 async def handle(ctx: Context, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
@@ -90,27 +92,43 @@ async def _elect(
     except ApiError as error:
         return dict.fromkeys(partitions, (error.code, error.message))
     results: dict[TopicPartition, Result] = {}
-    waiting: dict[TopicPartition, int] = {}
+    waiting: dict[str, dict[int, int]] = {}
     pace = Pace()
     for tp in partitions:
         await pace()
         code, message, leader = elected[tp]
         if left_out and code is ErrorCode.ELECTION_NOT_NEEDED:
             continue
-        results[tp] = code, message
+        results[tp] = _ELECTED if code is ErrorCode.NONE else (code, message)
         if code is ErrorCode.NONE and leader is not None:
-            waiting[tp] = leader
+            waiting.setdefault(tp.topic, {})[tp.partition] = leader
+    if waiting:
+        del elected  # the wait may be long
+        remaining_ms = timeout_ms - int((ctx.services.clock.monotonic() - received) * 1000)
+        await _wait(ctx, waiting, remaining_ms)
+    for topic, leaders in waiting.items():
+        for index in leaders:
+            await pace()
+            results[TopicPartition(topic, index)] = ErrorCode.REQUEST_TIMED_OUT, None
+    return results
 
-    def ready() -> bool:
-        # a leader that was seen once counts, whatever follows
-        for tp in [tp for tp, leader in waiting.items() if ctx.services.metadata.leader(tp.topic, tp.partition) == leader]:
-            del waiting[tp]
+
+async def _wait(ctx: Context, waiting: dict[str, dict[int, int]], timeout_ms: int) -> None:
+    """Take out of `waiting` (topic → partition → leader) what the metadata cache shows, until nothing is left or the time is over."""
+    metadata = ctx.services.metadata
+
+    def look(named: Named) -> bool:
+        for topic, partitions in named.items():
+            leaders = waiting.get(topic, {})
+            for index in partitions:
+                leader = leaders.get(index)
+                if leader is not None and metadata.leader(topic, index) == leader:
+                    del leaders[index]  # a leader that was seen once counts, whatever follows
+            if not leaders:
+                waiting.pop(topic, None)
         return not waiting
 
-    remaining_ms = timeout_ms - int((ctx.services.clock.monotonic() - received) * 1000)
-    if waiting and not await ctx.services.purgatory.wait([tp.topic for tp in waiting], ready, remaining_ms):
-        results.update(dict.fromkeys(waiting, (ErrorCode.REQUEST_TIMED_OUT, None)))
-    return results
+    await ctx.services.purgatory.wait_for_partitions({topic: tuple(leaders) for topic, leaders in waiting.items()}, look, timeout_ms)
 
 
 async def _response(ctx: Context, results: dict[TopicPartition, Result]) -> messages.ElectLeadersResponse:

@@ -1,11 +1,13 @@
 """UpdateMetadata (6), versions 0-8: the controller sends the state of the cluster.
 
-Needs CLUSTER_ACTION on the cluster. Requests in the purgatory that wait for one of its topics are checked before the response is
-sent, so that the controller can rely on it. A request in which a listener can have no name (versions 1-2 name it after its security
-protocol, which is none) cannot be read: the connection is closed before anything has changed.
+Needs CLUSTER_ACTION on the cluster. Requests in the purgatory that wait for one of its topics or partitions are checked before the
+response is sent, so that the controller can rely on it. A request in which a listener can have no name (versions 1-2 name it after its
+security protocol, which is none) cannot be read: the connection is closed before anything has changed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
@@ -23,8 +25,17 @@ def handle(ctx: Context, request: messages.UpdateMetadataRequest) -> messages.Up
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     services = ctx.services
     response, topics = services.replicas.handle_update_metadata(request, services.identity.broker_epoch)
-    services.purgatory.check(topics)
+    if topics:
+        services.purgatory.check(_named(request))
     return response
+
+
+def _named(request: messages.UpdateMetadataRequest) -> Iterator[tuple[str, Iterator[int]]]:
+    """Topics with their partitions; versions 0-4 have them one by one."""
+    for topic in request.topic_states:
+        yield topic.topic_name, (state.partition_index for state in topic.partition_states)
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, iter((state.partition_index,))
 
 
 def refuse(

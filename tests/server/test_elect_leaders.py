@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import elect_leaders
 from klamm.server.authorizer import Authorizer
-from klamm.server.purgatory import Purgatory
+from klamm.server.purgatory import Condition, Named, Purgatory
 from klamm.tests.broker import update_metadata
 from klamm.tests.services import DenyAll, InactiveController, broker_config, make_context, make_services
 
@@ -70,7 +70,7 @@ class Broker:
         """An UpdateMetadata arrives."""
         state = update_metadata.topic(topic, topic.encode().ljust(16, b"."), update_metadata.partition(partition, leader))
         self.services.metadata.update(update_metadata.update(state))
-        self.services.purgatory.check([topic])
+        self.services.purgatory.check([(topic, [partition])])
 
     async def request(
         self, topics: list[tuple[str, list[int]]] | None, version: int = 2, election_type: int = 0, timeout_ms: int = 60_000
@@ -244,9 +244,9 @@ async def test_the_time_of_the_election_counts() -> None:
             return await super().elect_leaders(partitions, election, cause)
 
     class Remembering(Purgatory):
-        async def wait(self, keys: Iterable[str], ready: Callable[[], bool], timeout_ms: int) -> bool:
+        async def wait_for_partitions(self, partitions: Named, look: Condition, timeout_ms: int) -> bool:
             left.append(timeout_ms)
-            return await super().wait(keys, ready, 0)
+            return await super().wait_for_partitions(partitions, look, 0)
 
     left: list[int] = []
     broker = Broker()

@@ -68,7 +68,7 @@ class TopicBroker:
             rows = [partition(i, (alive[i] or [-1])[0], alive[i], a.replicas) for i, a in stored.assignments.items()]
             self.controller.ids[stored.topic_id or b""] = name
             self.metadata.update(update(topic(name, stored.topic_id or bytes(16), *rows), brokers=self.live))
-        self.purgatory.check(names)
+        self.purgatory.check((name, ()) for name in names)
 
     def forget(self, names: Iterable[str]) -> None:
         """What the UpdateMetadata of a deletion does."""
@@ -76,7 +76,7 @@ class TopicBroker:
             for name in names:
                 rows = [partition(i, -2) for i in self.metadata.topics[name].partitions]
                 self.metadata.update(update(topic(name, self.metadata.topic_id(name), *rows), brokers=self.live))
-            self.purgatory.check(names)
+            self.purgatory.check((name, ()) for name in names)
 
     async def request(self, message: Any, version: int) -> Any:
         """The response as a client decodes it."""
