@@ -74,9 +74,12 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await broker_states.on_silence(term)
         case events.BrokerCaughtUp():
             together += [queued.event for queued in waiting.take_same(events.BrokerCaughtUp)]
-            await broker_states.on_caught_up(
-                term, [(e.broker_id, e.broker_epoch) for e in together if isinstance(e, events.BrokerCaughtUp)]
-            )
+            caught_up = [(e.broker_id, e.broker_epoch) for e in together if isinstance(e, events.BrokerCaughtUp)]
+            try:
+                await broker_states.on_caught_up(term, caught_up)
+            finally:
+                if term.fetches is not None:
+                    term.fetches.caught_up_handled(caught_up)
         case events.UncleanLeaderElectionEnabled():
             await partition_machine.trigger(term)
         case events.TopicUncleanLeaderElectionEnabled(topic):

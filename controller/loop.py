@@ -26,6 +26,7 @@ from klamm.controller.events import ElectionEvent, Event
 from klamm.controller.frames import Encoder
 from klamm.controller.ids import random_topic_id
 from klamm.controller.logged_store import LoggedStore
+from klamm.controller.metadata_fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
 from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
@@ -169,6 +170,13 @@ class Controller:
         Raises ApiError: NOT_CONTROLLER, INVALID_REQUEST, DUPLICATE_BROKER_REGISTRATION.
         """
         return await self._request(lambda future: events.RegisterBroker(broker, connection, future), cause)
+
+    async def metadata_fetch(
+        self, fetch: MetadataFetch, connection: Connection, cause: Cause = RequestReceived("MetadataFetch")
+    ) -> MetadataFetched:
+        """The part of the metadata log that a broker wants, which shows with it that it is there; errors are in the answer."""
+        fetches = None if self.term is None or not self.is_active else self.term.fetches
+        return NOT_CONTROLLER if fetches is None else await fetches.fetch(fetch, connection, cause)
 
     async def alter_partition(self, request: Any, version: int, cause: Cause = RequestReceived("AlterPartition")) -> Any:
         """An AlterPartitionResponse; raises ApiError for a top-level error."""

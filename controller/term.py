@@ -14,6 +14,7 @@ from klamm.controller.broker_sessions import BrokerSessions
 from klamm.controller.causes import Cause, QueuedEvent, TimerFired
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.events import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event
+from klamm.controller.metadata_fetches import MetadataFetches
 from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import EventPhase
@@ -50,12 +51,17 @@ class Term:
     """The event that is being processed: what is written and sent now is done because of it."""
     sessions: BrokerSessions = field(init=False)
     """Of brokers that registered with the controller."""
+    fetches: MetadataFetches | None = field(init=False, default=None)
+    """Of the metadata log; None where there is none."""
     _rebalance: Timer | None = None
     _ended: bool = False
 
     def __post_init__(self) -> None:
         due = BrokerSessionsExpired(), TimerFired("broker sessions")
         self.sessions = BrokerSessions(self.clock, self.options.broker_session_timeout_ms / 1000, lambda: self.put(*due))
+        if self.metadata_log is not None:
+            interval_s = self.options.broker_heartbeat_interval_ms / 1000
+            self.fetches = MetadataFetches(self.cluster, self.metadata_log, self.sessions, self.clock, interval_s, self.put)
 
     def begin_event(self, queued: QueuedEvent) -> None:
         """From now on what is written and sent belongs to this event."""
@@ -96,5 +102,7 @@ class Term:
         for broker_id in (*self.cluster.brokers, *self.cluster.fenced):
             self.channels.remove_broker(broker_id)
         self.sessions.close()
+        if self.fetches is not None:
+            self.fetches.close()
         self.throttling.ended()
         self.cluster.term_ended()

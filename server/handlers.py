@@ -32,6 +32,7 @@ from klamm.server.apis import (
     list_offsets,
     list_partition_reassignments,
     metadata,
+    metadata_fetch,
     offset_for_leader_epoch,
     produce,
     reassign_partitions,
@@ -72,6 +73,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
     ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
     ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),
+    ApiKey.METADATA_FETCH: Handler(metadata_fetch.handle, metadata_fetch.refuse),
     ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_RATES: Handler(alter_interbroker_throttled_rates.handle, alter_interbroker_throttled_rates.refuse),
     ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS: Handler(

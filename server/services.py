@@ -17,6 +17,7 @@ from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import Cause
+from klamm.controller.metadata_fetches import MetadataFetch, MetadataFetched
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,
@@ -71,6 +72,9 @@ class ControllerService(Protocol):
 
     async def register_broker(self, broker: BrokerToRegister, connection: Connection, cause: Cause) -> BrokerRegistration:
         """What is stored of a broker that registers."""
+
+    async def metadata_fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
+        """The part of the metadata log that a broker wants; errors are in the answer."""
 
     async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
         """The AlterPartitionResponse."""

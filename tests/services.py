@@ -16,6 +16,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import Cause
 from klamm.controller.ids import random_topic_id
+from klamm.controller.metadata_fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,
@@ -73,6 +74,9 @@ class InactiveController:
 
     async def register_broker(self, broker: BrokerToRegister, connection: Connection, cause: Cause) -> BrokerRegistration:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
+
+    async def metadata_fetch(self, fetch: MetadataFetch, connection: Connection, cause: Cause) -> MetadataFetched:
+        return NOT_CONTROLLER
 
     async def alter_partition(self, request: Any, version: int, cause: Cause) -> Any:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
