@@ -8,7 +8,8 @@ Whoever meets such an error drops the view with `restart`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from struct import Struct
+from typing import Any, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
@@ -18,8 +19,10 @@ from klamm.protocol.metadata_records import (
     TOPIC_CONFIG,
     MetadataRecord,
     decode_batches,
+    decode_place,
     is_broker_record,
-    records_of,
+    prefix,
+    value_places,
 )
 from klamm.protocol.nouns import NO_EPOCH, Endpoint, Ints, next_epoch
 
@@ -59,6 +62,12 @@ class ViewedTopic:
         self.partitions: dict[int, ViewedPartition] = {} if partitions is None else partitions
 
 
+_PARTITION, _CHANGE = prefix("PartitionRecord"), prefix("PartitionChangeRecord")
+_NAMED = 23
+"""Bytes in front of what partitions in the same situation share: the prefix, the index and the topic id."""
+_named_by = Struct(">i16s").unpack_from
+_MOST_KEPT = 1 << 16
+
 ConfigResource = tuple[int, str]
 """Resource type (`TOPIC_CONFIG`, `BROKER_CONFIG`) and name of an entity; the name is empty for the default of all brokers."""
 
@@ -76,11 +85,16 @@ class MetadataView:
         """By topic id."""
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         """Entities without properties are left out."""
+        self._partitions: dict[bytes, ViewedPartition] = {}
+        self._changes: dict[tuple[int, bytes], tuple[ViewedPartition, ViewedPartition]] = {}
+        """By the identity of a partition and its change: the partition, so that it stays alive, and what becomes of it."""
 
     def restart(self, controller_epoch: int, offset: int) -> None:
         """Know nothing any more; the next record is the one at `offset`, the start of the log of this controller epoch."""
         self.controller_epoch, self.next_offset = controller_epoch, offset
         self.brokers, self.topics, self.configs = {}, {}, {}
+        self._partitions.clear()
+        self._changes.clear()
 
     def checkpoint(self) -> MetadataView:
         """A view that stays as this one is now."""
@@ -106,16 +120,29 @@ class MetadataView:
                 )
             if header.base_offset > self.next_offset:
                 raise RemoteProtocolError(f"offset {self.next_offset} is missing: the next batch begins at {header.base_offset}")
-            for offset, record in records_of(batches, header, position):
+            for offset, (start, end) in enumerate(value_places(batches, header, position), header.base_offset):
                 if offset < self.next_offset:
                     continue
                 try:
-                    _APPLY[type(record).__name__](self, record)
-                except KeyError:
-                    raise RemoteProtocolError(f"the record at offset {offset} does not fit what is before it: {record}") from None
+                    record = self._apply(batches, start, end)
+                except KeyError as problem:
+                    raise RemoteProtocolError(f"the record at offset {offset} does not fit what is before it: {problem}") from None
                 self.next_offset = offset + 1
-                if on_broker is not None and is_broker_record(record):
+                if record is not None and on_broker is not None and is_broker_record(record):
                     on_broker(record)
+
+    def _apply(self, data: bytes, start: int, end: int) -> MetadataRecord | None:
+        """Apply one record, and return it but for those about partitions. Raises KeyError for one that does not fit."""
+        begin = data[start : start + 3]
+        if begin == _PARTITION and end - start > _NAMED:
+            self._put_partition(data, start, end)
+            return None
+        if begin == _CHANGE and end - start > _NAMED:
+            self._change_partition(data, start, end)
+            return None
+        record = decode_place(data, start, end)
+        _APPLY[type(record).__name__](self, record)
+        return record
 
     # --- brokers ---
 
@@ -162,24 +189,31 @@ class MetadataView:
         topic = self.topics.pop(record.topic_id)
         self.configs.pop((TOPIC_CONFIG, topic.name), None)
 
-    def _put_partition(self, record: messages.PartitionRecord) -> None:
-        self.topics[record.topic_id].partitions[record.partition_id] = ViewedPartition(
-            tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.isr), record.leader,
-            record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
-        )  # fmt: skip
+    # Of partitions there are many, and most are in the situation of others: what follows index and topic id is read once for all of them.
 
-    def _change_partition(self, record: messages.PartitionChangeRecord) -> None:
-        partitions = self.topics[record.topic_id].partitions
-        replicas, adding, removing, isr, leader, leader_epoch, partition_epoch, recovery = partitions[record.partition_id]
-        if record.leader != LEADER_UNCHANGED:
-            leader, leader_epoch = record.leader, next_epoch(leader_epoch)
-        if record.isr is not None:
-            isr = tuple(record.isr)
-        if record.leader_recovery_state != RECOVERY_UNCHANGED:
-            recovery = record.leader_recovery_state
-        partitions[record.partition_id] = ViewedPartition(
-            replicas, adding, removing, isr, leader, leader_epoch, next_epoch(partition_epoch), recovery
-        )
+    def _put_partition(self, data: bytes, start: int, end: int) -> None:
+        index, topic_id = _named_by(data, start + 3)
+        rest = data[start + _NAMED : end]
+        partition = self._partitions.get(rest)
+        if partition is None:
+            partition = _viewed(decode_place(data, start, end))
+            if len(self._partitions) >= _MOST_KEPT:
+                self._partitions.clear()
+            self._partitions[rest] = partition
+        self.topics[topic_id].partitions[index] = partition
+
+    def _change_partition(self, data: bytes, start: int, end: int) -> None:
+        index, topic_id = _named_by(data, start + 3)
+        partitions = self.topics[topic_id].partitions
+        before = partitions[index]
+        key = (id(before), data[start + _NAMED : end])
+        change = self._changes.get(key)
+        if change is None:
+            change = before, _changed(before, decode_place(data, start, end))
+            if len(self._changes) >= _MOST_KEPT:
+                self._changes.clear()
+            self._changes[key] = change
+        partitions[index] = change[1]
 
     # --- configs ---
 
@@ -198,11 +232,28 @@ _APPLY: dict[str, Callable[..., None]] = {
     "RegisterBrokerRecord": MetadataView._register,
     "UnregisterBrokerRecord": MetadataView._unregister,
     "TopicRecord": MetadataView._add_topic,
-    "PartitionRecord": MetadataView._put_partition,
     "ConfigRecord": MetadataView._change_config,
-    "PartitionChangeRecord": MetadataView._change_partition,
     "FenceBrokerRecord": MetadataView._fence,
     "UnfenceBrokerRecord": MetadataView._unfence,
     "RemoveTopicRecord": MetadataView._remove_topic,
     "BrokerRegistrationChangeRecord": MetadataView._change_registration,
 }
+
+
+def _viewed(record: Any) -> ViewedPartition:
+    return ViewedPartition(
+        tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.isr), record.leader,
+        record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
+    )  # fmt: skip
+
+
+def _changed(before: ViewedPartition, record: Any) -> ViewedPartition:
+    """One successful write of a state: the partition epoch rises, and the leader epoch where a leader is named."""
+    replicas, adding, removing, isr, leader, leader_epoch, partition_epoch, recovery = before
+    if record.leader != LEADER_UNCHANGED:
+        leader, leader_epoch = record.leader, next_epoch(leader_epoch)
+    if record.isr is not None:
+        isr = tuple(record.isr)
+    if record.leader_recovery_state != RECOVERY_UNCHANGED:
+        recovery = record.leader_recovery_state
+    return ViewedPartition(replicas, adding, removing, isr, leader, leader_epoch, next_epoch(partition_epoch), recovery)

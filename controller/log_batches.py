@@ -25,16 +25,12 @@ PARTITION_BYTES = 120
 """About the memory that a record about a partition takes until it is encoded; it takes less then."""
 
 
-class PartitionRest(NamedTuple):
-    """A record about a partition without what names the partition: partitions in the same situation share it."""
+PartitionRest: TypeAlias = tuple[int, bytes, bytes]
+"""A record about a partition without what names the partition: partitions in the same situation share it.
 
-    size: int
-    """Bytes of the record, without its length and its offset."""
-    head: bytes
-    """From the null key to the prefix of the value; index and topic id follow."""
-    tail: bytes
-
-
+Bytes of the record without its length and its offset; its part from the null key to the prefix of the value, before index and topic id; and
+its part behind them.
+"""
 PartitionEntry: TypeAlias = tuple[int, bytes, PartitionRest]
 """A record about one partition: its index, the id of its topic, and the rest."""
 Entry: TypeAlias = bytes | PartitionEntry
@@ -43,17 +39,21 @@ Entry: TypeAlias = bytes | PartitionEntry
 
 def partition_rest(prefix: bytes, rest: bytes) -> PartitionRest:
     """For records whose value is `prefix`, the index, the topic id and `rest`."""
-    length = len(prefix) + 20 + len(rest)
+    size, head = _head(prefix, len(rest))
+    return size, head, rest + b"\0"
+
+
+@lru_cache(maxsize=4096)
+def _head(prefix: bytes, rest: int) -> tuple[int, bytes]:
+    length = len(prefix) + 20 + rest
     head = b"\x01" + write_varint(length) + prefix
-    return PartitionRest(2 + len(head) + 20 + len(rest) + 1, head, rest + b"\0")
+    return 2 + len(head) + 20 + rest + 1, head
 
 
 class Part(Protocol):
     """Records for one batch, which are worked out when they are encoded."""
 
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Entry]: ...
+    def entries(self) -> Iterable[Entry]: ...
 
 
 _index = Struct(">i").pack
@@ -99,16 +99,23 @@ def split(entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], int]]:
         yield (entries[start:] if start else entries), size
 
 
-class _Batch:
-    """Records that were appended together; `data` is None until they are read for the first time."""
+class Values:
+    """Records that are known already."""
 
-    __slots__ = ("data", "part", "size", "timestamp_ms")
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
 
-    def __init__(self, part: Part, size: int, timestamp_ms: int) -> None:
-        self.part = part
-        self.size = size
-        self.timestamp_ms = timestamp_ms
-        self.data: bytes | None = None
+    def entries(self) -> Sequence[Entry]:
+        return self._entries
+
+
+class _Pending(NamedTuple):
+    """A batch that nobody has read yet, and about the bytes of memory that it takes."""
+
+    part: Part
+    records: int
+    size: int
+    timestamp_ms: int
 
 
 class LogBatches:
@@ -119,7 +126,7 @@ class LogBatches:
         self.start_offset = 0
         self.next_offset = 0
         self.size = 0
-        self._batches: list[_Batch] = []
+        self._batches: list[_Pending | bytes] = []
         self._bases: list[int] = []
         self._last_read: tuple[int, int, bytes] | None = None
         self._waiting: dict[object, Callable[[], None]] = {}
@@ -127,15 +134,15 @@ class LogBatches:
     def append(self, entries: Sequence[Entry], timestamp_ms: int) -> None:
         """Append records: one batch where they fit into one. Who waits is not called yet."""
         for part, size in split(entries):
-            self.append_part(part, size, timestamp_ms)
+            self.append_part(Values(part), len(part), size, timestamp_ms)
 
-    def append_part(self, part: Part, size: int, timestamp_ms: int) -> None:
+    def append_part(self, part: Part, count: int, size: int, timestamp_ms: int) -> None:
         """Append one batch, of at least one record, that takes about so much memory. Who waits is not called yet."""
         size += BATCH_BYTES
         self._bases.append(self.next_offset)
-        self._batches.append(_Batch(part, size, timestamp_ms))
+        self._batches.append(_Pending(part, count, size, timestamp_ms))
         self.size += size
-        self.next_offset += len(part)
+        self.next_offset += count
         self._last_read = None
 
     def appended(self) -> None:
@@ -148,7 +155,7 @@ class LogBatches:
     def drop_before(self, offset: int) -> None:
         """Forget the batches before the one that begins at `offset`, which is the start of the log now."""
         gone = bisect_right(self._bases, offset - 1)
-        self.size -= sum(each.size for each in self._batches[:gone])
+        self.size -= sum(len(each) + BATCH_BYTES if isinstance(each, bytes) else each.size for each in self._batches[:gone])
         del self._batches[:gone], self._bases[:gone]
         self.start_offset = offset
         self._last_read = None
@@ -182,14 +189,14 @@ class LogBatches:
     def _encoded(self, position: int) -> bytes:
         """The bytes of a batch, which are made when it is read first."""
         each = self._batches[position]
-        if each.data is None:
-            body = encode_entries(each.part)
-            each.data = batch(body, len(each.part), self._bases[position], self.controller_epoch, each.timestamp_ms)
-            each.part = ()
-            size = len(each.data) + BATCH_BYTES
-            self.size += size - each.size
-            each.size = size
-        return each.data
+        if isinstance(each, bytes):
+            return each
+        part, count, size, timestamp_ms = each
+        data = self._batches[position] = batch(
+            encode_entries(part.entries()), count, self._bases[position], self.controller_epoch, timestamp_ms
+        )
+        self.size += len(data) + BATCH_BYTES - size
+        return data
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` once, at the next append; what is returned takes it back, and does nothing afterwards.

@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from klamm.controller.identity_memo import IdentityMemo
-from klamm.controller.log_batches import MOST_RECORDS, Entry, Part, PartitionRest
-from klamm.controller.partition_records import Partitions, StateWrites, partition_record
+from klamm.controller.log_batches import MOST_RECORDS, Entry, PartitionRest
+from klamm.controller.partition_records import Partitions, StateWrites, StateWritten, partition_record
 from klamm.controller.values import Assignment, LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
 from klamm.protocol import messages
 from klamm.protocol.metadata_records import encode_value
 from klamm.protocol.nouns import next_epoch
 
 _OK = WriteOutcome.OK
+_LAST_VERSION = 2**31 - 1
+"""After it the versions of a znode go on below zero."""
 
 
 class LoggedTopic:
@@ -158,7 +160,7 @@ class LoggedTopics:
                 name, topic = of, self._topics.get(of)
             if topic is None:
                 continue
-            if state.partition_epoch != expected + 1 or expected + 1 != next_epoch(expected):
+            if state.partition_epoch != expected + 1 or expected == _LAST_VERSION:
                 state = state._replace(partition_epoch=next_epoch(expected))
             assignment = topic.assignments.get(index)
             if assignment is not None and topic.id is not None:
@@ -176,13 +178,25 @@ class LoggedTopics:
         if ids:
             yield out
 
+    def state_written(self, write: StateWrite) -> StateWritten | None:
+        """One state was written or created: as `states_written`."""
+        name, index, state, expected = write
+        topic = self._topics.get(name)
+        if topic is None:
+            return None
+        if state.partition_epoch != expected + 1 or expected == _LAST_VERSION:
+            state = state._replace(partition_epoch=next_epoch(expected))
+        before = topic.states.get(index)
+        topic.states[index] = state
+        assignment = topic.assignments.get(index)
+        return None if assignment is None or topic.id is None else StateWritten(topic.id, index, assignment, before, state)
+
     def topic_records(self) -> list[Entry]:
         """All topics that are in the log, without their partitions."""
         return [_topic(topic.id, topic.name) for topic in self._topics.values() if topic.id is not None]
 
-    def partition_records(self) -> Iterator[Part]:
+    def partition_records(self) -> Iterator[Partitions]:
         """All partitions of these, as they are now."""
-        memo: IdentityMemo[PartitionRest] = IdentityMemo()
         together: list[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]] = []
         count = 0
         for topic in self._topics.values():
@@ -191,12 +205,12 @@ class LoggedTopics:
             states = dict(topic.states)
             for assignments in _slices(topic.assignments):
                 if together and count + len(assignments) > MOST_RECORDS:
-                    yield Partitions(together, memo)
+                    yield Partitions(together)
                     together, count = [], 0
                 together.append((topic.id, assignments, states))
                 count += len(assignments)
         if together:
-            yield Partitions(together, memo)
+            yield Partitions(together)
 
 
 def _slices(assignments: Mapping[int, Assignment]) -> Iterator[Mapping[int, Assignment]]:

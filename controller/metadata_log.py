@@ -170,11 +170,17 @@ class MetadataLog:
 
     def states_written(self, writes: Sequence[StateWrite], outcomes: Sequence[WriteOutcome]) -> None:
         """States were written or created, where the outcome is OK."""
-        now_ms = self._clock.now_ms()
+        append, now_ms, begun = self._batches.append_part, self._clock.now_ms(), self.has_begun
+        if len(writes) == 1:
+            one = self._topics.state_written(writes[0]) if outcomes[0] is _OK else None
+            if one is not None and begun:
+                append(one, 1, PARTITION_BYTES, now_ms)
+                self._appended()
+            return
         for part in self._topics.states_written(writes, outcomes):
-            if self.has_begun:
-                self._batches.append_part(part, PARTITION_BYTES * len(part), now_ms)
-        if self.has_begun:
+            if begun:
+                append(part, len(part), PARTITION_BYTES * len(part), now_ms)
+        if begun:
             self._appended()
 
     def configs_read(self, entities: Iterable[ConfigEntity], configs: Iterable[StoredConfig | None]) -> None:
@@ -228,7 +234,7 @@ class MetadataLog:
         before, now_ms = self._batches.size, self._clock.now_ms()
         self._batches.append([*self._brokers.snapshot(), *self._topics.topic_records()], now_ms)
         for part in self._topics.partition_records():
-            self._batches.append_part(part, PARTITION_BYTES * len(part), now_ms)
+            self._batches.append_part(part, len(part), PARTITION_BYTES * len(part), now_ms)
         self._batches.append(self._configs.snapshot(), now_ms)
         self._limit = max(self._max_bytes, 2 * (self._batches.size - before))
 

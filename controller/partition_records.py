@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
-from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.log_batches import Entry, PartitionEntry, PartitionRest, partition_rest
 from klamm.controller.values import RECOVERED, Assignment, LeaderAndIsr
 from klamm.protocol import messages
@@ -67,6 +67,20 @@ def change_record(before: LeaderAndIsr | None, after: LeaderAndIsr) -> Partition
     return partition_rest(_CHANGE, messages.encode(record, 0)[_NAMED_BY:])
 
 
+class StateWritten(NamedTuple):
+    """The record of one successful write of a state."""
+
+    topic_id: bytes
+    partition: int
+    assignment: Assignment
+    before: LeaderAndIsr | None
+    after: LeaderAndIsr
+
+    def entries(self) -> tuple[Entry]:
+        change = change_record(self.before, self.after)
+        return ((self.partition, self.topic_id, change if change is not None else partition_record(self.assignment, self.after)),)
+
+
 class StateWrites:
     """Records of successful writes of states, at most as many as a batch holds. Lists beside each other belong together, row by row."""
 
@@ -82,7 +96,7 @@ class StateWrites:
     def __len__(self) -> int:
         return len(self.afters)
 
-    def __iter__(self) -> Iterator[PartitionEntry]:
+    def entries(self) -> Iterator[PartitionEntry]:
         memo: dict[tuple[int, int, int], PartitionRest] = {}  # all objects stay alive in the lists
         for topic_id, index, assignment, before, after in zip(
             self.ids, self.indexes, self.assignments, self.befores, self.afters, strict=True
@@ -104,26 +118,23 @@ class StateWrites:
 class Partitions:
     """Records of all that is known of partitions, at most as many as a batch holds: by topic the id, the assignments and the states."""
 
-    __slots__ = ("_count", "_memo", "_topics")
+    __slots__ = ("_count", "_topics")
 
-    def __init__(
-        self, topics: Sequence[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]], memo: IdentityMemo[PartitionRest]
-    ) -> None:
-        """Nobody changes the mappings any more. `memo` is shared by the parts of a snapshot."""
+    def __init__(self, topics: Sequence[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]]) -> None:
+        """Nobody changes the mappings any more."""
         self._topics = topics
-        self._memo = memo
         self._count = sum(len(assignments) for _, assignments, _ in topics)
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Entry]:
-        get, keep = self._memo.get, self._memo.keep
+    def entries(self) -> Iterator[Entry]:
+        memo: dict[tuple[int, int], PartitionRest] = {}  # all objects stay alive in the mappings
         for topic_id, assignments, states in self._topics:
             for index, assignment in assignments.items():
                 state = states.get(index)
                 key = (id(assignment), id(state))
-                rest = get(key)
+                rest = memo.get(key)
                 if rest is None:
-                    rest = keep(key, partition_record(assignment, state), assignment, state)
+                    rest = memo[key] = partition_record(assignment, state)
                 yield index, topic_id, rest

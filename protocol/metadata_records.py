@@ -28,7 +28,7 @@ from klamm.protocol.records.batch import (
     each_header,
 )
 from klamm.protocol.records.record import seal, write_varint
-from klamm.protocol.records.scan import BadRecord, read_varint
+from klamm.protocol.records.scan import BadRecord, read_varint, read_zigzag
 
 FRAME_VERSION = 1
 
@@ -171,28 +171,61 @@ def decode_batches(data: bytes) -> list[tuple[BatchHeader, int]]:
 
 def records_of(data: bytes, header: BatchHeader, position: int) -> Iterator[tuple[int, MetadataRecord]]:
     """Offset and record of each record of one batch, whose header is at `position`. Raises RemoteProtocolError."""
+    for offset, (start, end) in enumerate(value_places(data, header, position), header.base_offset):
+        yield offset, _decode(data, start, end)[0]
+
+
+def value_places(data: bytes, header: BatchHeader, position: int) -> list[tuple[int, int]]:
+    """Where the values of the records of one batch begin and end; its header is at `position`. Raises RemoteProtocolError."""
     if header.attributes:
         raise RemoteProtocolError(f"a batch of the metadata log has the attributes {header.attributes}")
-    end, base_offset = position + header.size, header.base_offset
-    position += HEADER_SIZE
+    if header.record_count != header.last_offset_delta + 1:
+        raise RemoteProtocolError(f"the batch of the metadata log at offset {header.base_offset} has gaps")
     try:
-        for index in range(header.record_count):
-            size, position = read_varint(data, position)
-            stop = position + size
-            if size < 0 or stop > end:
-                raise BadRecord("Invalid record size")
-            _, position = read_varint(data, position + 1, 10)  # behind the attributes: the timestamp
-            delta, position = read_varint(data, position)
-            key, position = read_varint(data, position)
-            length, position = read_varint(data, position)
-            if delta != index or key != -1 or length < 0 or position + length + 1 != stop or data[stop - 1]:
-                raise BadRecord("it is not a record of the metadata log")
-            yield base_offset + delta, _decode(data, position, position + length)[0]
-            position = stop
+        return _value_places(data, position + HEADER_SIZE, position + header.size, header.record_count)
     except (BadRecord, IndexError) as problem:
-        raise RemoteProtocolError(f"offset {base_offset} of the metadata log: {problem}") from None
-    if position != end or header.record_count != header.last_offset_delta + 1:
-        raise RemoteProtocolError(f"the batch of the metadata log at offset {base_offset} does not hold the records that it announces")
+        raise RemoteProtocolError(f"the batch of the metadata log at offset {header.base_offset}: {problem}") from None
+
+
+def _value_places(data: bytes, at: int, end: int, count: int) -> list[tuple[int, int]]:
+    """Lengths and offsets of one or two bytes, which nearly all are, are read here."""
+    places = []
+    for index in range(count):
+        size = data[at]
+        if size < 0x80:
+            at += 1
+        else:
+            size, at = (size & 0x7F | data[at + 1] << 7, at + 2) if data[at + 1] < 0x80 else read_zigzag(data, at)
+        stop = at + (size >> 1)
+        if size & 1 or stop > end:
+            raise BadRecord(f"record {index} has a wrong size")
+        at += 2  # attributes and timestamp
+        if data[at - 1]:
+            _, at = read_varint(data, at - 1, 10)
+        delta = data[at]
+        if delta < 0x80:
+            at += 1
+        else:
+            delta, at = (delta & 0x7F | data[at + 1] << 7, at + 2) if data[at + 1] < 0x80 else read_zigzag(data, at)
+        if delta != index << 1 or data[at] != 1:
+            raise BadRecord(f"record {index} has another offset, or a key")
+        size = data[at + 1]
+        if size < 0x80:
+            at += 2
+        else:
+            size, at = (size & 0x7F | data[at + 2] << 7, at + 3) if data[at + 2] < 0x80 else read_zigzag(data, at + 1)
+        if size & 1 or at + (size >> 1) + 1 != stop or data[stop - 1]:
+            raise BadRecord(f"record {index} has no value, or headers")
+        places.append((at, stop - 1))
+        at = stop
+    if at != end:
+        raise BadRecord("there is something behind the last record")
+    return places
+
+
+def decode_place(data: bytes, start: int, end: int) -> MetadataRecord:
+    """The record whose value is there. Raises RemoteProtocolError."""
+    return _decode(data, start, end)[0]
 
 
 def is_broker_record(record: Message) -> bool:
