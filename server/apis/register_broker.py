@@ -25,8 +25,7 @@ async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messa
         )  # fmt: skip
     except ApiError as error:
         response = refuse(request, ctx.api_version, error.code, error.message)
-        response.state = controller.registered_state(request.broker_id)
-        return response
+        return response._replace(state=controller.registered_state(request.broker_id))
     return messages.RegisterBrokerResponse(broker_epoch=registration.epoch, state=registration.state)
 
 
