@@ -1,8 +1,8 @@
 """Several brokers in one process and one event loop, with a ZooKeeper of their own when none is given.
 
 Each broker has its own session, listener and controller, and talks to the others over TCP: to a client this is a cluster like any
-other. It is ready when every broker is registered, one of them is controller, and every broker's metadata cache shows all of them
-and the requested topics.
+other. It is ready when every broker is registered and not fenced, one of them is controller, and every broker's metadata cache shows
+all of them and the requested topics.
 
 It stops as a whole: brokers in descending order of their ids, the controller last, each with a controlled shutdown that does not
 wait for what cannot happen any more. All this together takes a second at most; what is left then is closed at once.
@@ -139,7 +139,8 @@ class LocalCluster:
         """End a broker as `kill -9` does: its connections are cut, nothing is sent.
 
         ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
-        `expire` its session expires at once, and this returns when no other broker shows it any more.
+        `expire` its session expires at once, and this returns when no other broker shows it any more: where it registers with the
+        controller, that is after `broker.session.timeout.ms`.
         """
         async with self._step:
             broker = self._running(broker_id)
@@ -266,6 +267,7 @@ class LocalCluster:
         """Whether all show this broker, it shows what the controller knows, and what only waited for it has a leader."""
         return (
             self._agree()
+            and joined.is_online
             and all(joined.id in broker.metadata.brokers for broker in self.brokers)
             and all(broker.controller.propagated_topics() <= joined.metadata.topics.keys() for broker in self.brokers)
             and not any(p.leader < 0 and joined.id in p.isr for broker in self.brokers for p in _partitions(broker))
@@ -332,6 +334,6 @@ def _partitions(broker: BrokerServer) -> Iterable[CachedPartition]:
 
 def _shows(broker: BrokerServer, ids: set[int], topics: Sequence[SeedTopic]) -> bool:
     metadata = broker.metadata
-    if metadata.controller_id is None or not ids <= metadata.brokers.keys():
+    if not broker.is_online or metadata.controller_id is None or not ids <= metadata.brokers.keys():
         return False
     return all(metadata.contains(t.name) and all(p.leader >= 0 for p in metadata.topics[t.name].partitions.values()) for t in topics)

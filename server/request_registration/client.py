@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 RETRY_LEAST_S, RETRY_MOST_S = 0.02, 1.0
 """After a failure nothing is sent for so long: the first time, and at most."""
+SHUTDOWN_LEAST_S = 0.05
+"""After a fetch with WantShutDown that does not let the broker go, the next one comes so much later: the first time."""
 PATIENCE_S = 1.0
 """Failures are in the log when they last longer."""
 MAX_BYTES = 1 << 20
@@ -132,12 +134,14 @@ class RegistrationClient:
         await self._end_task()
         if self.own.state is BrokerState.OFFLINE:
             return True
+        wait_s = SHUTDOWN_LEAST_S
         try:
             async with self._clock.timeout(limit_s):
                 while not await self._fetch_to_leave():
                     if not patient and self._failing_since is None:
                         return False
-                    await self._clock.sleep(self._retry_s)
+                    await self._clock.sleep(wait_s)
+                    wait_s = min(2 * wait_s, RETRY_MOST_S)
         except TimeoutError:
             return False
         self.own.offline("it stops")
