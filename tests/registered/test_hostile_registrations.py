@@ -18,6 +18,7 @@ from klamm.tests.registered.hostile import (
     LEAST,
     MOST,
     OFFLINE,
+    ONLINE,
     Impostor,
     alive,
     cpu_s,
@@ -95,6 +96,7 @@ async def test_a_broker_that_registers_over_and_over_gets_an_epoch_each_time_and
         assert (await impostor.register()).error_code == 0
     assert impostor.epoch == epoch + 200 == stored(cluster, impostor.id)["epoch"]
     assert memory_mb(process.pid) - held < 16
+    assert (await impostor.to_the_end()).state == ONLINE
 
 
 @pytest.mark.slow

@@ -1,0 +1,139 @@
+"""A broker that is cut off from the controller alone: everybody else, clients and ZooKeeper reach it still (controller 25).
+
+It is fenced, fences itself, loses its leaders, and comes back by itself when the cut is healed. A producer with acks=all writes all the
+while, and every record that was acknowledged is read in the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from klamm.tests.harness.kafka import wait_for
+from klamm.tests.mixed.clients import RunningProducer, is_retriable, read_all
+from klamm.tests.mixed.members import grave
+from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
+
+TOPIC = "ledger"
+FENCED_WITHIN_S = SESSION_TIMEOUT_MS / 1000 + 1
+
+
+@contextmanager
+def producing(members: RegisteredMembers, topic: str = TOPIC) -> Iterator[RunningProducer]:
+    """Producers with acks=all, idempotent; at the end every acknowledged record is in the logs once, and none was refused for good."""
+    config = {"enable.idempotence": True, "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.interval.ms": 1000}
+    producer = RunningProducer(members.bootstrap(), topic, "record", 0.002, **config)
+    try:
+        producer.goes_on()
+        yield producer
+        producer.goes_on()
+        producer.stop()
+    finally:
+        producer.end()
+    assert producer.failed == []
+    assert [error for error in producer.errors if not is_retriable(error)] == []
+    held = read_all(members.bootstrap(), topic)
+    assert set(producer.acknowledged) - set(held) == set(), "acknowledged records are lost"
+    assert {text: count for text, count in held.items() if count > 1} == {}, "records are there twice"
+
+
+def three(members: RegisteredMembers) -> tuple[int, int, int]:
+    """Start three brokers by request and a topic on them: (the controller, another one, the third)."""
+    members.add_by_request(1, 2, 3)
+    members.start(1, 2, 3)
+    controller = members.tree.controller()
+    victim, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
+    members.create(TOPIC, [[victim, other], [other, victim], [victim, controller], [controller, victim]])
+    members.in_sync([TOPIC])
+    return controller, victim, other
+
+
+def cut_off_and_healed(members: RegisteredMembers, *, closed: bool) -> None:
+    controller, victim, other = three(members)
+    before = members.registered(victim, "ONLINE")
+    with producing(members) as producer:
+        begin = time.monotonic()
+        members.network.cut(controller, victim)
+        if closed:
+            members.network.drop(controller, victim)
+        members.registered(victim, "FENCED", FENCED_WITHIN_S - (time.monotonic() - begin))
+        members.led_by_none_of(TOPIC, victim)
+        wait_for(lambda: members.refuses_clients(victim), f"{victim} refuses clients")
+        assert members.tree.controller() == controller
+        for partition in range(4):
+            assert victim not in members.state(TOPIC, partition).isr
+        producer.goes_on()
+        members.network.heal(controller, victim)
+        after = members.registered(victim, "ONLINE")
+        assert after.epoch == before.epoch, "it comes back by fetching, not by another registration"
+        members.in_sync([TOPIC])
+        members.settled()
+    assert members.elect(TOPIC) == 0
+    members.shown(TOPIC, 0, lambda leader: leader == victim)
+    assert grave(members, controller, victim, other) == []
+
+
+@pytest.mark.requirement("RREG-20", "RREG-8", "RREG-22")
+def test_a_broker_cut_off_from_the_controller_alone_is_fenced_and_comes_back_and_no_record_is_lost(registered: RegisteredMembers) -> None:
+    cut_off_and_healed(registered, closed=False)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("RREG-20")
+def test_it_is_the_same_when_the_connections_between_them_are_closed_first(registered: RegisteredMembers) -> None:
+    cut_off_and_healed(registered, closed=True)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("RREG-22")
+def test_a_cut_shorter_than_the_session_changes_nothing(registered: RegisteredMembers) -> None:
+    controller, victim, _ = three(registered)
+    before, leaders = registered.node(victim), registered.leaders(TOPIC)
+    with producing(registered):
+        for _ in range(3):
+            registered.network.cut(controller, victim)
+            end = time.monotonic() + SESSION_TIMEOUT_MS / 3000
+            wait_for(lambda end=end: time.monotonic() > end, "a third of the session is over")  # type: ignore[misc]
+            registered.network.heal(controller, victim)
+            end = time.monotonic() + SESSION_TIMEOUT_MS / 3000
+            wait_for(lambda end=end: time.monotonic() > end, "heartbeats have passed")  # type: ignore[misc]
+    assert (registered.node(victim), registered.leaders(TOPIC)) == (before, leaders)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("RREG-6", "RREG-20")
+def test_a_broker_that_is_cut_off_again_and_again_loses_nothing(registered: RegisteredMembers) -> None:
+    controller, victim, _ = three(registered)
+    with producing(registered) as producer:
+        for number in range(4):
+            registered.network.cut(controller, victim)
+            if number % 2:
+                registered.network.drop(controller, victim)
+            registered.registered(victim, "FENCED", FENCED_WITHIN_S)
+            registered.led_by_none_of(TOPIC, victim)
+            registered.network.heal(controller, victim)
+            registered.registered(victim, "ONLINE")
+            registered.in_sync([TOPIC])
+            assert registered.elect(TOPIC) == 0
+            producer.goes_on()
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("RREG-8", "RREG-13")
+def test_all_brokers_cut_off_from_the_controller_are_fenced_and_all_come_back(registered: RegisteredMembers) -> None:
+    controller, one, other = three(registered)
+    with producing(registered):
+        for broker_id in (one, other):
+            registered.network.cut(controller, broker_id)
+        for broker_id in (one, other):
+            registered.registered(broker_id, "FENCED", FENCED_WITHIN_S + 1)
+        assert registered.tree.controller() == controller
+        assert registered.leaders(TOPIC)[3] == controller, "who is in sync and alive leads on"
+        for broker_id in (one, other):
+            registered.network.heal(controller, broker_id)
+        for broker_id in (one, other):
+            registered.registered(broker_id, "ONLINE")
+        registered.in_sync([TOPIC])
