@@ -6,7 +6,7 @@ again after that. A session that is over stays here until its broker is heard ag
 
 Time in which the event loop did not run is not silence of the brokers: what they sent meanwhile has not been read. A timer that goes off
 late gives every session the time by which it was late. And since some loops call timers before they read from sockets, sessions are
-judged a moment after the first one is over.
+judged only when they are over still a moment after the timer went off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LATE_S = 0.1
 """A timer that is later than this tells of a loop that did not run."""
 
 MOMENT_S = 0.02
-"""How long after the end of the first session the sessions are judged: what has arrived by then is read."""
+"""How long after the end of the first session, and once more after that, sessions are looked at: what has arrived by then is read."""
 
 RETRY_S = 1.0
 """Sessions that are over although they were judged, because ZooKeeper refused what follows from it, are judged again after this time."""
@@ -58,6 +58,7 @@ class BrokerSessions:
         self._sessions: dict[int, Session] = {}
         self._timer: Timer | None = None
         self._due_at = 0.0
+        self._is_second_look = False
 
     def began(self, broker_id: int, connection: Connection | None) -> None:
         """A broker registered, or is known from an earlier term: it has a full time-out from now on."""
@@ -143,7 +144,13 @@ class BrokerSessions:
         if late_s > LATE_S:
             for session in self._sessions.values():
                 session.heard_at += late_s
-        if any(now >= self._end(session) for session in self._sessions.values()):
+        if not any(now >= self._end(session) for session in self._sessions.values()):
+            self._is_second_look = False
+            self.watch()
+        elif self._is_second_look:
+            self._is_second_look = False
             self._due()
         else:
-            self.watch()
+            self._is_second_look = True
+            self._due_at = now + MOMENT_S
+            self._timer = self._clock.call_later(MOMENT_S, self._look)
