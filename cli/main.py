@@ -19,6 +19,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 
 VERBS = {
     "broker": "klamm.cli.broker",
+    "configs": "klamm.cli.configs",
     "leader-election": "klamm.cli.leader_election",
     "metadata-log": "klamm.cli.metadata_log.verb",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
@@ -54,6 +55,7 @@ def klamm() -> None:
     \b
     klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
+    klamm configs                    shows and changes dynamic configs of topics and brokers
     klamm leader-election            elects leaders: preferred replicas, or unclean ones
     klamm metadata-log dump          shows the log that brokers follow which register with the controller
     klamm preferred-replica-election makes preferred replicas the leaders (KIP-183)

@@ -1,0 +1,138 @@
+"""`klamm configs`: shows and changes the dynamic configs of topics and brokers, as Kafka's kafka-configs (controller 16, R491-17).
+
+Options, lines and exit codes are those of kafka-configs for one topic, one broker, or the default of all brokers. In `--add-config` a
+list may have brackets around it, as kafka-configs needs them, or none: what has no `=` goes on with the value before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from klamm.cli.output import say
+
+if TYPE_CHECKING:
+    from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
+
+_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+}
+
+
+@click.command(short_help="Show and change dynamic configs of topics and brokers.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers to connect to first.")
+@click.option("--entity-type", type=click.Choice(["topics", "brokers"]), required=True, help="What has the configs.")
+@click.option("--entity-name", metavar="NAME", help="A topic, or the id of a broker.")
+@click.option("--entity-default", is_flag=True, help="The default of all brokers.")
+@click.option("--describe", is_flag=True, help="Show the dynamic configs.")
+@click.option("--alter", is_flag=True, help="Change configs, with --add-config and --delete-config.")
+@click.option("--add-config", metavar="KEY=VALUE[,…]", help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].")
+@click.option("--delete-config", metavar="KEY[,…]", help="Take these configs away.")
+@click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties for the connections to brokers.")
+def command(**given: Any) -> None:
+    """Show or change the dynamic configs of a topic, of a broker, or of all brokers.
+
+    \b
+    klamm configs --bootstrap-server localhost:9092 --entity-type brokers --entity-default --describe
+    klamm configs --bootstrap-server localhost:9092 --entity-type brokers --entity-default --alter \\
+        --add-config preferred_leader_blacklist=1,10,65
+    """
+    additions, deletions = _check(given)
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    asyncio.run(_run(given, additions, deletions))
+
+
+def additions_of(text: str) -> dict[str, str]:
+    """The values of `--add-config` by name. Raises UsageError."""
+    values: dict[str, str] = {}
+    name = None
+    for element in _OUTSIDE_BRACKETS.split(text):
+        before, equals, after = element.partition("=")
+        if equals:
+            name = before.strip()
+            values[name] = after.strip()
+        elif name is not None:
+            values[name] += f",{element.strip()}"
+        if not name:
+            raise click.UsageError('Invalid entity config: all configs to be added must be in the format "key=val".')
+    return {name: value.replace("[", "").replace("]", "").strip() for name, value in values.items()}
+
+
+def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """What is to be set and taken away. Raises UsageError."""
+    if given["describe"] == given["alter"]:
+        raise click.UsageError("Command must include exactly one action: --describe, --alter")
+    if (given["entity_name"] is None) != given["entity_default"]:
+        raise click.UsageError("exactly one of --entity-name and --entity-default is needed")
+    if given["entity_default"] and given["entity_type"] == "topics":
+        raise click.UsageError("there is no default of all topics")
+    additions = {} if given["add_config"] is None else additions_of(given["add_config"])
+    deletions = [] if given["delete_config"] is None else [name.strip() for name in given["delete_config"].split(",")]
+    if given["alter"] and not additions and not deletions:
+        raise click.UsageError("At least one of --add-config or --delete-config must be specified with --alter")
+    if given["describe"] and (additions or deletions):
+        raise click.UsageError("--add-config and --delete-config need --alter")
+    return additions, deletions
+
+
+async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list[str]) -> None:
+    from klamm.admin import AdminError, AlterOperation, ConfigChange, ConfigResource, ResourceType
+    from klamm.cli.reassign_partitions.bootstrap import error_text, open_client
+    from klamm.cli.reassign_partitions.cluster import ToolFailed
+
+    name, is_topic = given["entity_name"], given["entity_type"] == "topics"
+    resource = ConfigResource(ResourceType.TOPIC if is_topic else ResourceType.BROKER, name or "")
+    whose = f"{'topic' if is_topic else 'broker'} {name}"
+    try:
+        async with open_client(given["bootstrap_server"], given["command_config"], "klamm-configs") as client:
+            if given["describe"]:
+                say("Default configs for brokers in the cluster are:" if name is None else f"Dynamic configs for {whose} are:")
+                for _, entry in sorted((await _dynamic(client, resource)).items()):
+                    say(_line(entry))
+                return
+            unset = [key for key in deletions if key not in await _dynamic(client, resource)] if deletions else []
+            if unset:
+                raise ToolFailed(f"Invalid config(s): {','.join(unset)}")
+            changes = [ConfigChange(key, value) for key, value in additions.items()]
+            changes += [ConfigChange(key, operation=AlterOperation.DELETE) for key in deletions]
+            await _alter(client, resource, changes)
+            say(f"Completed updating {'default config for brokers in the cluster' if name is None else f'config for {whose}'}.")
+    except AdminError as error:
+        raise ToolFailed(error_text(error)) from error
+    except ValueError as problem:
+        raise ToolFailed(str(problem)) from problem
+
+
+async def _dynamic(client: AsyncAdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    """The configs that this very resource sets. Raises AdminError."""
+    described = await client.describe_configs([resource], include_synonyms=True)
+    if resource in described.errors:
+        raise described.errors[resource]
+    source = 1 if resource.type == 2 else 2 if resource.name else 3
+    return {name: entry for name, entry in described.found[resource].items() if entry.source == source}
+
+
+async def _alter(client: AsyncAdminClient, resource: ConfigResource, changes: list[ConfigChange]) -> None:
+    """Raises AdminError."""
+    for error in (await client.incremental_alter_configs({resource: changes})).errors().values():
+        raise error
+
+
+def _line(entry: ConfigEntry) -> str:
+    """As kafka-configs writes it."""
+    synonyms = ", ".join(f"{_SOURCES.get(source, source.name)}:{name}={_text(value)}" for name, value, source in entry.synonyms)
+    return f"  {entry.name}={_text(entry.value)} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
