@@ -64,7 +64,7 @@ def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-PAGES += [ROOT / "docs" / f"{name}.md" for name in ("architecture", "glossary", "admin", "documents")]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("architecture", "glossary", "admin", "documents", "register_broker")]
 PAGES += sorted((ROOT / "docs" / "adr").glob("*.md"))
 
 
