@@ -170,15 +170,14 @@ async def _initialise(term: Term, batch: RequestBatch, partitions: Sequence[Part
 
 
 async def _elect(term: Term, batch: RequestBatch, partitions: Sequence[Partition], strategy: Strategy) -> Results:
-    listed = elections.NOBODY if isinstance(strategy, elections.Reassigned) else term.cluster.listed
-    decide = ElectLeader(strategy, term.options.leader_recovery_supported, listed)
+    decide = ElectLeader(strategy, term.options.leader_recovery_supported, term.cluster.listed)
     commits = await commit_states(term, partitions, decide, batch, brings_online=True)
     results: Results = {**commits.committed}
     uncommitted = commits.uncommitted
     if uncommitted and strategy == elections.Offline():
         permitted = await _unclean_permitted(term, uncommitted, results)
         if permitted:
-            unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery, listed)
+            unclean = ElectLeader(elections.Offline(allow_unclean=True), decide.marks_recovery, decide.listed)
             states = {p: uncommitted[p].state for p in permitted}
             more = await commit_states(term, permitted, unclean, batch, read=states, brings_online=True)
             results.update(more.committed)
