@@ -5,8 +5,8 @@ serves all sessions. It goes off when the session that was heard longest ago is 
 again after that. A session that is over stays here until its broker is heard again or ends.
 
 Time in which the event loop did not run is not silence of the brokers: what they sent meanwhile has not been read. A timer that goes off
-late gives every session the time by which it was late. And since some loops call timers before they read from sockets, sessions are
-judged only when they are over still a moment after the timer went off.
+late gives every session the time by which it was late, and a little more where it would be over. And since some loops call timers before
+they read from sockets, sessions are judged only when they are over still a moment after the timer went off.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from klamm.protocol.clock import Clock, Timer
 
 LATE_S = 0.1
 """A timer that is later than this tells of a loop that did not run."""
+
+GRACE_S = 0.5
+"""After that every session lasts this long at least: a broker that waited for an answer fetches again."""
 
 MOMENT_S = 0.02
 """How long after the end of the first session, and once more after that, sessions are looked at: what has arrived by then is read."""
@@ -143,7 +146,7 @@ class BrokerSessions:
         late_s = now - self._due_at
         if late_s > LATE_S:
             for session in self._sessions.values():
-                session.heard_at += late_s
+                session.heard_at += max(late_s, now + GRACE_S - self._end(session))
         if not any(now >= self._end(session) for session in self._sessions.values()):
             self._is_second_look = False
             self.watch()

@@ -26,6 +26,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.term import Term
 from klamm.controller.values import DEFAULT_BROKER, BrokerRegistration, BrokerToRegister, ControllerMoved, LeaderAndIsr, StateWrite
 from klamm.protocol import messages
+from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.simulated import Faults, Removed, SimulatedStore, World, Wrote, WroteTopic
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers, Told
@@ -61,8 +62,9 @@ class StagedStore(SimulatedStore):
 class Stage:
     """One controller on stage."""
 
-    def __init__(self, finalized_features: dict[str, int] | None = None, **options: Any) -> None:
+    def __init__(self, finalized_features: dict[str, int] | None = None, clock: Clock | None = None, **options: Any) -> None:
         self.world = World()
+        self.clock = ZeroClock() if clock is None else clock
         self.told: dict[int, Told] = {}
         self.steering = Steering()
         self.options = ControllerOptions(**{"auto_leader_rebalance_enable": False, **options})
@@ -76,7 +78,7 @@ class Stage:
         self.store = StagedStore(self.world, self._event, Faults(), random.Random(0))
         self.channels = SimulatedBrokers(self.world, self.told)
         self.controller = Controller(
-            ME, self.store, self.channels, self.options, self._register, clock=ZeroClock(), new_topic_id=lambda: bytes([7] * 16),
+            ME, self.store, self.channels, self.options, self._register, clock=self.clock, new_topic_id=lambda: bytes([7] * 16),
             finalized_features=lambda: self.finalized_features, steering=self.steering, subscriber=self.changes.append,
         )  # fmt: skip
 
