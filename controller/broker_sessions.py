@@ -5,8 +5,9 @@ serves all sessions. It goes off when the session that was heard longest ago is 
 again after that. A session that is over stays here until its broker is heard again or ends.
 
 Time in which the event loop did not run is not silence of the brokers: what they sent meanwhile has not been read. A timer that goes off
-late gives every session the time by which it was late, and a little more where it would be over. And since some loops call timers before
-they read from sockets, sessions are judged only when they are over still a moment after the timer went off.
+late gives every session the time by which it was late, and a little more where it would be over; once, until its broker is heard again. And
+since some loops call timers before they read from sockets, sessions are judged only when they are over still a moment after the timer went
+off.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ class Connection(Protocol):
 class Session:
     """One broker's session. `heard_at` is the clock's time; `connection` is None after a fail-over."""
 
-    __slots__ = ("connection", "heard_at", "is_forgotten", "is_over")
+    __slots__ = ("connection", "heard_at", "is_forgotten", "is_over", "is_spared")
 
     def __init__(self, heard_at: float, connection: Connection | None) -> None:
         self.heard_at = heard_at
         self.connection = connection
         self.is_over = False
         self.is_forgotten = False
+        self.is_spared = False
 
 
 class BrokerSessions:
@@ -73,6 +75,7 @@ class BrokerSessions:
         session = self._sessions[broker_id]
         session.heard_at = self._clock.monotonic()
         session.connection = connection
+        session.is_spared = False
         if session.is_over:
             session.is_over = session.is_forgotten = False
             self.watch()
@@ -146,7 +149,9 @@ class BrokerSessions:
         late_s = now - self._due_at
         if late_s > LATE_S:
             for session in self._sessions.values():
-                session.heard_at += max(late_s, now + GRACE_S - self._end(session))
+                if not session.is_spared:
+                    session.is_spared = True
+                    session.heard_at += max(late_s, now + GRACE_S - self._end(session))
         if not any(now >= self._end(session) for session in self._sessions.values()):
             self._is_second_look = False
             self.watch()
