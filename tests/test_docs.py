@@ -14,6 +14,7 @@ README = ROOT / "README.md"
 
 
 ADMIN = ROOT / "docs" / "admin.md"
+REGISTER = ROOT / "docs" / "register_broker.md"
 
 
 def programs(page: Path = README) -> list[str]:
@@ -61,6 +62,11 @@ def test_the_programs_of_the_admin_client_run(tmp_path: Path) -> None:
     assert refused.startswith("orders-99 UNKNOWN_TOPIC_OR_PARTITION")
     assert moved == "(4, 2, 3)"
     assert output(loop, tmp_path) == ["True {}"]
+
+
+def test_the_broker_that_registers_with_the_controller_comes_online_and_leaves(tmp_path: Path) -> None:
+    (program,) = programs(REGISTER)
+    assert output(program, tmp_path) == ["online, with topics ['orders']", "offline"]
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

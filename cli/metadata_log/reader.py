@@ -20,7 +20,7 @@ from klamm.protocol.metadata_records import decode_batches
 NO_EPOCH = 0
 """A controller epoch that no controller has: the first one is 1."""
 MAX_WAIT_MS = 2_000
-MAX_BYTES = 8 << 20
+MAX_BYTES = 1 << 20
 PAUSE_S = 0.05
 """After a fetch without news, which the controller may end as early as it likes."""
 RETRY_S = 1.0
