@@ -95,6 +95,8 @@ MEANINGFUL = frozenset(
         "password.encoder.cipher.algorithm",
         "password.encoder.key.length",
         "password.encoder.iterations",
+        # registration with the controller
+        "initial.broker.registration.timeout.ms",
         # ZooKeeper
         "zookeeper.connect",
         "zookeeper.session.timeout.ms",

@@ -101,7 +101,10 @@ class RegistrationClient:
         self._task: asyncio.Task[None] | None = None
         self._retry_s = RETRY_LEAST_S
         self._failing_since: float | None = None
+        self._failure = ""
+        """Why the last request failed; empty after one that did not."""
         self._said = ""
+        """The failure that is in the log as a warning."""
 
     # --- life
 
@@ -113,7 +116,7 @@ class RegistrationClient:
             async with self._clock.timeout(limit_s):
                 await self._has_registered
         except TimeoutError:
-            reason = self._said or "it did not answer"
+            reason = self._failure or "it did not answer"
             raise RegistrationRefused(
                 f"broker {self._identity.broker_id} could not register with the controller within {limit_s:g} s: {reason}"
             ) from None
@@ -278,12 +281,12 @@ class RegistrationClient:
         self._retry_s = RETRY_LEAST_S
         if self._said:
             log.info("broker %d: the controller answers again", self._identity.broker_id)
-        self._failing_since, self._said = None, ""
+        self._failing_since, self._failure, self._said = None, "", ""
 
     def _failed(self, error: Exception) -> None:
         """A request failed: wait longer the next time, look for the controller, and say so when that goes on."""
         now = self._clock.monotonic()
-        reason = str(error) or "no answer in time"
+        reason = self._failure = str(error) or "no answer in time"
         if not isinstance(error, ControllerLost):
             self._connection.close()
         self._finder.forget()

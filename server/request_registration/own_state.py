@@ -72,7 +72,7 @@ class OwnState:
                 if epoch != own_epoch or fenced:
                     self._fence(f"the log has its id fenced, with epoch {epoch}")
             case messages.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch) if (broker_id, epoch) == (own_id, own_epoch):
-                self._fence("taken offline by the controller")
+                self.offline("the controller has taken it offline")
             case messages.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, in_controlled_shutdown=1):
                 if (broker_id, epoch) == (own_id, own_epoch) and self.state is BrokerState.ONLINE:
                     self._become(BrokerState.STOPPING, "its leaders are moved away")

@@ -14,7 +14,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.broker_server import BrokerServer
+from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.request_registration.registration import ControllerRegistration
@@ -93,7 +93,7 @@ async def all_online(cluster: LocalCluster) -> None:
 
 
 class Traffic:
-    """Writes with acks=all until it is told to stop; `written` are the offsets of what was acknowledged, by partition."""
+    """Writes with acks=all and a producer id until it is told to stop; `written` are the offsets of what was acknowledged, by partition."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.topic = topic
@@ -103,7 +103,9 @@ class Traffic:
         self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap, acks="all", request_timeout_ms=5000, retry_backoff_ms=20)
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap, acks="all", enable_idempotence=True, request_timeout_ms=5000, retry_backoff_ms=20
+        )  # fmt: skip
         await producer.start()
         try:
             number = 0
@@ -341,8 +343,7 @@ async def test_changed_listeners_are_registered_anew_and_the_broker_bounces(star
 @pytest.mark.requirement("RREG-15")
 async def test_brokers_of_both_kinds_are_one_cluster(start: Start, zookeeper: str, chroot: str, zk: ZkSession) -> None:
     cluster = await start(2)
-    config = {"registerbroker.enable": "true", "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": zookeeper + chroot}
-    ephemeral = BrokerServer(BrokerConfig(config | {"broker.id": "9"}), patient=False)
+    ephemeral = alone(zookeeper + chroot, 9, registerbroker_enable="true")
     await ephemeral.start()
     try:
         nodes = [*cluster.brokers, ephemeral]
@@ -362,3 +363,52 @@ async def test_brokers_of_both_kinds_are_one_cluster(start: Start, zookeeper: st
     finally:
         await ephemeral.stop()
     assert await stored(zk, 1) == ("ONLINE", 1)
+
+
+def alone(zookeeper: str, broker_id: int, **config: str) -> BrokerServer:
+    """A broker that is not started."""
+    given = {"broker.id": str(broker_id), "listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": zookeeper}
+    return BrokerServer(BrokerConfig(given | {name.replace("_", "."): value for name, value in config.items()}), patient=False)
+
+
+@pytest.mark.requirement("RREG-3")
+async def test_second_broker_with_the_id_of_one_that_runs_does_not_start_and_does_not_disturb_it(
+    start: Start, zookeeper: str, chroot: str, zk: ZkSession
+) -> None:
+    await start(2)
+    second = alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"})
+    with pytest.raises(StartFailed, match=r"could not register .* within 1\.5 s: .*DUPLICATE_BROKER_REGISTRATION"):
+        await second.start()
+    assert await stored(zk, 2) == ("ONLINE", 1)
+
+
+@pytest.mark.requirement("RREG-19")
+async def test_broker_whose_controller_registers_nobody_does_not_start(zookeeper: str, chroot: str) -> None:
+    controller = alone(zookeeper + chroot, 1)
+    await controller.start()
+    try:
+        await eventually(lambda: controller.controller.is_active, "it is controller")
+        with pytest.raises(StartFailed, match=r"broker 2 could not register with the controller within 1\.5 s: closed by the controller"):
+            await alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"}).start()
+        versions = messages.ApiVersionsRequest(client_software_name="k", client_software_version="1")
+        answer = await request(controller, ApiKey.API_VERSIONS, 3, versions)
+        assert not {100, 101} & {row.api_key for row in answer.api_keys}
+    finally:
+        await controller.stop()
+
+
+@pytest.mark.requirement("RREG-13")
+async def test_cluster_that_was_killed_as_a_whole_starts_again_although_its_registrations_say_online(
+    start: Start, zookeeper: str, chroot: str, zk: ZkSession
+) -> None:
+    killed = LocalCluster(3, zookeeper=zookeeper + chroot, config=CONFIG | {"broker.session.timeout.ms": "60000"})
+    await killed.start()
+    for node in killed.brokers:
+        await node.kill()
+        await node.zk.end_severed(10)
+    assert [await stored(zk, broker_id) for broker_id in (1, 2, 3)] == [("ONLINE", 1)] * 3
+    cluster = await start(3, SeedTopic("t", 3, 3))
+    assert [await stored(zk, broker_id) for broker_id in (1, 2, 3)] == [("ONLINE", 2)] * 3
+    traffic = Traffic(cluster, "t")
+    await traffic.more()
+    await traffic.stop()

@@ -222,6 +222,18 @@ async def test_broker_is_fenced_when_it_applies_the_record_that_fences_it(starte
     assert started.serving == [True, False, True]
 
 
+@pytest.mark.requirement("RREG-9")
+async def test_broker_that_the_log_takes_offline_is_fenced_and_registers_again_when_the_controller_says_so(started: World) -> None:
+    await started.online()
+    started.log += [messages.UnregisterBrokerRecord(broker_id=OWN, broker_epoch=1)]
+    started.serve(await started.fetch(), OFFLINE)
+    await started.fetch()
+    assert (started.state, started.serving) == (OFFLINE, [True, False])
+    started.answer(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    await started.accept()
+    assert (await started.fetch()).broker_epoch == 2
+
+
 @pytest.mark.requirement("RREG-14")
 async def test_broker_whose_id_appears_in_zookeeper_is_fenced(started: World) -> None:
     await started.online()
