@@ -18,7 +18,7 @@ from klamm.controller import events
 from klamm.controller.loop import Controller
 from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.steering import Hold
-from klamm.controller.values import Election
+from klamm.controller.values import DEFAULT_BROKER, Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
@@ -146,6 +146,21 @@ class Story(Simulation):
     def fire_rebalance_timers(self) -> None:
         for p in self.processes:
             p.controller.put(events.AutoPreferredReplicaLeaderElection())
+
+    def list_some_brokers(self) -> None:
+        """Other brokers are on the blacklist from now on; whoever is the controller hears of it."""
+        self.do("list_brokers", self.rng.sample(range(1, 6), self.rng.randint(0, 3)))
+
+    def list_brokers(self, broker_ids: list[int]) -> None:
+        self.world.broker_configs["<default>"] = {"preferred_leader_blacklist": ",".join(map(str, broker_ids))}
+        for p in self.processes:
+            p.controller.put(events.ConfigsChanged(DEFAULT_BROKER))
+
+    def check(self) -> None:
+        """Besides, the controller knows the list of now (R491-5)."""
+        super().check()
+        listed = {int(b) for b in self.world.broker_configs.get("<default>", {}).get("preferred_leader_blacklist", "").split(",") if b}
+        assert [p.controller.term.cluster.listed for p in self.processes if p.controller.term is not None] == [listed]
 
     def drop_controller(self) -> None:
         if self.rng.random() < 0.3:
@@ -296,8 +311,10 @@ class Story(Simulation):
         return story
 
 
-async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1, held: bool = False) -> None:
+async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1, held: bool = False, listed: bool = False) -> None:
     story = Story(seed, faults)
+    if listed:
+        story.actions += [story.list_some_brokers, story.list_some_brokers, story.elect, story.rebalance, story.leave]
     if held:
         story.actions += [story.hold_some_phase, story.step_some_hold, story.step_some_hold, story.release_some_hold]
     loop = asyncio.get_running_loop()
@@ -329,6 +346,13 @@ async def test_phases_are_held(seed: int) -> None:
     """Also of a controller that is none any more when it is let go on, and of one that crashes."""
     faults = Faults() if seed < 20 else Faults(crash_before_write=0.02, crash_after_write=0.02, lost_session=0.01, lost_version=0.05)
     await run(seed, faults, steps=90, controllers=2, held=True)
+
+
+@pytest.mark.requirement("R491-5", "R491-12")
+@pytest.mark.parametrize("seed", range(40))
+async def test_the_blacklist_changes_while_controllers_come_and_go(seed: int) -> None:
+    faults = Faults() if seed < 10 else Faults(crash_before_write=0.02, crash_after_write=0.02, lost_session=0.01, lost_version=0.05)
+    await run(seed, faults, steps=80, controllers=2, listed=True)
 
 
 @pytest.mark.parametrize("seed", range(40))
