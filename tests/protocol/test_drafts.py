@@ -85,6 +85,7 @@ def test_alter_interbroker_throttled_replicas() -> None:
     agree(response(6, rows), 1, int32(6) + head + int16(3) + NULL_STRING)
 
 
+@pytest.mark.requirement("RREG-1")
 def test_register_broker() -> None:
     request, response = messages.RegisterBrokerRequest, messages.RegisterBrokerResponse
     endpoint = int32(9092) + compact("host") + compact("PLAINTEXT") + int16(0) + b"\x00"
@@ -93,8 +94,15 @@ def test_register_broker() -> None:
     agree(response(0, 101, "taken", -1, 2), 0, int32(0) + int16(101) + compact("taken") + int64(-1) + b"\x02\x00")
     tagged = int32(1) + b"\x00\x01" + b"\x01\x63\x02hi"
     assert messages.decode("RegisterBrokerRequest", 0, tagged) == (request(1, None, []), len(tagged))
+    tagged = int32(1) + b"\x00\x02" + endpoint[:-1] + b"\x01\x07\x01x" + b"\x00"
+    assert messages.decode("RegisterBrokerRequest", 0, tagged) == (
+        request(1, None, [request.Endpoint(9092, "host", "PLAINTEXT", 0)]),
+        len(tagged),
+    )
+    assert messages.APIS[100][:5] == (100, "RegisterBroker", 0, 0, 0)
 
 
+@pytest.mark.requirement("RREG-1")
 def test_metadata_fetch() -> None:
     request, response = messages.MetadataFetchRequest, messages.MetadataFetchResponse
     assert (request().controller_epoch, request().max_bytes) == (-1, 1048576)
@@ -102,3 +110,6 @@ def test_metadata_fetch() -> None:
     head = int32(0) + int16(0) + b"\x01\x02" + int32(3) + int64(4) + int64(5)
     for records, data in ((None, b"\x00"), (b"", b"\x01"), (b"batch", b"\x06batch")):
         agree(response(0, 0, 1, 2, 3, 4, 5, records), 0, head + data + b"\x00")
+    tagged = int32(1) + int64(2) + int32(3) + int64(4) + int32(5) + int32(6) + b"\x00" + b"\x01\x63\x02hi"
+    assert messages.decode("MetadataFetchRequest", 0, tagged) == (request(1, 2, 3, 4, 5, 6, False), len(tagged))
+    assert messages.APIS[101][:5] == (101, "MetadataFetch", 0, 0, 0)
