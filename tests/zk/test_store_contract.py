@@ -484,6 +484,18 @@ async def test_each_config_is_written_or_refused_alone_and_only_what_is_written_
     assert len(await lab.contents("/config/changes")) == 3
 
 
+async def test_all_configs_are_those_of_topics_and_brokers_that_have_properties(lab: Lab, office: Seat) -> None:
+    assert await office.store.all_configs() == {}
+    user = ConfigEntity("users", "u")
+    await office.store.write_configs(
+        [config(T, -1, retention_ms="7"), config(BROKER_1, -1, x="1"), config(DEFAULT, -1, y="2"), config(ConfigEntity("topics", "u"), -1)]
+    )
+    await lab.put(f"/config/{user}", {"version": 1, "config": {"z": "3"}})
+    assert await office.store.all_configs() == {T: {"retention.ms": "7"}, BROKER_1: {"x": "1"}, DEFAULT: {"y": "2"}}
+    await lab.spoil_config("other")
+    assert (await office.store.all_configs()).keys() == {T, BROKER_1, DEFAULT}
+
+
 async def test_a_config_that_cannot_be_read_has_no_version(lab: Lab, office: Seat) -> None:
     await lab.spoil_config("t")
     assert await office.store.read_configs([T, BROKER_1]) == [None, StoredConfig({}, -1)]
