@@ -69,7 +69,7 @@ class LoggedTopics:
             topic = None
         if topic is None:
             topic = self._topics[name] = LoggedTopic(name)
-        if topic.assignments.keys() - assignments.keys():
+        if topic.id is not None and topic.assignments.keys() - assignments.keys():
             assignments = {**topic.assignments, **assignments}
         return entries + self._changed(topic, topic_id, assignments)
 

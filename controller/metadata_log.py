@@ -4,8 +4,8 @@ It begins with everything that the fail-over loaded; then each committed change 
 certain: from the outcomes of writes and from what reads return (see `LoggedStore`), and compared with what was logged last. A state that
 the controller only has in mind is not in the log.
 
-The log is as large as its bound: then a snapshot of everything is appended, and all before it is dropped. A reader that has got that far
-is not disturbed, because the records of the snapshot replace what it has by the same.
+The log has a bound. Near it a snapshot of everything is appended, and when the log has reached it all before that snapshot is dropped. So
+who follows the log is past the snapshot by then, and not disturbed by it: its records replace what a reader has by the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from klamm.controller.log_batches import PARTITION_BYTES, Entry, LogBatches
 from klamm.controller.logged_brokers import LoggedBrokers
 from klamm.controller.logged_configs import LoggedConfigs
 from klamm.controller.logged_topics import LoggedTopics
+from klamm.controller.partition_records import StateWrites, StateWritten
 from klamm.controller.values import (
     Broker,
     BrokerRegistration,
@@ -39,7 +40,7 @@ class MetadataLog:
     """One per term; there is none where RegisterBroker is off. Only the controller's task appends."""
 
     def __init__(self, controller_epoch: int, clock: Clock = SYSTEM_CLOCK, max_bytes: int = 64 << 20) -> None:
-        """`max_bytes` is about the memory that the log may take; it is never less than that of two snapshots."""
+        """`max_bytes` is about the memory that the log may take; it is never less than that of four snapshots."""
         self.controller_epoch = controller_epoch
         self.has_begun = False
         """Whether the fail-over has loaded everything. Before, the log is empty and must not be served: its end says nothing."""
@@ -47,6 +48,8 @@ class MetadataLog:
         self._clock = clock
         self._max_bytes = max_bytes
         self._limit = max_bytes
+        self._snapshot_offset: int | None = None
+        """Where the log will begin when it has outgrown its bound; None while nothing but its start is a snapshot."""
         self._brokers = LoggedBrokers()
         self._topics = LoggedTopics()
         self._configs = LoggedConfigs()
@@ -170,17 +173,16 @@ class MetadataLog:
 
     def states_written(self, writes: Sequence[StateWrite], outcomes: Sequence[WriteOutcome]) -> None:
         """States were written or created, where the outcome is OK."""
-        append, now_ms, begun = self._batches.append_part, self._clock.now_ms(), self.has_begun
         if len(writes) == 1:
             one = self._topics.state_written(writes[0]) if outcomes[0] is _OK else None
-            if one is not None and begun:
-                append(one, 1, PARTITION_BYTES, now_ms)
-                self._appended()
-            return
-        for part in self._topics.states_written(writes, outcomes):
-            if begun:
-                append(part, len(part), PARTITION_BYTES * len(part), now_ms)
-        if begun:
+            parts: list[StateWrites | StateWritten] = [] if one is None else [one]
+        else:
+            parts = list(self._topics.states_written(writes, outcomes))
+        if parts and self.has_begun:
+            now_ms = self._clock.now_ms()
+            for part in parts:
+                count = part.count
+                self._batches.append_part(part, count, PARTITION_BYTES * count, now_ms)
             self._appended()
 
     def configs_read(self, entities: Iterable[ConfigEntity], configs: Iterable[StoredConfig | None]) -> None:
@@ -222,11 +224,15 @@ class MetadataLog:
             self._appended()
 
     def _appended(self) -> None:
-        """A change is in the log. When the log has outgrown its bound, everything comes once more and all before is dropped."""
-        if self._batches.size > self._limit:
-            offset = self._batches.next_offset
-            self._append_snapshot()
-            self._batches.drop_before(offset)
+        """A change is in the log. Near its bound everything comes once more; at its bound, and not at once, all before that is dropped."""
+        size = self._batches.size
+        if self._snapshot_offset is None:
+            if size > self._limit - self._limit // 4:
+                self._snapshot_offset = self._batches.next_offset
+                self._append_snapshot()
+        elif size > self._limit:
+            self._batches.drop_before(self._snapshot_offset)
+            self._snapshot_offset = None
         self._batches.appended()
 
     def _append_snapshot(self) -> None:
@@ -234,9 +240,9 @@ class MetadataLog:
         before, now_ms = self._batches.size, self._clock.now_ms()
         self._batches.append([*self._brokers.snapshot(), *self._topics.topic_records()], now_ms)
         for part in self._topics.partition_records():
-            self._batches.append_part(part, len(part), PARTITION_BYTES * len(part), now_ms)
+            self._batches.append_part(part, part.count, PARTITION_BYTES * part.count, now_ms)
         self._batches.append(self._configs.snapshot(), now_ms)
-        self._limit = max(self._max_bytes, 2 * (self._batches.size - before))
+        self._limit = max(self._max_bytes, 4 * (self._batches.size - before))
 
 
 def _took_hold(changes: Sequence[T], outcomes: Sequence[WriteOutcome]) -> list[T]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
 
 from klamm.controller.log_batches import Entry, PartitionEntry, PartitionRest, partition_rest
 from klamm.controller.values import RECOVERED, Assignment, LeaderAndIsr
@@ -67,18 +66,25 @@ def change_record(before: LeaderAndIsr | None, after: LeaderAndIsr) -> Partition
     return partition_rest(_CHANGE, messages.encode(record, 0)[_NAMED_BY:])
 
 
-class StateWritten(NamedTuple):
+class StateWritten:
     """The record of one successful write of a state."""
 
-    topic_id: bytes
-    partition: int
-    assignment: Assignment
-    before: LeaderAndIsr | None
-    after: LeaderAndIsr
+    __slots__ = ("_after", "_assignment", "_before", "_partition", "_topic_id")
+    count = 1
+
+    def __init__(
+        self, topic_id: bytes, partition: int, assignment: Assignment, before: LeaderAndIsr | None, after: LeaderAndIsr
+    ) -> None:
+        self._topic_id = topic_id
+        self._partition = partition
+        self._assignment = assignment
+        self._before = before
+        self._after = after
 
     def entries(self) -> tuple[Entry]:
-        change = change_record(self.before, self.after)
-        return ((self.partition, self.topic_id, change if change is not None else partition_record(self.assignment, self.after)),)
+        change = change_record(self._before, self._after)
+        rest = change if change is not None else partition_record(self._assignment, self._after)
+        return ((self._partition, self._topic_id, rest),)
 
 
 class StateWrites:
@@ -93,7 +99,8 @@ class StateWrites:
         self.befores: list[LeaderAndIsr | None] = []
         self.afters: list[LeaderAndIsr] = []
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         return len(self.afters)
 
     def entries(self) -> Iterator[PartitionEntry]:
@@ -118,15 +125,13 @@ class StateWrites:
 class Partitions:
     """Records of all that is known of partitions, at most as many as a batch holds: by topic the id, the assignments and the states."""
 
-    __slots__ = ("_count", "_topics")
+    __slots__ = ("_topics", "count")
 
     def __init__(self, topics: Sequence[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]]) -> None:
         """Nobody changes the mappings any more."""
         self._topics = topics
-        self._count = sum(len(assignments) for _, assignments, _ in topics)
+        self.count = sum(len(assignments) for _, assignments, _ in topics)
 
-    def __len__(self) -> int:
-        return self._count
 
     def entries(self) -> Iterator[Entry]:
         memo: dict[tuple[int, int], PartitionRest] = {}  # all objects stay alive in the mappings

@@ -19,6 +19,11 @@ def records(log: MetadataLog, offset: int | None = None) -> list[MetadataRecord]
     return [record for _, record in decode_records(log.read(log.start_offset if offset is None else offset, ENOUGH))]
 
 
+def names(found: list[MetadataRecord]) -> list[str]:
+    """Names of records, without the last word."""
+    return [type(record).__name__.removesuffix("Record") for record in found]
+
+
 def replayed(log: MetadataLog) -> MetadataView:
     """A view of the whole log."""
     view = MetadataView()

@@ -31,7 +31,7 @@ from klamm.controller.values import (
     WriteOutcome,
 )
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.tests.controller.metadata_views import ENOUGH, plain_partition, plain_view, plain_world, replayed
+from klamm.tests.controller.metadata_views import ENOUGH, Plain, plain_partition, plain_view, plain_world, replayed
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World
 
 TOPICS, BROKERS = ("a", "b", "c"), (1, 2, 3, 4)
@@ -60,7 +60,7 @@ class Run:
     def others(self) -> None:
         world, rng = self.world, self.rng
         name, b = rng.choice(TOPICS), rng.choice(BROKERS)
-        match rng.randrange(12):
+        match rng.randrange(13):
             case 0 | 1:
                 if name not in world.topics:
                     topic_id = None if rng.random() < 0.2 else next(self.ids).to_bytes(16, "big")
@@ -94,6 +94,10 @@ class Run:
             case 11:
                 if name in world.topics:
                     world.spoil_topic(name)
+            case 12:
+                if name in world.topics:
+                    world.zk.delete_tree(f"/brokers/topics/{name}")
+                    world.create_topic(name, {0: self.replicas()}, next(self.ids).to_bytes(16, "big"))
 
     def replicas(self) -> tuple[int, ...]:
         return tuple(self.rng.sample(BROKERS, self.rng.randint(1, 3)))
@@ -164,9 +168,16 @@ class Run:
                     del assignments[p]
             writes.append(TopicWrite(name, topic_id, assignments))
         # as the controller, which knows what it writes
-        await self.logged.read_topics([write.topic for write in writes])
+        named = [write.topic for write in writes]
+        await self.logged.read_topics(named)
+        await self.logged.topic_configs(named)
+        await self.logged.read_states([(write.topic, p) for write in writes for p in write.assignments])
         await self.logged.write_topics(writes)
-        assert plain_view(self.whole())["topics"].items() >= {w.topic: w.topic_id for w in writes}.items()
+        view, world = plain_view(self.whole()), plain_world(self.world)
+        for topic in {write.topic for write in writes}:
+            assert view["topics"][topic] == world["topics"][topic]
+            assert partitions_of(view, topic) == partitions_of(world, topic)
+            assert view["configs"].get((2, topic)) == world["configs"].get((2, topic))
 
     async def look_at_states(self) -> None:
         await self.logged.read_states(self.some_partitions())
@@ -202,7 +213,8 @@ class Run:
     async def delete_topics(self) -> None:
         names = self.rng.sample(TOPICS, 1)
         await self.logged.delete_topics([(name, range(self.rng.randrange(4))) for name in names])
-        assert not set(names) & plain_view(self.whole())["topics"].keys()
+        view = plain_view(self.whole())
+        assert not any(name in view["topics"] or (2, name) in view["configs"] for name in names)
 
     async def look_at_configs(self) -> None:
         if self.rng.random() < 0.5:
@@ -275,7 +287,11 @@ class Run:
                 await self.controller()
 
 
-def with_ports(world: dict[str, dict[int, tuple[int, tuple[Endpoint, ...], str | None, bool, bool]]]) -> dict[str, object]:
+def partitions_of(plain: Plain, topic: str) -> Plain:
+    return {index: partition for (name, index), partition in plain["partitions"].items() if name == topic}
+
+
+def with_ports(world: Plain) -> Plain:
     """As the log has it: endpoints whose ports have no place in a record are left out."""
     brokers = {b: (epoch, tuple(e for e in ends if e.port < 2**16), *rest) for b, (epoch, ends, *rest) in world["brokers"].items()}
     return {**world, "brokers": brokers}

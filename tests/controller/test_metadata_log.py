@@ -15,7 +15,7 @@ from klamm.controller.values import (
 from klamm.protocol import messages
 from klamm.protocol.metadata_records import MetadataRecord, decode_records
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.tests.controller.metadata_views import ENOUGH, plain_view, plain_world, records, replayed
+from klamm.tests.controller.metadata_views import ENOUGH, names, plain_view, plain_world, records, replayed
 from klamm.tests.controller.stage import Stage, isr_request
 
 
@@ -30,10 +30,6 @@ def log_of(stage: Stage) -> MetadataLog:
     found = stage.term.metadata_log
     assert found is not None
     return found
-
-
-def names(found: list[MetadataRecord]) -> list[str]:
-    return [type(record).__name__.removesuffix("Record") for record in found]
 
 
 class Mark:
@@ -293,4 +289,3 @@ async def test_a_config_notification_is_one_record_for_each_name_that_changed(st
         config(resource_type=4, resource_name="1", name="x", value="9"),
     ]
     assert agrees(stage)
-
