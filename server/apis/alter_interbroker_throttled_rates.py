@@ -9,31 +9,27 @@ REQUEST_TIMED_OUT, and the work goes on. A broker that is named twice is refused
 from __future__ import annotations
 
 from klamm.controller.pace import Pace
-from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
-from klamm.server.timed_results import DUPLICATE, results_in_time
+from klamm.server.timed_results import Entries
 
 
 async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesRequest) -> messages.AlterInterbrokerThrottledRatesResponse:
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    rates: dict[int, tuple[int, int]] = {}
-    refused: dict[int, Result] = {}
+    rates: Entries[int, tuple[int, int]] = Entries()
     pace = Pace()
     for entry in request.brokers:
         await pace()
-        if entry.broker_id in rates:
-            refused[entry.broker_id] = DUPLICATE
-        rates[entry.broker_id] = entry.leader_rate, entry.follower_rate
+        rates.add(entry.broker_id, (entry.leader_rate, entry.follower_rate))
     work = ctx.services.controller.alter_throttled_rates(
-        rates, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=refused, cause=ctx.cause
+        rates.wanted, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=rates.refused, cause=ctx.cause
     )
     try:
-        results = await results_in_time(ctx.services.clock, work, rates, refused, received, request.timeout)
+        results = await rates.results(ctx.services.clock, work, received, request.timeout)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message)
     response = messages.AlterInterbrokerThrottledRatesResponse

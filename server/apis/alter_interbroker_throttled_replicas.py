@@ -10,13 +10,12 @@ controller 22.4, 22.6.
 from __future__ import annotations
 
 from klamm.controller.pace import Pace
-from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
-from klamm.server.timed_results import DUPLICATE, results_in_time, rows_by_topic
+from klamm.server.timed_results import Entries, partitions_response, refuse_partitions
 
 
 async def handle(
@@ -25,41 +24,29 @@ async def handle(
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    replicas: dict[TopicPartition, tuple[Ints | None, Ints | None]] = {}
-    refused: dict[TopicPartition, Result] = {}
+    replicas: Entries[TopicPartition, tuple[Ints | None, Ints | None]] = Entries()
     pace = Pace()
     for topic in request.topics:
         for entry in topic.partitions:
             lists = (entry.brokers, entry.brokers) if ctx.api_version == 0 else (entry.leaders, entry.followers)
             await pace(1 + sum(len(brokers) for brokers in lists if brokers is not None))
-            key = TopicPartition(topic.name, entry.partition_id)
-            if key in replicas:
-                refused[key] = DUPLICATE
             leaders, followers = (None if brokers is None else tuple(brokers) for brokers in lists)
-            replicas[key] = leaders, followers
+            replicas.add(TopicPartition(topic.name, entry.partition_id), (leaders, followers))
     work = ctx.services.controller.alter_throttled_replicas(
-        replicas, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=refused, cause=ctx.cause
+        replicas.wanted,
+        remove_throttle=request.remove_throttle,
+        validate_only=request.validate_only,
+        refused=replicas.refused,
+        cause=ctx.cause,
     )
     try:
-        results = await results_in_time(ctx.services.clock, work, replicas, refused, received, request.timeout)
+        results = await replicas.results(ctx.services.clock, work, received, request.timeout)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message)
-    response = messages.AlterInterbrokerThrottledReplicasResponse
-    encode = messages.struct_encoder("AlterInterbrokerThrottledReplicasResponse", "PartitionResult", ctx.api_version)
-    rows = await rows_by_topic(results, lambda index, result: encode(response.PartitionResult(index, *result)))
-    return response(topics=[response.TopicResult(name=name, partitions=partitions) for name, partitions in rows.items()])
+    return await partitions_response(messages.AlterInterbrokerThrottledReplicasResponse, ctx.api_version, results)
 
 
 def refuse(
     request: messages.AlterInterbrokerThrottledReplicasRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.AlterInterbrokerThrottledReplicasResponse:
-    response = messages.AlterInterbrokerThrottledReplicasResponse
-    return response(
-        topics=[
-            response.TopicResult(
-                name=topic.name,
-                partitions=[response.PartitionResult(p.partition_id, code, message) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    return refuse_partitions(messages.AlterInterbrokerThrottledReplicasResponse, request, code, message)

@@ -70,9 +70,13 @@ def _election(version: int, request: messages.ElectLeadersRequest) -> Election |
 
 async def _partitions(ctx: Context, request: messages.ElectLeadersRequest) -> list[TopicPartition]:
     """What to elect, each partition once, topics together."""
-    if request.topic_partitions is None:
-        return [TopicPartition(topic.name, index) for topic in ctx.services.metadata.topics.values() for index in topic.partitions]
     pace = Pace()
+    if request.topic_partitions is None:
+        everything: list[TopicPartition] = []
+        for topic in tuple(ctx.services.metadata.topics.values()):
+            await pace(len(topic.partitions))
+            everything += [TopicPartition(topic.name, index) for index in topic.partitions]
+        return everything
     by_topic: dict[str, dict[TopicPartition, None]] = {}
     for entry in request.topic_partitions:
         named = by_topic.setdefault(entry.topic, {})

@@ -18,7 +18,7 @@ from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
 from klamm.server.policies import ReassignmentPolicy, any_reassignment
-from klamm.server.timed_results import DUPLICATE, results_in_time, rows_by_topic
+from klamm.server.timed_results import Entries, partitions_response, refuse_partitions
 
 log = logging.getLogger("klamm.server.config_changes")
 
@@ -27,52 +27,35 @@ async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> m
     received = ctx.services.clock.monotonic()
     if not ctx.authorize(Operation.ALTER, ResourceType.CLUSTER):
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    targets: dict[TopicPartition, Ints] = {}
-    refused: dict[TopicPartition, Result] = {}
+    moves: Entries[TopicPartition, Ints] = Entries()
     pace = Pace()
     for topic in request.topics:
         for entry in topic.partitions:
             await pace(1 + len(entry.brokers))
-            key = TopicPartition(topic.name, entry.partition_id)
-            if key in targets:
-                refused[key] = DUPLICATE
-            targets[key] = tuple(entry.brokers)
-    work = _reassign(ctx, request, targets, refused)
+            moves.add(TopicPartition(topic.name, entry.partition_id), tuple(entry.brokers))
     try:
-        results = await results_in_time(ctx.services.clock, work, targets, refused, received, request.timeout)
+        results = await moves.results(ctx.services.clock, _reassign(ctx, request, moves), received, request.timeout)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message)
-    response = messages.ReassignPartitionsResponse
-    encode = messages.struct_encoder("ReassignPartitionsResponse", "PartitionResult", ctx.api_version)
-    rows = await rows_by_topic(results, lambda index, result: encode(response.PartitionResult(index, *result)))
-    return response(topics=[response.TopicResult(name=name, partitions=partitions) for name, partitions in rows.items()])
+    return await partitions_response(messages.ReassignPartitionsResponse, ctx.api_version, results)
 
 
 def refuse(
     request: messages.ReassignPartitionsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> messages.ReassignPartitionsResponse:
-    response = messages.ReassignPartitionsResponse
-    return response(
-        topics=[
-            response.TopicResult(
-                name=topic.name,
-                partitions=[response.PartitionResult(p.partition_id, code, message) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    return refuse_partitions(messages.ReassignPartitionsResponse, request, code, message)
 
 
 async def _reassign(
-    ctx: Context, request: messages.ReassignPartitionsRequest, targets: dict[TopicPartition, Ints], refused: dict[TopicPartition, Result]
+    ctx: Context, request: messages.ReassignPartitionsRequest, moves: Entries[TopicPartition, Ints]
 ) -> dict[TopicPartition, Result]:
     """Begin what is not refused. A policy is asked for what passes the controller's checks, before anything is changed."""
     reassign = partial(
         ctx.services.controller.reassign_partitions,
-        targets,
+        moves.wanted,
         request.throttle,
         remove_throttle=request.remove_throttle,
-        refused=refused,
+        refused=moves.refused,
         cause=ctx.cause,
     )
     policy = ctx.services.reassignment_policy
@@ -81,9 +64,9 @@ async def _reassign(
         pace = Pace()
         for key, result in checked.items():
             await pace()
-            violation = _violation(policy, key, targets[key]) if result[0] is ErrorCode.NONE else None
+            violation = _violation(policy, key, moves.wanted[key]) if result[0] is ErrorCode.NONE else None
             if violation is not None:
-                refused[key] = violation
+                moves.refused[key] = violation
     return await reassign(validate_only=request.validate_only)
 
 
