@@ -9,7 +9,7 @@ the broker epoch.
 
 Fetches that wait are answered together when records are appended, the first time at once. While records come in quick succession the next
 time is the later the more fetches wait, so that answering leaves most of the time to the controller.
-A connection may fetch now and then without having read anything new; beyond that its fetches are answered late, and say so
+A broker may fetch now and then without having read anything new; beyond that its fetches on this connection are answered late, and say so
 (ThrottleTimeMs). Nobody else waits for that.
 """
 
@@ -29,6 +29,9 @@ from klamm.controller.values import BrokerState
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
+NOBODY = -2
+"""Instead of the id of a broker: whoever fetches is not the broker that it names."""
+
 OBSERVER_ID = -1
 """Whoever reads the log without being a broker; its broker epoch is -1 too."""
 
@@ -42,7 +45,7 @@ WAKE_S_PER_FETCH = 0.001
 """Fetches that wait are answered again only after so many seconds for each of them."""
 
 FETCHES_AT_ONCE, FETCHES_PER_S = 100, 20
-"""A connection may fetch this often without having read anything new; so much of it comes back."""
+"""A broker may fetch this often on a connection without having read anything new; so much of it comes back."""
 
 SHUTDOWN_COST = 10
 """As many fetches counts one that asks for the shutdown: the controller looks at all partitions of the broker."""
@@ -78,7 +81,7 @@ NOT_CONTROLLER = MetadataFetched(ErrorCode.NOT_CONTROLLER)
 
 
 class _Pace:
-    """What a connection may fetch without news: `left` fetches at the time `at`. `offset` is the largest it has fetched from."""
+    """What a broker may fetch on a connection without news: `left` fetches at the time `at`. It has fetched from `offset`, or less."""
 
     __slots__ = ("at", "left", "offset")
 
@@ -113,7 +116,7 @@ class MetadataFetches:
         self._clock = clock
         self._interval_s = interval_s
         self._put = put
-        self._paces: dict[Connection, _Pace] = {}
+        self._paces: dict[tuple[Connection, int], _Pace] = {}
         self._most_paces = 64
         self._caught_up: set[tuple[int, int]] = set()
         self._shutdowns: dict[tuple[int, int], asyncio.Future[bool]] = {}
@@ -132,7 +135,7 @@ class MetadataFetches:
             if is_broker:
                 self._sessions.heard(fetch.broker_id, connection)
             error = self._place_error(fetch)
-        throttle_s = self._throttle(fetch, connection, is_refused=error is not None)
+        throttle_s = self._throttle(fetch, connection, is_heard=is_heard, has_place=error is None)
         if is_broker and error is None and self._is_caught_up(fetch):
             self._caught_up.add((fetch.broker_id, fetch.broker_epoch))
             self._put(events.BrokerCaughtUp(fetch.broker_id, fetch.broker_epoch), cause)
@@ -225,16 +228,17 @@ class MetadataFetches:
 
     # --- pace
 
-    def _throttle(self, fetch: MetadataFetch, connection: Connection, *, is_refused: bool) -> float:
-        """Seconds by which the answer to a fetch is late."""
-        pace = self._paces.get(connection)
+    def _throttle(self, fetch: MetadataFetch, connection: Connection, *, is_heard: bool, has_place: bool) -> float:
+        """Seconds by which the answer to a fetch is late. Fetches that are not of the broker that they name share one pace."""
+        key = connection, fetch.broker_id if is_heard else NOBODY
+        pace = self._paces.get(key)
         now = self._clock.monotonic()
         if pace is None:
             if len(self._paces) >= self._most_paces:
-                self._paces = {each: its for each, its in self._paces.items() if each.is_open}
+                self._paces = {each: its for each, its in self._paces.items() if each[0].is_open}
                 self._most_paces = max(2 * len(self._paces), 64)
-            pace = self._paces[connection] = _Pace(now)
-        if is_refused or fetch.controller_epoch != self._cluster.epoch:
+            pace = self._paces[key] = _Pace(now)
+        if not has_place or fetch.controller_epoch != self._cluster.epoch:
             pace.offset, has_news = -1, False
         else:
             has_news = fetch.offset > pace.offset

@@ -26,7 +26,7 @@ async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messa
     except ApiError as error:
         response = refuse(request, ctx.api_version, error.code, error.message)
         return response._replace(state=controller.registered_state(request.broker_id))
-    return messages.RegisterBrokerResponse(broker_epoch=registration.epoch, state=registration.state)
+    return messages.RegisterBrokerResponse(error_message=None, broker_epoch=registration.epoch, state=registration.state)
 
 
 def refuse(
