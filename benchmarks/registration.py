@@ -92,8 +92,7 @@ class Registration:
             if time.monotonic() > began + 300 or not self.server.alive():
                 raise Failed(f"not all brokers are online: {states}; {self.server.tail()}")
             time.sleep(0.2)
-        requests = {name: count for name, count in states["counts"].items() if name.startswith("requests")}
-        self._keep("all online", time.monotonic() - began, self.server.running_s() - cpu, states, requests=requests)
+        self._keep("all online", time.monotonic() - began, self.server.running_s() - cpu, states, {})
 
     def idle(self) -> None:
         """Nothing happens but fetches."""
@@ -118,12 +117,16 @@ class Registration:
         wrong = {name: count for name, count in after["counts"].items() if name.startswith(("error", "fenced", "connections"))}
         if wrong or after["states"] != {ONLINE: self.options.brokers}:
             raise Failed(f"{scenario}: {wrong}, states {after['states']}")
-        self._keep(scenario, wall, cpu, after, fetches_each_s=round((after["counts"]["fetches"] - before["fetches"]) / wall))
+        self._keep(scenario, wall, cpu, after, before)
 
-    def _keep(self, scenario: str, wall: float, cpu: float, stats: dict[str, Any], **more: Any) -> None:
-        share = round(100 * cpu / wall, 1)
-        self.results.append({"scenario": scenario, "wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "cpu_percent": share, **more})
-        self.results[-1]["longest_wait_s"] = stats["longest_wait_s"]
+    def _keep(self, scenario: str, wall: float, cpu: float, stats: dict[str, Any], before: dict[str, int]) -> None:
+        """`before` has the counts before it."""
+        counted = {name: count - before.get(name, 0) for name, count in stats["counts"].items()}
+        self.results.append({
+            "scenario": scenario, "wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "cpu_percent": round(100 * cpu / wall, 1),
+            "fetches_each_s": round(counted.get("fetches", 0) / wall), "longest_wait_s": stats["longest_wait_s"],
+            "requests": {name: count for name, count in counted.items() if name.startswith("requests")},
+        })  # fmt: skip
         note(str(self.results[-1]))
 
 
