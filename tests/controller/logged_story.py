@@ -1,8 +1,10 @@
 """Random stories of clusters that keep a metadata log: brokers that register with the controller beside those that register themselves,
-reassignments, elections, deletions and creations under the same name, changes of configs, and time that passes.
+reassignments, elections, deletions and creations under the same name, changes of configs and of the blacklist, and time that passes.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from klamm.controller.events import ConfigsChanged
 from klamm.controller.values import ConfigEntity
@@ -10,6 +12,7 @@ from klamm.tests.controller.logged_simulation import LoggedSimulation
 from klamm.tests.controller.simulated import Faults
 from klamm.tests.controller.test_reassignment_model import BROKERS, MovingStory
 
+BLACKLIST = "preferred_leader_blacklist"
 KEYS = ("retention.ms", "max.connections", "comment")
 
 
@@ -19,7 +22,9 @@ class LoggedStory(LoggedSimulation, MovingStory):
     def __init__(self, seed: int, faults: Faults, throttled: bool = False) -> None:
         super().__init__(seed, faults, throttled)
         self.actions += [self.enlist, self.enlist, *[self.fetch] * 6, self.desert, self.dismiss, self.reconnect, self.wait]
-        self.actions += [self.reconfigure, self.reconfigure]
+        self.actions += [self.reconfigure, self.reconfigure, self.blacklist]
+        if seed % 4 == 1:  # every few records a snapshot
+            self.options = dataclasses.replace(self.options, metadata_log_bytes=1)
 
     # --- what happens ---
 
@@ -76,6 +81,12 @@ class LoggedStory(LoggedSimulation, MovingStory):
             stored[key] = f"v{rng.randrange(5)}"
         self.do("change_config", kind, name, stored)
 
+    def blacklist(self) -> None:
+        """Brokers are put on the list of those that lead last, or taken from it."""
+        name = "<default>"
+        listed = ",".join(str(b) for b in self.rng.sample(BROKERS, self.rng.randint(0, 3)))
+        self.do("change_config", "brokers", name, {**self.world.broker_configs.get(name, {}), BLACKLIST: listed})
+
     def change_config(self, kind: str, name: str, properties: dict[str, str]) -> None:
         """Somebody writes a config, and every broker is notified."""
         self.world.write_config(kind, name, properties)
@@ -108,3 +119,10 @@ class LoggedStory(LoggedSimulation, MovingStory):
                 await self.settle()
             self.world.start_broker(broker_id)
             await self.settle()
+
+    def check(self) -> None:
+        super().check()
+        active = self.active
+        assert active is not None and active.controller.term is not None
+        listed = self.world.broker_configs.get("<default>", {}).get(BLACKLIST, "")
+        assert active.controller.term.cluster.listed == {int(b) for b in listed.split(",") if b}

@@ -123,8 +123,12 @@ def _entities(configs: dict[tuple[int, str], dict[str, str]]) -> dict[str, dict[
 class NaiveReplay:
     """The rules of the record table."""
 
-    def __init__(self) -> None:
-        self.next_offset = 0
+    def __init__(self, next_offset: int = 0) -> None:
+        self.restart(next_offset)
+
+    def restart(self, next_offset: int) -> None:
+        """Know nothing any more; the next record is the one at this offset."""
+        self.next_offset = next_offset
         self.brokers: dict[int, BrokerFacts] = {}
         self.topics: dict[bytes, str] = {}
         self.partitions: dict[tuple[bytes, int], PartitionFacts] = {}

@@ -120,8 +120,7 @@ class RequestBroker:
 
     def _start_again(self, controller_epoch: int, offset: int) -> None:
         self.controller_epoch = controller_epoch
-        self.replay = NaiveReplay()
-        self.replay.next_offset = offset
+        self.replay.restart(offset)
 
     def _apply(self, records: bytes | None) -> None:
         assert records is not None
