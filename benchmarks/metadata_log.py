@@ -109,12 +109,12 @@ def one_round(bench: Bench) -> dict[str, float]:
     return times
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for name, distinct in (("alike", False), ("distinct", True)):
         bench = Bench(options.partitions, distinct)
         rounds = [one_round(bench) for _ in range(options.rounds)]
