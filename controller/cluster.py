@@ -414,11 +414,14 @@ class Cluster:
         return sent, unassigned, illegal
 
     def replicas_loaded(self) -> tuple[dict[int, list[Partition]], dict[int, list[Partition]]]:
-        """First states of all replicas (controller 7.3); (online, offline) partitions by broker."""
+        """First states of all replicas (controller 7.3); (online, offline) partitions by broker.
+
+        Those of a broker that is stopping are online: what it led in the term before it leads until it asks again to be relieved.
+        """
         online: dict[int, list[Partition]] = {}
         offline: dict[int, list[Partition]] = {}
         known: dict[tuple[Ints, frozenset[int]], tuple[ReplicaStates, list[Callable[[Partition], None]]]] = {}
-        alive, bad_dirs = self.alive, bool(self._offline_dirs)
+        alive, bad_dirs = self.registered, bool(self._offline_dirs)
         for p in self.partitions():
             replicas = p.assignment.replicas
             if bad_dirs:

@@ -79,9 +79,12 @@ async def trigger(term: Term, topic: str | None = None) -> int:
 
 
 async def start(term: Term) -> None:
-    """First states after a fail-over, then a first try for all that is not online (controller 6.3)."""
+    """First states after a fail-over, then a first try for all that is not online (controller 6.3).
+
+    A broker that is stopping leads what it led until it asks again to be relieved, and nothing more.
+    """
     cluster = term.cluster
-    alive = cluster.alive
+    alive = cluster.registered
     slow = bool(cluster.offline_dirs)
     new: list[Partition] = []
     led: list[Partition] = []

@@ -46,7 +46,8 @@ def three(members: RegisteredMembers) -> tuple[int, int, int]:
     members.start(1, 2, 3)
     controller = members.tree.controller()
     victim, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
-    members.create(TOPIC, [[victim, other], [other, victim], [victim, controller], [controller, victim]])
+    order = (victim, other, controller)
+    members.create(TOPIC, [[*order[p % 3 :], *order[: p % 3]] for p in range(4)])
     members.in_sync([TOPIC])
     return controller, victim, other
 
@@ -131,7 +132,7 @@ def test_all_brokers_cut_off_from_the_controller_are_fenced_and_all_come_back(re
         for broker_id in (one, other):
             registered.registered(broker_id, "FENCED", FENCED_WITHIN_S + 1)
         assert registered.tree.controller() == controller
-        assert registered.leaders(TOPIC)[3] == controller, "who is in sync and alive leads on"
+        assert set(registered.leaders(TOPIC).values()) == {controller}, "who is in sync and alive leads"
         for broker_id in (one, other):
             registered.network.heal(controller, broker_id)
         for broker_id in (one, other):

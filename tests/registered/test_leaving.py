@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
@@ -102,23 +104,25 @@ def test_a_frozen_broker_is_fenced_and_knows_it_when_it_wakes_up(registered: Reg
 
 
 @pytest.mark.slow
-@pytest.mark.requirement("RREG-13")
+@pytest.mark.requirement("RREG-13", "RREG-10")
 @pytest.mark.parametrize("how", ["stopped", "killed", "cut off"])
 def test_a_fail_over_keeps_who_is_online_and_gives_the_fenced_and_the_stopping_their_time(registered: RegisteredMembers, how: str) -> None:
-    """Beside the controller: one broker ONLINE, one FENCED, one STOPPING that only it can lead a partition."""
-    controller, fenced, stopping = three(registered)
-    registered.add_by_request(4, 5)
+    """Beside the controller: one broker ONLINE, one FENCED, one STOPPING that alone can lead a partition."""
+    controller, fenced, _ = three(registered)
+    registered.add_by_request(4, 5, controlled_shutdown_max_retries=40)
     registered.start(4, 5)
-    others = [broker_id for broker_id in (1, 2, 3, 4, 5) if broker_id != controller]
-    registered.create("alone", [[stopping, 4]])
+    registered.create("alone", [[5, 4]])
     registered.in_sync(["alone"])
     with producing(registered) as producer:
-        # 4 leaves the ISR of `alone`, so STOPPING lasts as long as the process tries
         registered.brokers[4].kill()
         registered.registered(4, "FENCED")
-        wait_for(lambda: registered.state("alone").isr == [stopping], "only one is in sync")
+        wait_for(lambda: registered.state("alone").isr == [5], "only one is in sync")
+        stopping_one = threading.Thread(target=registered.brokers[5].stop, args=(90,))
+        stopping_one.start()
+        before = registered.registered(5, "STOPPING")
         registered.network.cut(controller, fenced)
         registered.registered(fenced, "FENCED")
+        others = {1, 2, 3, 5} - {controller}
         epoch = registered.tree.controller_epoch()
         if how == "stopped":
             assert registered.brokers[controller].stop(45) == 0
@@ -128,14 +132,23 @@ def test_a_fail_over_keeps_who_is_online_and_gives_the_fenced_and_the_stopping_t
             for broker_id in others:
                 registered.network.cut(controller, broker_id)
             registered.tree.delete("/controller")
-        wait_for(lambda: registered.tree.controller() not in (-1, controller) or how == "cut off", "another controller", 30)
+        wait_for(lambda: registered.tree.controller_epoch() > epoch, "the next election", 30)
         if how == "cut off":
-            wait_for(lambda: registered.tree.controller_epoch() > epoch, "the next election", 30)
             for broker_id in others:
                 registered.network.heal(controller, broker_id)
-        for broker_id in set(others) - {4}:
+        for broker_id in others - {5}:
             registered.registered(broker_id, "ONLINE")
+        assert registered.node(5) == before, "it has its time still, and leads what only it can lead"
+        assert registered.state("alone").leader == 5
         producer.goes_on()
         registered.network.heal(controller, fenced)
-        registered.start(*([4] if how == "cut off" else [4, controller]))
+        registered.brokers[4].launch()
+        registered.registered(4, "ONLINE")
+        assert registered.state("alone").leader == 5, "a leader that is stopping takes nobody into the ISR: it is not alive itself"
+        stopping_one.join()
+        assert registered.brokers[5].exit_code() == 0, "it gives up"
+        assert registered.registered(5, "OFFLINE").epoch == before.epoch
+        if how != "cut off":
+            registered.start(controller)
+        registered.start(5)
         registered.in_sync([TOPIC, "alone"])
