@@ -14,7 +14,7 @@ from klamm.protocol import messages
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
 from klamm.server.context import CloseConnection
 from klamm.server.services import Services
-from klamm.tests.broker.update_metadata import partition, topic, update
+from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.protocol import strategies
 from klamm.tests.services import make_context, make_services
 
@@ -74,3 +74,26 @@ async def test_who_waits_for_a_topic_looks_again_before_update_metadata_is_answe
     await asyncio.sleep(0)
     assert waiting.done()
     assert waiting.result()
+
+
+@pytest.mark.requirement("R183-14")
+@pytest.mark.parametrize("version", range(9))
+async def test_who_waits_for_a_partition_looks_again_when_it_is_named_in_any_version(version: int) -> None:
+    cache = MetadataCache(1)
+    services = make_services(metadata=cache, broker_epoch=7)
+    told: list[Any] = []
+
+    def look(named: Any) -> bool:
+        told.append({name: list(indexes) for name, indexes in named.items()})
+        return cache.leader("t", 1) == 2
+
+    waiting = asyncio.ensure_future(services.purgatory.wait_for_partitions({"t": [0, 1], "u": [0]}, look, 60_000))
+    await asyncio.sleep(0)
+    rows = [partition(index, 2, topic_name="t") for index in (1, 2)]
+    named: dict[str, Any] = {"topic_states": [topic("t", 0, *rows)]} if version >= 5 else {"ungrouped_partition_states": rows}
+    request = messages.UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=7, live_brokers=[broker(1)], **named)
+    received, _ = messages.decode("UpdateMetadataRequest", version, messages.encode(request, version))
+    assert update_metadata.handle(make_context(services, 6, version), received).error_code == 0
+    await asyncio.sleep(0)
+    assert told == [{"t": [0, 1], "u": [0]}, {"t": [1]}]
+    assert waiting.done() and waiting.result()
