@@ -95,8 +95,6 @@ MEANINGFUL = frozenset(
         "password.encoder.cipher.algorithm",
         "password.encoder.key.length",
         "password.encoder.iterations",
-        # registration with the controller
-        "initial.broker.registration.timeout.ms",
         # ZooKeeper
         "zookeeper.connect",
         "zookeeper.session.timeout.ms",
@@ -104,6 +102,7 @@ MEANINGFUL = frozenset(
         # brokers that register with the controller
         "broker.session.timeout.ms",
         "broker.heartbeat.interval.ms",
+        "initial.broker.registration.timeout.ms",
         # the controller and topics at large
         "controller.socket.timeout.ms",
         "transaction.max.timeout.ms",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from klamm.configs.broker_config import BrokerConfig
@@ -50,8 +50,8 @@ class Registration(Protocol):
     async def register(self) -> None:
         """The logs are loaded and nobody is served yet, or a new ZooKeeper session began. Raises RegistrationRefused."""
 
-    async def join(self) -> None:
-        """Requests are served, and this broker takes part in the election of the controller. Raises RegistrationRefused."""
+    async def join(self, take_part: Callable[[], None]) -> None:
+        """Requests are served: `take_part` makes this broker take part in the election of the controller. Raises RegistrationRefused."""
 
     def session_expired(self) -> None:
         """The ZooKeeper session is over."""
@@ -105,8 +105,9 @@ class BrokerRegistration:
         self.is_current = True
         log.info("broker %d is registered with epoch %d", identity.broker_id, identity.broker_epoch)
 
-    async def join(self) -> None:
-        """Nothing: the broker is registered before it serves."""
+    async def join(self, take_part: Callable[[], None]) -> None:
+        """The broker is registered already."""
+        take_part()
 
     async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
         """Without ZooKeeper nothing can be moved; only a patient broker waits for it to come back."""

@@ -297,9 +297,8 @@ class BrokerServer:
         if self._disks is not None and self._disks.directories.has_failed:
             self._background.start(self._disks.announce(self.id, self.admin_zk))
         await self.listeners.serve()
-        self.controller.start()
         self._background.start(self.services.logs.run())
-        await self._registration.join()
+        await self._registration.join(self.controller.start)
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
     def _make_registration(self) -> Registration:

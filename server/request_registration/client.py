@@ -42,6 +42,8 @@ SHUTDOWN_LEAST_S = 0.05
 """After a fetch with WantShutDown that does not let the broker go, the next one comes so much later: the first time."""
 PATIENCE_S = 1.0
 """Failures are in the log when they last longer."""
+LEAST_WAIT_MS = 10
+"""A fetch without news takes at least so long, whatever the configs say."""
 MAX_BYTES = 1 << 20
 GO_OFFLINE = 1
 """ResultCode: the broker may go."""
@@ -124,10 +126,8 @@ class RegistrationClient:
     def register_again(self) -> None:
         """The endpoints have changed: register with the present ones, now."""
         if self._task is not None and not self._task.done():
-            self._must_register = True
             self._task.cancel()
-            self._connection.close()
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = asyncio.get_running_loop().create_task(self._run_after(self._task))
 
     async def leave(self, limit_s: float, *, patient: bool) -> bool:
         """Stop as RREG-10 says, for `limit_s` at most; whether the controller let this broker go. It serves clients meanwhile.
@@ -168,6 +168,13 @@ class RegistrationClient:
 
     # --- the loop
 
+    async def _run_after(self, former: asyncio.Task[None]) -> None:
+        """Register again on a new connection, when the former task, which was cancelled, has ended."""
+        await asyncio.gather(former, return_exceptions=True)
+        self._connection.close()
+        self._must_register = True
+        await self._run()
+
     async def _run(self) -> None:
         while True:
             try:
@@ -198,6 +205,7 @@ class RegistrationClient:
             self._must_register = False
             self.checkpoint = self.view.checkpoint()
             self.own.registered(response.broker_epoch)
+            self._finder.take_part()
             self._succeeded()
             if not self._has_registered.done():
                 self._has_registered.set_result(None)
@@ -207,6 +215,8 @@ class RegistrationClient:
         reason = f"the controller refuses to register broker {self._identity.broker_id}: {code.name}, {response.error_message}"
         if code in (ErrorCode.INVALID_REQUEST, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) and not self._has_registered.done():
             self._has_registered.set_exception(RegistrationRefused(reason))
+        if code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            self._finder.id_in_use()
         raise RemoteProtocolError(reason)
 
     async def _fetch(self, want_shut_down: bool) -> int:
@@ -243,8 +253,8 @@ class RegistrationClient:
         options = self._options
         wait_ms = min(options.heartbeat_interval_ms, options.session_timeout_ms // 2)
         if self.own.serves:
-            wait_ms = min(wait_ms, max(int(self.own.remaining_s * 500), 1))
-        return wait_ms
+            wait_ms = min(wait_ms, int(self.own.remaining_s * 500))
+        return max(wait_ms, LEAST_WAIT_MS)
 
     def _apply(self, response: messages.MetadataFetchResponse) -> None:
         """Take the records of an answer. A log that makes no sense is read again from its start."""

@@ -3,6 +3,10 @@
 The id comes from `/controller`, the endpoint from the registration of that broker; this broker knows its own endpoint. What was found is
 kept until a request shows that it is not right any more (no connection, connection lost, NOT_CONTROLLER), so that a broker without
 ZooKeeper goes on with the controller that it has.
+
+A broker takes part in the election of the controller when it is registered, so that a second broker with the id of another one is never
+elected; or as soon as there is no controller. Where `/controller` has its own id before that, this is what is left of its former life, or
+the controller is another broker with that id: it is tried once, at the endpoint with which it is registered.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ class ControllerFinder:
         read: Callable[[], Awaitable[ElectedController | None]],
         own_endpoints: Callable[[], tuple[Endpoint, ...]],
         clock: Clock,
+        take_part: Callable[[], None],
     ) -> None:
+        """`take_part` makes this broker take part in the election of the controller; it is called once."""
         self.endpoint: Endpoint | None = None
         """Where the controller listens, as far as is known."""
         self.controller_id = -1
@@ -42,6 +48,19 @@ class ControllerFinder:
         self._read = read
         self._own_endpoints = own_endpoints
         self._clock = clock
+        self._take_part = take_part
+        self._takes_part = False
+        self._tried_own_id = False
+
+    def take_part(self) -> None:
+        """Take part in the election of the controller from now on."""
+        if not self._takes_part:
+            self._takes_part = True
+            self._take_part()
+
+    def id_in_use(self) -> None:
+        """A controller says that another broker has this one's id."""
+        self._tried_own_id = False
 
     async def look(self) -> Endpoint | None:
         """Look for the controller unless it is known; None where it cannot be found now."""
@@ -52,11 +71,25 @@ class ControllerFinder:
             except (StoreLost, ZkError, TimeoutError) as error:
                 log.debug("broker %d: the controller cannot be looked up: %s", self._identity.broker_id, error)
                 return None
-            if found is not None:
-                endpoints = self._own_endpoints() if found.id == self._identity.broker_id else found.endpoints
-                self.endpoint = next((endpoint for endpoint in endpoints if endpoint.listener == self._listener), None)
-                self.controller_id = found.id
+            if found is None:
+                self.take_part()
+                return None
+            self.controller_id = found.id
+            self.endpoint = self._endpoint_of(found)
         return self.endpoint
+
+    def _endpoint_of(self, found: ElectedController) -> Endpoint | None:
+        endpoint, own = self._of_listener(found.endpoints), self._of_listener(self._own_endpoints())
+        if found.id != self._identity.broker_id:
+            return endpoint
+        if not self._takes_part and endpoint not in (None, own) and not self._tried_own_id:
+            self._tried_own_id = True
+            return endpoint
+        self.take_part()
+        return own
+
+    def _of_listener(self, endpoints: tuple[Endpoint, ...]) -> Endpoint | None:
+        return next((endpoint for endpoint in endpoints if endpoint.listener == self._listener), None)
 
     def forget(self) -> None:
         """The controller is not where it was found: look again the next time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from klamm.configs.broker_config import BrokerConfig
@@ -30,7 +30,8 @@ from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
 
-IMPATIENT_S = 1.0
+LEAST_S = 1.0
+"""The controller has so long to respond to a broker that stops, however soon it would give up."""
 
 
 class ControllerRegistration:
@@ -43,9 +44,7 @@ class ControllerRegistration:
         """The endpoints that are registered."""
         self.client: RegistrationClient | None = None
         """There from `join` on."""
-        self.finder = ControllerFinder(
-            identity, config.inter_broker_listener_name, partial(find_controller, zk), lambda: self.advertised, clock
-        )  # fmt: skip
+        self._zk = zk
         self._config = config
         self._identity = identity
         self._listeners = listeners
@@ -74,10 +73,13 @@ class ControllerRegistration:
     async def register(self) -> None:
         """Nothing: neither the start before the listeners are served nor a new ZooKeeper session is the time for it."""
 
-    async def join(self) -> None:
+    async def join(self, take_part: Callable[[], None]) -> None:
         """Register with the controller, from now on for ever; return when that has succeeded once. Raises RegistrationRefused."""
+        config, identity, clock = self._config, self._identity, self._clock
+        read = partial(find_controller, self._zk)
+        finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part)
         self.client = RegistrationClient(
-            self._identity, RegistrationOptions.of(self._config), lambda: self.advertised, self.finder, self._serve, self._tap, self._clock
+            identity, RegistrationOptions.of(config), lambda: self.advertised, finder, self._serve, self._tap, clock
         )  # fmt: skip
         await self.client.start()
 
@@ -98,9 +100,10 @@ class ControllerRegistration:
         """
         if self.client is None or self.client.own.state is BrokerState.OFFLINE or not self._config.get("controlled.shutdown.enable"):
             return
-        limit_s = IMPATIENT_S
+        limit_s = LEAST_S
         if patient:
-            limit_s = self._config.get("controlled.shutdown.max.retries") * self._config.get("controlled.shutdown.retry.backoff.ms") / 1000
+            total_ms = self._config.get("controlled.shutdown.max.retries") * self._config.get("controlled.shutdown.retry.backoff.ms")
+            limit_s = max(limit_s, total_ms / 1000)
         done = await self.client.leave(limit_s, patient=patient)
         log.info("broker %d: controlled shutdown %s", self._identity.broker_id, "done" if done else "given up")
 

@@ -29,8 +29,12 @@ class ZooKeeper:
         return self.found
 
 
-def finder(zookeeper: ZooKeeper) -> ControllerFinder:
-    return ControllerFinder(BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK)
+def finder(zookeeper: ZooKeeper, taken_part: list[str] | None = None) -> ControllerFinder:
+    """Of broker 5. `taken_part` gets an entry when the broker takes part in the election."""
+    noted = [] if taken_part is None else taken_part
+    return ControllerFinder(
+        BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK, lambda: noted.append("takes part")
+    )  # fmt: skip
 
 
 @pytest.mark.requirement("RREG-9")
@@ -56,3 +60,42 @@ async def test_controller_that_cannot_be_found_is_looked_for_each_time(found: El
     assert zookeeper.reads == 2
     zookeeper.found = ElectedController(7, THEIRS)
     assert await one.look() == THEIRS[0]
+
+
+async def test_broker_takes_part_in_the_election_when_there_is_no_controller_or_it_is_registered() -> None:
+    taken_part: list[str] = []
+    zookeeper = ZooKeeper(ElectedController(7, THEIRS))
+    one = finder(zookeeper, taken_part)
+    await one.look()
+    assert taken_part == []
+    one.forget()
+    zookeeper.found = None
+    assert await one.look() is None
+    one.take_part()
+    assert taken_part == ["takes part"]
+    registered = finder(zookeeper, taken_part)
+    registered.take_part()
+    assert len(taken_part) == 2
+
+
+@pytest.mark.parametrize("registered", [(), OWN, OWN[:1]])
+async def test_own_id_is_left_from_a_former_life_where_no_other_endpoint_is_registered(registered: tuple[Endpoint, ...]) -> None:
+    taken_part: list[str] = []
+    one = finder(ZooKeeper(ElectedController(5, registered)), taken_part)
+    assert await one.look() == OWN[1]
+    assert taken_part == ["takes part"]
+
+
+@pytest.mark.requirement("RREG-3")
+async def test_other_broker_with_the_own_id_is_tried_before_its_place_as_controller_is_taken() -> None:
+    taken_part: list[str] = []
+    one = finder(ZooKeeper(ElectedController(5, THEIRS)), taken_part)
+    for _ in range(3):
+        assert await one.look() == THEIRS[0]
+        one.id_in_use()
+        one.forget()
+    assert taken_part == []
+    assert await one.look() == THEIRS[0]
+    one.forget()  # it does not respond
+    assert await one.look() == OWN[1]
+    assert taken_part == ["takes part"]

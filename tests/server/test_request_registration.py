@@ -50,7 +50,7 @@ class World:
         self.clock = DrivenClock()
         self.identity = BrokerIdentity(OWN, "c")
         self.serving: list[bool] = []
-        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: ENDPOINTS, self.clock)
+        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: ENDPOINTS, self.clock, lambda: None)
         self.endpoints = ENDPOINTS
         self.client = RegistrationClient(self.identity, OPTIONS, lambda: self.endpoints, finder, self.serving.append, None, self.clock)
         self.handled = [0, 0]
