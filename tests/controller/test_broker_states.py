@@ -295,6 +295,25 @@ async def test_a_new_controller_takes_over_states_and_gives_everybody_a_full_ses
     assert stage.states() == {6: "OFFLINE", 7: "FENCED", 8: "ONLINE", 9: "OFFLINE"}
 
 
+@pytest.mark.requirement("RREG-13", "RREG-10")
+async def test_a_broker_that_is_stopping_leads_what_only_it_can_lead_through_a_fail_over(stage: DrivenStage) -> None:
+    await stage.open(1, 2)
+    nine = await stage.online(9)
+    await stage.create("t", (9, 2), (1, 9))
+    await stage.stop(2)
+    await nine.fetch(wants_shutdown=True)
+    before = [stage.state("t", partition) for partition in (0, 1)]
+    assert before == ["9 e1 [9] v1", "1 e1 [1] v1"], before
+    for _ in range(2):
+        await stage.fail_over()
+        assert stage.states() == {9: "STOPPING"} and stage.cluster.shutting_down == {9}
+        assert [stage.state("t", partition) for partition in (0, 1)] == before
+    assert (await nine.fetch(wants_shutdown=True)).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert not (await nine.fetch(wants_shutdown=True)).may_go
+    await stage.advance(SESSION_S + 0.1)
+    assert stage.states() == {9: "OFFLINE"} and stage.state("t", 0) == "-1 e2 [9] v2"
+
+
 @pytest.mark.requirement("RREG-13")
 async def test_a_broker_goes_on_with_its_epoch_after_a_fail_over_and_its_id_is_free_for_others(stage: DrivenStage) -> None:
     await stage.open(1)
