@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from klamm.admin import Closed, MetadataLogPart, TimedOut
 from klamm.cli.metadata_log import reader
+from klamm.cli.metadata_log.sinks import JsonLines
+from klamm.cli.reassign_partitions.cluster import ToolFailed
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -96,7 +99,7 @@ def test_the_log_is_fetched_as_an_observer_until_its_end(controller: ScriptedBro
     assert [(one.controller_epoch, one.fetch_offset) for one in log.fetches[1:]] == [(5, 0), (5, 2), (5, 4), (5, 6)]
 
 
-def test_without_follow_records_that_come_while_it_reads_are_left_out(controller: ScriptedBroker, log: ScriptedLog) -> None:
+def test_without_follow_records_that_come_while_it_reads_are_left_out(controller: ScriptedBroker, log: ScriptedLog, tmp_path: Path) -> None:
     log.append(fence(0))
     reply = log._reply
 
@@ -107,6 +110,9 @@ def test_without_follow_records_that_come_while_it_reads_are_left_out(controller
 
     controller.on(ApiKey.METADATA_FETCH, grow)
     assert fenced(dump(controller).stdout) == [(0, 5, 0)]
+    before = b"".join(log.batches)
+    assert dump(controller, "--output", tmp_path).returncode == 0
+    assert (tmp_path / FIRST).read_bytes() == before
 
 
 def test_from_offset_begins_inside_of_a_batch_and_outside_of_the_log_is_refused(controller: ScriptedBroker, log: ScriptedLog) -> None:
@@ -178,6 +184,25 @@ def test_follow_says_when_there_is_no_controller_and_goes_on_when_there_is_one(
     log.append(fence(1))
     assert fenced(running.line()) == [(1, 5, 1)]
     assert running.stderr.count("\n") == 1
+
+
+async def test_a_controller_that_stays_lost_is_one_line_until_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a client in place of a cluster, because each attempt takes seconds."""
+    monkeypatch.setattr(reader, "RETRY_S", 0)
+    found, lost = MetadataLogPart(5, 0, 0, b""), TimedOut("nobody responds")
+    replies: list[Any] = [found, lost, lost, lost, found, lost, lost, Closed("the end")]
+
+    class Client:
+        async def read_metadata_log(self, *_arguments: object, **_options: object) -> MetadataLogPart:
+            reply = replies.pop(0)
+            if isinstance(reply, MetadataLogPart):
+                return reply
+            raise reply
+
+    said: list[str] = []
+    with pytest.raises(ToolFailed, match="the end"):
+        await reader.Reader(Client(), JsonLines(said.append), said.append).read(None, follow=True)  # type: ignore[arg-type]
+    assert said == ["no controller to read from: nobody responds; looking for it"] * 2
 
 
 def test_follow_says_that_records_were_dropped_and_goes_on_at_the_start_of_the_log(
