@@ -217,9 +217,15 @@ class MetadataFetches:
         future = self._shutdowns.get(key)
         if future is None:
             future = self._shutdowns[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda _: self._shutdowns.pop(key))
+            future.add_done_callback(lambda done: self._shutdown_answered(key, done))
             self._put(events.BrokerShutdownWanted(*key, future), cause)
         return await asyncio.shield(future)
+
+    def _shutdown_answered(self, key: tuple[int, int], answer: asyncio.Future[bool]) -> None:
+        """A later fetch is another try. Where nobody waits any more, nobody but this looks at an error."""
+        del self._shutdowns[key]
+        if not answer.cancelled():
+            answer.exception()
 
     def _has_stopped(self, fetch: MetadataFetch) -> bool:
         """Whether the broker went offline after its fetch had arrived."""

@@ -138,12 +138,18 @@ async def together(steps: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     tasks = []
     for step in begun:
         tasks.append(asyncio.create_task(step))
+        tasks[-1].add_done_callback(_look)  # whoever waits may be cancelled before it looks
         await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]
     if problems:
         raise next((problem for problem in problems if isinstance(problem, ControllerMoved)), problems[0])
     return [task.result() for task in tasks]
+
+
+def _look(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 def _open(entries: list[E]) -> list[E]:
