@@ -45,7 +45,7 @@ def test_log_dirs_are_read_for_each_replica(tmp_path: Path) -> None:
         (b"", "is not JSON: Expecting value"),
         (b"\xff\xfe{", "is not JSON: "),
         (b"[" * 100_000, "is not JSON: "),
-        ([1], "is not a JSON object with a version and a list"),
+        ([1], "is not a JSON object with a list"),
         ({"version": 2, "partitions": []}, "Not supported version field value 2"),
         ({"version": "1", "partitions": []}, 'Not supported version field value "1"'),
         ({"version": True, "partitions": []}, "Not supported version field value true"),
