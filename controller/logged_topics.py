@@ -34,6 +34,10 @@ class LoggedTopic:
         self.states: dict[int, LeaderAndIsr] = {}
 
 
+_UNKNOWN = LoggedTopic("")
+_NO_ASSIGNMENTS: Mapping[int, Assignment] = {}
+
+
 class LoggedTopics:
     """Topics by name. Methods return the records to append; a removed topic's configs have gone with it."""
 
@@ -149,34 +153,42 @@ class LoggedTopics:
 
     def states_written(self, writes: Sequence[StateWrite], outcomes: Sequence[WriteOutcome]) -> Iterator[StateWrites]:
         """States were written, or created: the records of those that took hold."""
-        out = StateWrites()
-        ids, indexes, assigned, befores, afters = out.ids, out.indexes, out.assignments, out.befores, out.afters
+        if outcomes.count(_OK) != len(outcomes):
+            writes = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome is _OK]
+        for start in range(0, len(writes), MOST_RECORDS):
+            part = self._written(writes[start : start + MOST_RECORDS])
+            if part.count:
+                yield part
+
+    def _written(self, writes: Sequence[StateWrite]) -> StateWrites:
+        """These took hold. One of a partition that is not in the log has no record, but its state is remembered."""
+        runs: list[tuple[bytes, Mapping[int, Assignment], int]] = []
+        befores: list[LeaderAndIsr | None] = []
+        changed: dict[int, StateWrite | None] = {}
         name: str | None = None
-        topic: LoggedTopic | None = None
-        for (of, index, state, expected), outcome in zip(writes, outcomes, strict=True):
-            if outcome is not _OK:
-                continue
+        topic = _UNKNOWN
+        states, assignments, began = topic.states, topic.assignments, 0
+        for position, (of, index, state, expected) in enumerate(writes):
             if of is not name:
-                name, topic = of, self._topics.get(of)
-            if topic is None:
-                continue
+                if topic.id is not None:
+                    runs.append((topic.id, assignments, len(befores) - began))
+                name, began = of, len(befores)
+                topic = self._topics.get(of) or LoggedTopic(of)
+                states, assignments = topic.states, topic.assignments if topic.id is not None else _NO_ASSIGNMENTS
             if state.partition_epoch != expected + 1 or expected == _LAST_VERSION:
                 state = state._replace(partition_epoch=next_epoch(expected))
-            assignment = topic.assignments.get(index)
-            if assignment is not None and topic.id is not None:
-                ids.append(topic.id)
-                indexes.append(index)
-                assigned.append(assignment)
-                befores.append(topic.states.get(index))
-                afters.append(state)
-                if len(ids) == MOST_RECORDS:
-                    topic.states[index] = state
-                    yield out
-                    out = StateWrites()
-                    ids, indexes, assigned, befores, afters = out.ids, out.indexes, out.assignments, out.befores, out.afters
-            topic.states[index] = state
-        if ids:
-            yield out
+                changed[position] = StateWrite(of, index, state, expected)
+            if index in assignments:
+                befores.append(states.get(index))
+            else:
+                changed[position] = None
+            states[index] = state
+        if topic.id is not None:
+            runs.append((topic.id, assignments, len(befores) - began))
+        if changed:
+            kept = (changed.get(position, write) for position, write in enumerate(writes))
+            writes = [write for write in kept if write is not None]
+        return StateWrites(runs, [write[1] for write in writes], befores, [write[2] for write in writes])
 
     def state_written(self, write: StateWrite) -> StateWritten | None:
         """One state was written or created: as `states_written`."""

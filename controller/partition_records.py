@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 
 from klamm.controller.log_batches import Entry, PartitionEntry, PartitionRest, partition_rest
@@ -90,36 +91,40 @@ class StateWritten:
 class StateWrites:
     """Records of successful writes of states, at most as many as a batch holds. Lists beside each other belong together, row by row."""
 
-    __slots__ = ("afters", "assignments", "befores", "ids", "indexes")
+    __slots__ = ("afters", "befores", "count", "indexes", "runs")
 
-    def __init__(self) -> None:
-        self.ids: list[bytes] = []
-        self.indexes: list[int] = []
-        self.assignments: list[Assignment] = []
-        self.befores: list[LeaderAndIsr | None] = []
-        self.afters: list[LeaderAndIsr] = []
-
-    @property
-    def count(self) -> int:
-        return len(self.afters)
+    def __init__(
+        self,
+        runs: Sequence[tuple[bytes, Mapping[int, Assignment], int]],
+        indexes: Sequence[int],
+        befores: Sequence[LeaderAndIsr | None],
+        afters: Sequence[LeaderAndIsr],
+    ) -> None:
+        """`runs` are id and assignments of the topics, and how many rows belong to each; nobody changes the mappings any more."""
+        self.runs = runs
+        self.indexes = indexes
+        self.befores = befores
+        self.afters = afters
+        self.count = len(afters)
 
     def entries(self) -> Iterator[PartitionEntry]:
         memo: dict[tuple[int, int, int], PartitionRest] = {}  # all objects stay alive in the lists
-        for topic_id, index, assignment, before, after in zip(
-            self.ids, self.indexes, self.assignments, self.befores, self.afters, strict=True
-        ):
-            key = (id(before), id(after), 0)
-            rest = memo.get(key)
-            if rest is None:
-                change = change_record(before, after)
-                if change is not None:
-                    rest = memo[key] = change
-                else:
-                    key = (0, id(after), id(assignment))
-                    rest = memo.get(key)
-                    if rest is None:
-                        rest = memo[key] = partition_record(assignment, after)
-            yield index, topic_id, rest
+        rows = zip(self.indexes, self.befores, self.afters, strict=True)
+        for topic_id, assignments, count in self.runs:
+            for index, before, after in islice(rows, count):
+                key = (id(before), id(after), 0)
+                rest = memo.get(key)
+                if rest is None:
+                    change = change_record(before, after)
+                    if change is not None:
+                        rest = memo[key] = change
+                    else:
+                        assignment = assignments[index]
+                        key = (0, id(after), id(assignment))
+                        rest = memo.get(key)
+                        if rest is None:
+                            rest = memo[key] = partition_record(assignment, after)
+                yield index, topic_id, rest
 
 
 class Partitions:

@@ -77,15 +77,10 @@ def test_partitions_that_share_states_and_assignments_differ_in_topic_and_index_
 
 
 def test_a_whole_partition_among_changes_has_the_assignment_of_its_write() -> None:
-    out = StateWrites()
     before, after = LeaderAndIsr(1, 2, (1, 2), 0, 3), LeaderAndIsr(2, 7, (2,), 0, 4)
     change = LeaderAndIsr(2, 3, (2,), 0, 4)
-    for index, assignment, state in ((0, Assignment((1, 2)), after), (1, Assignment((2, 1)), after), (2, Assignment((1, 2)), change)):
-        out.ids.append(TOPIC_ID)
-        out.indexes.append(index)
-        out.assignments.append(assignment)
-        out.befores.append(before)
-        out.afters.append(state)
+    assignments = {0: Assignment((1, 2)), 1: Assignment((2, 1)), 2: Assignment((1, 2))}
+    out = StateWrites([(TOPIC_ID, assignments, 2), (TOPIC_ID, assignments, 1)], [0, 1, 2], [before] * 3, [after, after, change])
     first, second, third = decoded(list(out.entries()))
     assert isinstance(first, messages.PartitionRecord) and isinstance(second, messages.PartitionRecord)
     assert [tuple(first.replicas), tuple(second.replicas)] == [(1, 2), (2, 1)]
