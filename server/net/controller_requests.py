@@ -34,6 +34,16 @@ SOFTWARE_VERSION = "3.9.1"
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
+async def versions(connection: KeptConnection, timeout_s: float, cause: Cause | None = None) -> dict[int, tuple[int, int]]:
+    """The oldest and the newest version of each API that the broker at the other end knows. Raises as `exchange` does."""
+    message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
+    body = messages.encode(message, API_VERSIONS_VERSION)
+    payload, offset = await connection.exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, timeout_s, cause)
+    is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
+    response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else API_VERSIONS_VERSION, payload, offset)
+    return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+
+
 class ControllerUnreachable(Exception):
     """The active controller did not respond in time; the text says why the last try failed. It may have handled the request."""
 
@@ -163,14 +173,7 @@ class ControllerRequests:
     async def _negotiate(self, request: _Request) -> int:
         """The newest version of a request that the controller knows too. Raises as `_try`, ConnectionError where there is none."""
         if self._versions is None:
-            message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
-            body = messages.encode(message, API_VERSIONS_VERSION)
-            payload, offset = await self._connection.exchange(
-                ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, request.timeout_s, request.cause
-            )
-            is_older = payload[offset : offset + 2] == _UNSUPPORTED_VERSION  # then the response has the shape of version 0
-            response, _ = messages.decode("ApiVersionsResponse", 0 if is_older else API_VERSIONS_VERSION, payload, offset)
-            self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+            self._versions = await versions(self._connection, request.timeout_s, request.cause)
         oldest, newest = self._versions.get(request.api_key, (0, -1))
         version = min(newest, request.version)
         if version < max(oldest, messages.APIS[request.api_key].min_version):

@@ -28,6 +28,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.identity import BrokerIdentity
+from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
 from klamm.server.request_registration.controller_finder import ControllerFinder
@@ -282,7 +283,9 @@ class RegistrationClient:
         """The response of the controller. Raises OSError and RemoteProtocolError."""
         if await self._finder.look() is None:
             raise ControllerLost("it is not known")
-        await self._connection.connect(timeout_s)
+        if await self._connection.connect(timeout_s) and api_key not in await versions(self._connection, timeout_s):
+            self._connection.close()  # a broker that does not know the API would close it, and log an error each time
+            raise ControllerLost(f"it does not know {APIS[api_key].name}")
         payload, offset = await self._connection.exchange(api_key, 0, messages.encode(request, 0), timeout_s)
         response, _ = messages.decode(f"{APIS[api_key].name}Response", 0, payload, offset)
         return response

@@ -54,6 +54,8 @@ class World:
         self.endpoints = ENDPOINTS
         self.client = RegistrationClient(self.identity, OPTIONS, lambda: self.endpoints, finder, self.serving.append, None, self.clock)
         self.handled = [0, 0]
+        self.known: tuple[ApiKey, ...] = (ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH)
+        """What the scripted brokers offer."""
         self.epoch = 0
         self.log: list[MetadataRecord] = []
         self.ce = 7
@@ -69,17 +71,25 @@ class World:
 
     async def next(self, api: ApiKey, script: int = 0) -> Any:
         """The next request to this broker, which must be of this API. Failed tries are repeated: time passes meanwhile."""
-        requests, index = self.scripts[script].requests, self.handled[script]
-        for _ in range(1000):
-            if len(requests) > index:
-                break
-            await self.clock.advance(0.005)
-            await asyncio.sleep(0.001)
-        assert len(requests) > index, "no request"
-        self.handled[script] += 1
-        _, header, body = requests[index]
-        assert header.api_key == api
-        return body
+        while True:
+            requests, index = self.scripts[script].requests, self.handled[script]
+            for _ in range(1000):
+                if len(requests) > index:
+                    break
+                await self.clock.advance(0.005)
+                await asyncio.sleep(0.001)
+            assert len(requests) > index, "no request"
+            self.handled[script] += 1
+            _, header, body = requests[index]
+            if header.api_key != ApiKey.API_VERSIONS:
+                assert header.api_key == api
+                return body
+            self.offer(script)
+
+    def offer(self, script: int = 0) -> None:
+        """Answer the request that came last, which asks for the versions of all APIs."""
+        known = messages.ApiVersionsResponse.ApiVersion
+        self.answer(script, api_keys=[known(key, 0, 0) for key in self.known])
 
     def answer(self, script: int = 0, **fields: Any) -> None:
         """Answer the request that `next` returned last."""
@@ -276,6 +286,24 @@ async def test_broker_waits_for_a_controller(world: World) -> None:
     world.controller = 1
     await world.accept(script=1)
     await starting
+
+
+@pytest.mark.requirement("RREG-15")
+async def test_a_controller_that_does_not_know_the_requests_is_sent_none_until_another_one_does(started: World) -> None:
+    """As Kafka's does not: it would close the connection, and log an error."""
+    started.known = (ApiKey.FETCH,)
+    script = started.scripts[0]
+    while len(script.requests) < 5:
+        await started.clock.advance(0.5, lambda: asyncio.sleep(0.001))
+        await asyncio.sleep(0.001)
+        if len(script.requests) > started.handled[0]:
+            started.handled[0] += 1
+            started.offer()
+    assert {header.api_key for _, header, _ in script.requests} == {ApiKey.API_VERSIONS}
+    assert started.state is OFFLINE
+    started.known = (ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH)
+    await started.accept()
+    assert (await started.fetch()).broker_epoch == 1
 
 
 @pytest.mark.requirement("RREG-9")
@@ -483,7 +511,10 @@ async def test_broker_whose_id_stays_in_use_does_not_start(world: World) -> None
         await asyncio.sleep(0.001)
         if len(world.scripts[0].requests) > world.handled[0]:
             world.handled[0] += 1
-            world.answer(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION, error_message="in use", broker_epoch=-1)
+            if world.scripts[0].requests[-1][1].api_key == ApiKey.API_VERSIONS:
+                world.offer()
+            else:
+                world.answer(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION, error_message="in use", broker_epoch=-1)
     with pytest.raises(RegistrationRefused, match=r"could not register with the controller within 60 s: .*DUPLICATE_BROKER_REGISTRATION"):
         await starting
 
