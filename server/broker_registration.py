@@ -44,6 +44,10 @@ class Registration(Protocol):
     def is_online(self) -> bool:
         """Whether this broker serves clients."""
 
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """Where the controller listens, if this registration knows it."""
+
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
         """What the listeners begin with."""
 
@@ -87,6 +91,11 @@ class BrokerRegistration:
     @property
     def is_online(self) -> bool:
         return self.is_current
+
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """ZooKeeper is not asked: the metadata cache has it."""
+        return None
 
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
         """The only one."""

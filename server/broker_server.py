@@ -268,8 +268,7 @@ class BrokerServer:
             subscriber=self.seams.subscriber(self.id),
         )  # fmt: skip
         metadata = MetadataCache(self.id)
-        find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
-        self._controller_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
+        self._controller_requests = ControllerRequests(str(self.id), partial(self._find_controller, metadata), self._tap, self.clock)
         self.services = self._make_services(metadata)
         dynamic_configs = DynamicConfigs(config, self.id, self.admin_zk, self._background.start, self.clock.now_ms)
         self._replicate(metadata)
@@ -368,8 +367,7 @@ class BrokerServer:
         """Give the leaders of this broker a way to change their ISRs, check their followers, and follow other leaders."""
         config, leaders = self.config, self.replicas.leaders
         if config.inter_broker_protocol_version.has_alter_partition:
-            find_controller = partial(metadata.controller_endpoint, self.inter_broker_listener)
-            self._alter_requests = ControllerRequests(str(self.id), find_controller, self._tap, self.clock)
+            self._alter_requests = ControllerRequests(str(self.id), partial(self._find_controller, metadata), self._tap, self.clock)
             timeout_s = config.get("controller.socket.timeout.ms") / 1000
             leaders.isr_updates = IsrUpdates(self.identity, leaders, self._alter_requests, self._background, timeout_s)
         else:
@@ -396,6 +394,11 @@ class BrokerServer:
         while True:
             await self.clock.sleep(interval_s)
             self.replicas.leaders.check_followers()
+
+    def _find_controller(self, metadata: MetadataCache) -> Endpoint | None:
+        """Where the controller listens. While its own broker is fenced, no metadata cache has that."""
+        endpoint = metadata.controller_endpoint(self.inter_broker_listener)
+        return self._registration.controller_endpoint if endpoint is None else endpoint
 
     def _producer_ids(self) -> ProducerIds:
         if not self.config.inter_broker_protocol_version.has_producer_id_allocation:

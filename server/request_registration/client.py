@@ -109,6 +109,11 @@ class RegistrationClient:
         self._said = ""
         """The failure that is in the log as a warning."""
 
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """Where the controller listens, as far as is known."""
+        return self._finder.endpoint
+
     # --- life
 
     async def start(self) -> None:

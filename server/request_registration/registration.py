@@ -64,6 +64,11 @@ class ControllerRegistration:
         """Whether this broker serves clients."""
         return self.client is not None and self.client.own.serves
 
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """Where this broker fetches the metadata log."""
+        return None if self.client is None else self.client.controller_endpoint
+
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
         """What the listeners begin with: that of a fenced broker."""
         self._online = Dispatcher(services, handlers)

@@ -14,6 +14,7 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import BrokerState
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.errors import ErrorCode
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
@@ -321,6 +322,26 @@ async def test_broker_that_hears_nothing_of_its_controller_refuses_clients_and_r
     assert await stored(zk, other.id) == ("ONLINE", 1), "it is the same registration"
     answer = await request(other, ApiKey.METADATA, 12, messages.MetadataRequest(topics=None))
     assert len(answer.brokers) == 3
+
+
+@pytest.mark.requirement("RREG-6")
+async def test_other_brokers_reach_a_controller_whose_own_broker_is_fenced(start: Start, zk: ZkSession) -> None:
+    cluster = await start(3, SeedTopic("t", 3, 3), broker_session_timeout_ms=str(SESSION_MS))
+    controller, other = split(cluster)
+
+    async def nothing() -> None:
+        return None
+
+    client_of(controller)._finder.look = nothing
+    client_of(controller)._connection.close()
+    await eventually(lambda: controller.id not in other.metadata.brokers, "the controller is in no metadata")
+    assert controller.controller.is_active
+    assert await stored(zk, controller.id) == ("FENCED", 1)
+    wanted = messages.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    end = asyncio.get_running_loop().time() + 20
+    while (code := (await request(other, ApiKey.INIT_PRODUCER_ID, 4, wanted)).error_code) and asyncio.get_running_loop().time() < end:
+        assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code == ErrorCode.NONE, "the controller has given producer ids"
 
 
 @pytest.mark.requirement("RREG-16")
