@@ -82,6 +82,11 @@ class Leading:
         rows = [row for result in answer.replica_election_results for row in result.partition_result]
         return {row.partition_id: ErrorCode(row.error_code).name for row in rows}
 
+    def shown_leaders(self) -> list[int]:
+        """Of each partition, as the controller's broker has it in its metadata."""
+        (topic,) = self.cluster.ask(requests.metadata([TOPIC]), 12).topics
+        return [p.leader_id for p in sorted(topic.partitions, key=lambda p: p.partition_index)]
+
     def kill(self, *broker_ids: int) -> None:
         """Brokers end as by kill -9, and are found dead at once."""
         for broker_id in broker_ids:
