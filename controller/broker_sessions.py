@@ -67,8 +67,8 @@ class BrokerSessions:
 
     def began(self, broker_id: int, connection: Connection | None) -> None:
         """A broker registered, or is known from an earlier term: it has a full time-out from now on."""
-        self._sessions[broker_id] = Session(self._clock.monotonic(), connection)
-        self.watch()
+        session = self._sessions[broker_id] = Session(self._clock.monotonic(), connection)
+        self._watch(session)
 
     def heard(self, broker_id: int, connection: Connection) -> None:
         """A request of this broker arrived that counts as a heartbeat."""
@@ -78,7 +78,7 @@ class BrokerSessions:
         session.is_spared = False
         if session.is_over:
             session.is_over = session.is_forgotten = False
-            self.watch()
+            self._watch(session)
 
     def restarted(self) -> None:
         """All have a full time-out from now on."""
@@ -121,15 +121,10 @@ class BrokerSessions:
                 self._sessions[broker_id].is_forgotten = True
 
     def watch(self) -> None:
-        """Set the timer to the next end of a session, if it is not set."""
-        if self._timer is not None:
-            return
+        """Set the timer to the next end of a session."""
         end = min((self._end(session) for session in self._sessions.values()), default=float("inf"))
-        if end == float("inf"):
-            return
-        now = self._clock.monotonic()
-        self._due_at = end + MOMENT_S if end > now else now + RETRY_S
-        self._timer = self._clock.call_later(self._due_at - now, self._look)
+        if end < float("inf"):
+            self._set_timer(end)
 
     def close(self) -> None:
         """The term is over."""
@@ -142,6 +137,24 @@ class BrokerSessions:
         if session.is_forgotten:
             return float("inf")
         return session.heard_at + self.timeout_s * (FORGOTTEN_AFTER if session.is_over else 1)
+
+    def _watch(self, session: Session) -> None:
+        """A session lasts anew: the timer may be set to an end that comes later than its own."""
+        if self._timer is None:
+            self.watch()
+        else:
+            self._set_timer(self._end(session))
+
+    def _set_timer(self, end: float) -> None:
+        """Look at the sessions when one ends, at `end`, unless the timer goes off sooner."""
+        now = self._clock.monotonic()
+        due_at = end + MOMENT_S if end > now else now + RETRY_S
+        if self._timer is not None:
+            if self._due_at <= due_at:
+                return
+            self._timer.cancel()
+        self._due_at = due_at
+        self._timer = self._clock.call_later(due_at - now, self._look)
 
     def _look(self) -> None:
         self._timer = None

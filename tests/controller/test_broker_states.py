@@ -87,6 +87,27 @@ async def test_a_fenced_broker_that_stops_fetching_stays_fenced_and_is_sent_noth
     assert stage.frames(mark, "UMR 9") and set(stage.cluster.brokers) == {1, 9}
 
 
+@pytest.mark.requirement("RREG-8")
+async def test_a_broker_is_fenced_in_its_time_although_another_one_has_been_silent_for_long(stage: DrivenStage) -> None:
+    await stage.open(1)
+    await stage.online(7)
+    await stage.advance(SESSION_S + 1)
+    assert stage.states() == {7: "FENCED"}, "the next time to look at its session is long after"
+    await stage.online(9)
+    await stage.advance(SESSION_S + 0.1)
+    assert stage.states() == {7: "FENCED", 9: "FENCED"}
+
+
+@pytest.mark.requirement("RREG-8")
+async def test_a_broker_that_came_back_is_fenced_in_its_time_again(stage: DrivenStage) -> None:
+    await stage.open(1)
+    nine = await stage.online(9)
+    await stage.advance(SESSION_S + 1)
+    await nine.come_online()
+    await stage.advance(SESSION_S + 0.1)
+    assert stage.states() == {9: "FENCED"}
+
+
 async def test_time_in_which_the_controller_did_not_run_is_not_silence(stage: DrivenStage) -> None:
     await stage.open(1)
     nine = await stage.online(9)
