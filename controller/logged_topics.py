@@ -23,13 +23,13 @@ _LAST_VERSION = 2**31 - 1
 
 
 class LoggedTopic:
-    """A topic; `id` is None while it is not in the log. `states` has those partitions whose state znode exists."""
+    """A topic; `topic_id` is None while it is not in the log. `states` has those partitions whose state znode exists."""
 
-    __slots__ = ("assignments", "id", "name", "states")
+    __slots__ = ("assignments", "name", "states", "topic_id")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.id: bytes | None = None
+        self.topic_id: bytes | None = None
         self.assignments: Mapping[int, Assignment] = {}
         self.states: dict[int, LeaderAndIsr] = {}
 
@@ -47,7 +47,7 @@ class LoggedTopics:
     def is_logged(self, name: str, topic_id: bytes | None) -> bool:
         """Whether the log has the topic with this id; with None, whether it has one of this name."""
         topic = self._topics.get(name)
-        return topic is not None and topic.id is not None and topic_id in (None, topic.id)
+        return topic is not None and topic.topic_id is not None and topic_id in (None, topic.topic_id)
 
     def gone(self, names: Iterable[str]) -> list[str]:
         """Topics that are not among these."""
@@ -56,31 +56,31 @@ class LoggedTopics:
     def removed(self, name: str) -> list[Entry]:
         """A topic is gone, with its partitions and its configs."""
         topic = self._topics.pop(name, None)
-        return [] if topic is None or topic.id is None else [_removal(topic.id)]
+        return [] if topic is None or topic.topic_id is None else [_removal(topic.topic_id)]
 
     def loaded(self, name: str, stored: StoredTopic) -> None:
         """The znode of a topic before the log begins."""
         topic = self._topics[name] = LoggedTopic(name)
-        topic.id, topic.assignments = stored
+        topic.topic_id, topic.assignments = stored
 
     def read(self, name: str, stored: StoredTopic) -> list[Entry]:
         """The znode of a topic is this one. Partitions that are missing in it are not gone: the controller goes on with them."""
         topic_id, assignments = stored
         topic = self._topics.get(name)
         entries: list[Entry] = []
-        if topic is not None and topic_id is not None and topic.id is not None and topic_id != topic.id:
+        if topic is not None and topic_id is not None and topic.topic_id is not None and topic_id != topic.topic_id:
             entries += self.removed(name)
             topic = None
         if topic is None:
             topic = self._topics[name] = LoggedTopic(name)
-        if topic.id is not None and topic.assignments.keys() - assignments.keys():
+        if topic.topic_id is not None and topic.assignments.keys() - assignments.keys():
             assignments = {**topic.assignments, **assignments}
         return entries + self._changed(topic, topic_id, assignments)
 
     def loses_partitions(self, write: TopicWrite) -> bool:
         """Whether a write that took hold removes a topic from the log to bring it again, with fewer partitions."""
         topic = self._topics.get(write.topic)
-        return topic is not None and topic.id is not None and bool(topic.assignments.keys() - write.assignments.keys())
+        return topic is not None and topic.topic_id is not None and bool(topic.assignments.keys() - write.assignments.keys())
 
     def written(self, write: TopicWrite) -> list[Entry]:
         """The znode of a topic was replaced. A partition that is missing now is gone, which only the end of its topic can say."""
@@ -91,7 +91,7 @@ class LoggedTopics:
         entries: list[Entry] = []
         if gone:
             states = {index: state for index, state in topic.states.items() if index not in gone}
-            topic_id = topic.id
+            topic_id = topic.topic_id
             entries += self.removed(topic.name)
             topic = self._topics[write.topic] = LoggedTopic(write.topic)
             topic.states = states
@@ -101,10 +101,10 @@ class LoggedTopics:
     def _changed(self, topic: LoggedTopic, topic_id: bytes | None, assignments: Mapping[int, Assignment]) -> list[Entry]:
         before, topic.assignments = topic.assignments, assignments
         entries: list[Entry] = []
-        if topic.id is None:
+        if topic.topic_id is None:
             if topic_id is None:
                 return []
-            topic.id, before = topic_id, {}
+            topic.topic_id, before = topic_id, {}
             entries.append(_topic(topic_id, topic.name))
         memo: IdentityMemo[PartitionRest] = IdentityMemo()
         for index, assignment in assignments.items():
@@ -116,7 +116,7 @@ class LoggedTopics:
             rest = memo.get(key)
             if rest is None:
                 rest = memo.keep(key, partition_record(assignment, state), assignment, state)
-            entries.append((index, topic.id, rest))
+            entries.append((index, topic.topic_id, rest))
         return entries
 
     def states_loaded(self, partitions: Sequence[tuple[str, int]], states: Sequence[LeaderAndIsr | None]) -> None:
@@ -147,8 +147,8 @@ class LoggedTopics:
             else:
                 topic.states[index] = state
             assignment = topic.assignments.get(index)
-            if before != state and topic.id is not None and assignment is not None:
-                entries.append((index, topic.id, partition_record(assignment, state)))
+            if before != state and topic.topic_id is not None and assignment is not None:
+                entries.append((index, topic.topic_id, partition_record(assignment, state)))
         return entries
 
     def states_written(self, writes: Sequence[StateWrite], outcomes: Sequence[WriteOutcome]) -> Iterator[StateWrites]:
@@ -170,11 +170,11 @@ class LoggedTopics:
         states, assignments, began = topic.states, topic.assignments, 0
         for position, (of, index, state, expected) in enumerate(writes):
             if of is not name:
-                if topic.id is not None:
-                    runs.append((topic.id, assignments, len(befores) - began))
+                if topic.topic_id is not None:
+                    runs.append((topic.topic_id, assignments, len(befores) - began))
                 name, began = of, len(befores)
                 topic = self._topics.get(of) or LoggedTopic(of)
-                states, assignments = topic.states, topic.assignments if topic.id is not None else _NO_ASSIGNMENTS
+                states, assignments = topic.states, topic.assignments if topic.topic_id is not None else _NO_ASSIGNMENTS
             if state.partition_epoch != expected + 1 or expected == _LAST_VERSION:
                 state = state._replace(partition_epoch=next_epoch(expected))
                 changed[position] = StateWrite(of, index, state, expected)
@@ -183,8 +183,8 @@ class LoggedTopics:
             else:
                 changed[position] = None
             states[index] = state
-        if topic.id is not None:
-            runs.append((topic.id, assignments, len(befores) - began))
+        if topic.topic_id is not None:
+            runs.append((topic.topic_id, assignments, len(befores) - began))
         if changed:
             kept = (changed.get(position, write) for position, write in enumerate(writes))
             writes = [write for write in kept if write is not None]
@@ -201,25 +201,25 @@ class LoggedTopics:
         before = topic.states.get(index)
         topic.states[index] = state
         assignment = topic.assignments.get(index)
-        return None if assignment is None or topic.id is None else StateWritten(topic.id, index, assignment, before, state)
+        return None if assignment is None or topic.topic_id is None else StateWritten(topic.topic_id, index, assignment, before, state)
 
     def topic_records(self) -> list[Entry]:
         """All topics that are in the log, without their partitions."""
-        return [_topic(topic.id, topic.name) for topic in self._topics.values() if topic.id is not None]
+        return [_topic(topic.topic_id, topic.name) for topic in self._topics.values() if topic.topic_id is not None]
 
     def partition_records(self) -> Iterator[Partitions]:
         """All partitions of these, as they are now."""
         together: list[tuple[bytes, Mapping[int, Assignment], Mapping[int, LeaderAndIsr]]] = []
         count = 0
         for topic in self._topics.values():
-            if topic.id is None or not topic.assignments:
+            if topic.topic_id is None or not topic.assignments:
                 continue
             states = dict(topic.states)
             for assignments in _slices(topic.assignments):
                 if together and count + len(assignments) > MOST_RECORDS:
                     yield Partitions(together)
                     together, count = [], 0
-                together.append((topic.id, assignments, states))
+                together.append((topic.topic_id, assignments, states))
                 count += len(assignments)
         if together:
             yield Partitions(together)

@@ -41,6 +41,8 @@ FULL = full_requests() | {
     (ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, 0): set_rates([(1, 2, 3)]),
     (ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, 0): set_replicas([("t", 0, [1])]),
     (ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS, 1): set_replicas([("t", 0, ([1], None))]),
+    (ApiKey.REGISTER_BROKER, 0): messages.RegisterBrokerRequest(broker_id=1, endpoints=[]),
+    (ApiKey.METADATA_FETCH, 0): messages.MetadataFetchRequest(broker_id=1, broker_epoch=1),
 }
 """By key and version. Apache Kafka has no request of the drafts."""
 
