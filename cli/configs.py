@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli.logs import printable
 from klamm.cli.output import say
 
 if TYPE_CHECKING:
     from klamm.admin import AsyncAdminClient, ConfigChange, ConfigEntry, ConfigResource
 
 _OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+MAX_ID = 2**31 - 1
 _SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -76,6 +78,7 @@ def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
         raise click.UsageError("exactly one of --entity-name and --entity-default is needed")
     if given["entity_default"] and given["entity_type"] == "topics":
         raise click.UsageError("there is no default of all topics")
+    _check_name(given["entity_type"], given["entity_name"])
     additions = {} if given["add_config"] is None else additions_of(given["add_config"])
     deletions = [] if given["delete_config"] is None else [name.strip() for name in given["delete_config"].split(",")]
     if given["alter"] and not additions and not deletions:
@@ -83,6 +86,17 @@ def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     if given["describe"] and (additions or deletions):
         raise click.UsageError("--add-config and --delete-config need --alter")
     return additions, deletions
+
+
+def _check_name(entity_type: str, name: str | None) -> None:
+    """An empty name must not become the default of all brokers. Raises UsageError."""
+    if name is None:
+        return
+    if entity_type == "topics":
+        if not name:
+            raise click.UsageError("--entity-name is empty")
+    elif not (name.isascii() and name.isdecimal() and int(name) <= MAX_ID):
+        raise click.UsageError(f"The entity name for brokers must be a valid integer broker id, found: {name}")
 
 
 async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list[str]) -> None:
@@ -96,9 +110,9 @@ async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list
     try:
         async with open_client(given["bootstrap_server"], given["command_config"], "klamm-configs") as client:
             if given["describe"]:
-                say("Default configs for brokers in the cluster are:" if name is None else f"Dynamic configs for {whose} are:")
+                say("Default configs for brokers in the cluster are:" if name is None else printable(f"Dynamic configs for {whose} are:"))
                 for _, entry in sorted((await _dynamic(client, resource)).items()):
-                    say(_line(entry))
+                    say(printable(_line(entry)))
                 return
             unset = [key for key in deletions if key not in await _dynamic(client, resource)] if deletions else []
             if unset:

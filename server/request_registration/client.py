@@ -272,6 +272,8 @@ class RegistrationClient:
             raise
         if view.next_offset >= response.high_watermark:
             self.own.caught_up(view.brokers.get(self._identity.broker_id), response.state)
+        else:
+            self.own.behind(response.state)
 
     async def _fetch_to_leave(self) -> bool:
         """One fetch with WantShutDown; whether this broker may go."""

@@ -1,8 +1,9 @@
 """The state of a broker that registers with the controller, as the broker itself knows it (controller 25).
 
 It is FENCED from the answer to its registration on, and ONLINE when it applies the UnfenceBroker record with its id and epoch (RREG-7). The
-log can fence it again. A log that begins after that has no such record: there the broker is online when it has everything, the log does not
-fence it, and the controller says so (RREG-22).
+log can fence it again; an old part of the log does not unfence it while the answer says that it is fenced now. A log that begins after its
+UnfenceBroker record has none: there the broker is online when it has everything, the log does not fence it, and the controller says so
+(RREG-22).
 
 Each answer that counts as a heartbeat is a lease of `broker.session.timeout.ms` from the moment at which the fetch was sent (RREG-22). The
 controller counts from its arrival, so a broker that is cut off fences itself before anybody else leads in its place.
@@ -83,6 +84,13 @@ class OwnState:
         """Everything up to the end of the log is applied: `viewed` is what the log has of this broker, `said` the state in the answer."""
         if viewed is not None and viewed.epoch == self._identity.broker_epoch and not viewed.fenced and said == BrokerState.ONLINE:
             self._online("online in the log and to the controller")
+
+    def behind(self, said: int) -> None:
+        """An answer is applied, but the log goes on behind it; `said` as above. Where the controller says FENCED, the record that fences
+        this broker is still to come, so nobody is served until then, whatever an older record says.
+        """
+        if said == BrokerState.FENCED:
+            self._fence("the controller has fenced it")
 
     def close(self) -> None:
         """Forget the timer."""

@@ -194,7 +194,7 @@ async def test_broker_is_online_when_it_applies_the_record_that_unfences_it(star
     fetch = await settled(started)
     assert started.state is FENCED, "another broker is unfenced"
     started.log += [unfenced(1), registered(2, broker_id=6)]
-    started.serve(fetch, FENCED, upto=4)
+    started.serve(fetch, ONLINE, upto=4)
     fetch = await settled(started)
     assert (started.state, fetch.fetch_offset, fetch.controller_epoch) == (ONLINE, 4, 7)
     assert started.serving == [True]
@@ -212,6 +212,23 @@ async def test_record_that_unfences_an_earlier_registration_counts_for_nothing(s
     started.serve(await started.fetch(), FENCED)
     await settled(started)
     assert (started.state, started.serving) == (FENCED, [])
+
+
+@pytest.mark.requirement("RREG-6")
+async def test_record_that_unfences_does_not_count_while_the_controller_says_fenced_and_the_log_goes_on(started: World) -> None:
+    await started.accept()
+    started.serve(await started.fetch(), FENCED)
+    fetch = await started.fetch()
+    started.log += [unfenced(1), registered(2, broker_id=6), fenced(1)]
+    started.serve(fetch, FENCED, upto=3)
+    fetch = await settled(started)
+    assert (started.state, fetch.fetch_offset) == (FENCED, 3), "the record that fences it again is still to come"
+    started.serve(fetch, FENCED)
+    fetch = await settled(started)
+    started.log.append(unfenced(1))
+    started.serve(fetch, ONLINE)
+    await settled(started)
+    assert (started.state, started.serving[-1]) == (ONLINE, True)
 
 
 @pytest.mark.requirement("RREG-6")
