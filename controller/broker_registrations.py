@@ -27,8 +27,8 @@ log = logging.getLogger("klamm.controller")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+")
 _LISTENER = re.compile(r"[^\s:/]+")
 
-LONGEST_REGISTRATION = 64 << 10
-"""Characters of all names that a broker may register with: they are sent to every broker again and again."""
+LONGEST_REGISTRATION = 2**15 - 1
+"""Bytes of all names that a broker may register with, listeners in capitals: they are sent to every broker, and no string can be longer."""
 
 
 def why_invalid(broker: BrokerToRegister) -> str | None:
@@ -37,8 +37,9 @@ def why_invalid(broker: BrokerToRegister) -> str | None:
         return f"broker id {broker.id} is negative"
     if not broker.endpoints:
         return "it has no endpoint"
-    if sum(len(e.listener) + len(e.host) for e in broker.endpoints) + len(broker.rack or "") > LONGEST_REGISTRATION:
-        return "its names are too long"
+    names = [name for e in broker.endpoints for name in (e.listener.upper(), e.host)]
+    if sum(len(name.encode()) for name in (*names, broker.rack or "")) > LONGEST_REGISTRATION:
+        return f"its names have more than {LONGEST_REGISTRATION} bytes"
     listeners: set[str] = set()
     for endpoint in broker.endpoints:
         listener = endpoint.listener.upper()
@@ -149,10 +150,22 @@ def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper
 
 
 async def settle(term: Term, in_zookeeper: Collection[int]) -> None:
-    """Write of brokers that are registered in ZooKeeper that they run by request no more, for a new controller that has loaded all."""
+    """Write of brokers that cannot run by request that they do not, for a new controller that has loaded all.
+
+    These are registered in ZooKeeper too, or have no endpoint where this controller dials.
+    """
     cluster = term.cluster
-    overtaken = [b for b in sorted(in_zookeeper) if cluster.runs_by_request(b)]
-    for before, after in ((BrokerState.ONLINE, BrokerState.FENCED), (BrokerState.STOPPING, BrokerState.OFFLINE)):
-        ids = [b for b in overtaken if cluster.registrations[b].state is before]
-        if ids:
-            await broker_states.move(term, ids, after)
+    claims = [b for b in sorted(cluster.registrations) if cluster.runs_by_request(b)]
+    wrong = [b for b in claims if b in in_zookeeper or b not in cluster.brokers]
+    if not wrong:
+        return
+    log.warning("brokers %s do not run by request: in ZooKeeper, or without an endpoint for %s", wrong, term.options.channel_listener)
+    stopping = [b for b in wrong if cluster.registrations[b].state is BrokerState.STOPPING]
+    online = [b for b in wrong if b not in stopping]
+    if online:
+        await broker_states.move(term, online, BrokerState.FENCED)
+    if stopping:
+        ended = await broker_states.move(term, stopping, BrokerState.OFFLINE)
+        broker_states.forget(term, ended)
+        for b in ended:
+            term.sessions.ended(b)

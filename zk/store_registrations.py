@@ -21,6 +21,8 @@ log = logging.getLogger("klamm.zk.store")
 # A znode that is deleted each time it is replaced, and there each time it is created, is given up after so many tries.
 _ATTEMPTS = 4
 
+_EPOCHS = range(1, 2**63 - 1)
+
 
 def encode_registration(registration: BrokerRegistration) -> bytes:
     protocols, endpoints = encode_endpoints(registration.endpoints)
@@ -42,21 +44,44 @@ def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistratio
         if not isinstance(rack, str | None):
             raise ValueError(f"rack {rack!r}")
         jmx_port = int32(settings.get("jmx_port", -1))
-        return BrokerRegistration(broker_id, int32(content["epoch"]), BrokerState[content["state"]], endpoints, rack, jmx_port)
+        return BrokerRegistration(broker_id, _epoch(content), BrokerState[content["state"]], endpoints, rack, jmx_port)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
         raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
 
 
+def _epoch(content: Any) -> int:
+    """The epoch in the JSON of a registration. Raises KeyError, TypeError and ValueError."""
+    epoch = content["epoch"]
+    if type(epoch) is not int or epoch not in _EPOCHS:
+        raise ValueError(f"epoch {epoch!r}")
+    return epoch
+
+
+def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegistration:
+    """What is known of a registration that cannot be read: its broker is OFFLINE, and had no greater epoch than this one.
+
+    Each registration is a write, so the epoch is at most one more than the version of the znode, as long as only controllers write it.
+    """
+    try:
+        epoch = max(_epoch(json.loads(data if data is not None else b"")), version + 1)
+    except (KeyError, RecursionError, TypeError, ValueError):
+        epoch = max(version, 0) + 1
+    return BrokerRegistration(broker_id, epoch, BrokerState.OFFLINE, ())
+
+
 async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration]:
-    """All registrations that can be read, by broker id."""
+    """All registrations by broker id. One that cannot be read is logged and counts as OFFLINE, so that its broker may register anew."""
     ids = broker_ids(await session.children(paths.REGISTERED_BROKERS))
     found = {}
     for broker_id, node in zip(ids, await session.read_versions(list(map(paths.registration_path, ids))), strict=True):
+        if node is None:
+            continue
+        data, version = node
         try:
-            if node is not None:
-                found[broker_id] = decode_registration(broker_id, node[0])
+            found[broker_id] = decode_registration(broker_id, data)
         except Unreadable as problem:
-            log.error("The registration of broker %d counts as absent: %s", broker_id, problem)
+            found[broker_id] = _unreadable(broker_id, data, version)
+            log.error("The registration of broker %d counts as OFFLINE with epoch %d: %s", broker_id, found[broker_id].epoch, problem)
     return found
 
 

@@ -43,8 +43,10 @@ async def stage() -> AsyncIterator[Stage]:
         {"endpoints": (PLAIN._replace(security_protocol=4),)},
         {"endpoints": (PLAIN._replace(security_protocol=-1),)},
         {"rack": "r" * LONGEST_REGISTRATION},
+        {"rack": "\u4eba" * (2**15 // 3)},
+        {"endpoints": (PLAIN._replace(listener="\u0149" * (2**14 - 10)),)},
     ],
-    ids=str,
+    ids=lambda fields: str(fields)[:80],
 )
 def test_a_registration_with_a_bad_field_is_invalid(fields: dict[str, Any]) -> None:
     assert why_invalid(BrokerToRegister(9, (PLAIN,))._replace(**fields)) is not None

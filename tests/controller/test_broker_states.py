@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -359,6 +360,21 @@ async def test_fetches_during_a_fail_over_are_sent_to_look_for_the_controller(st
     hold.release()
     await stage.settle()
     assert (await nine.fetch()).error is ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.requirement("RREG-11", "RREG-13")
+async def test_a_new_controller_that_cannot_reach_a_broker_writes_that_it_runs_no_more(stage: DrivenStage) -> None:
+    await stage.open(1, 2)
+    online, stopping = await stage.online(8), await stage.online(9)
+    await stage.create("t", (8, 1), (9, 2))
+    await stage.stop(2)
+    await stopping.fetch(wants_shutdown=True)
+    assert stage.states() == {8: "ONLINE", 9: "STOPPING"}
+    stage.options = dataclasses.replace(stage.options, control_plane_listener="CONTROL")
+    await stage.fail_over()
+    assert stage.states() == {8: "FENCED", 9: "OFFLINE"}
+    assert set(stage.cluster.fenced) == {8} and not {8, 9} & set(stage.cluster.brokers)
+    assert (await online.fetch(wants_shutdown=True)).may_go
 
 
 # --- two brokers with one id ---

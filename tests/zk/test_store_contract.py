@@ -597,14 +597,38 @@ async def test_a_registration_is_replaced(lab: Lab, office: Seat) -> None:
     assert await office.store.registrations() == {5: changed[0], 7: changed[1]}
 
 
+SETTINGS: dict[str, Any] = {"endpoints": [], "listener_security_protocol_map": {}}
+
+
+@pytest.mark.requirement("RREG-4")
 @pytest.mark.parametrize(
-    "content", [b"", {"version": 1}, {"epoch": 1, "state": "AWAY", "settings": {"endpoints": [], "listener_security_protocol_map": {}}}]
-)
-async def test_a_registration_that_cannot_be_read_is_left_out(lab: Lab, office: Seat, content: Any) -> None:
+    ("content", "epoch"),
+    [
+        (b"", 1), ({"version": 1}, 1), ([], 1), ({"epoch": "9", "state": "ONLINE", "settings": SETTINGS}, 1),
+        ({"epoch": 7, "state": "AWAY", "settings": SETTINGS}, 7), ({"epoch": 7, "state": "ONLINE"}, 7),
+        ({"epoch": -1, "state": "ONLINE", "settings": SETTINGS}, 1), ({"epoch": 2**63, "state": "ONLINE", "settings": SETTINGS}, 1),
+    ],
+)  # fmt: skip
+async def test_a_registration_that_cannot_be_read_is_offline_and_its_epoch_does_not_begin_anew(
+    lab: Lab, office: Seat, content: Any, epoch: int
+) -> None:
     await office.store.write_registrations([REGISTERED])
     await lab.put("/cluster/brokers/8", content)
     await lab.put("/cluster/brokers/nobody", b"")
-    assert await office.store.registrations() == {5: REGISTERED}
+    assert await office.store.registrations() == {5: REGISTERED, 8: BrokerRegistration(8, epoch, BrokerState.OFFLINE, ())}
+
+
+@pytest.mark.requirement("RREG-4")
+async def test_the_epoch_of_a_spoilt_registration_is_no_less_than_any_it_had(office: Seat) -> None:
+    for epoch in (1, 2, 3, -1):
+        await office.store.write_registrations([REGISTERED._replace(epoch=epoch)])
+    assert (await office.store.registrations())[5].epoch >= 3
+
+
+async def test_the_epoch_of_a_registration_is_as_long_as_on_the_wire(office: Seat) -> None:
+    late = REGISTERED._replace(epoch=2**31)
+    await office.store.write_registrations([late])
+    assert await office.store.registrations() == {5: late}
 
 
 # watches on states
