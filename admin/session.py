@@ -202,13 +202,13 @@ class Session:
     def _note(self, scope: Scope, error: AdminError) -> None:
         """Remember what went wrong last; when no time is left, that ends the call.
 
-        An attempt that the end of the call cut off tells less than the one before it.
+        An attempt that the end of the call cut off knows less than the one before it.
         """
         if scope.remaining_s > 0:
             scope.last_error = error
             return
-        told = scope.last_error if isinstance(error, TimedOut) and scope.last_error is not None else error
-        raise TimedOut(told.message) from error
+        last = scope.last_error if isinstance(error, TimedOut) and scope.last_error is not None else error
+        raise TimedOut(last.message) from error
 
 
 def _no_topics(version: int) -> messages.MetadataRequest:
