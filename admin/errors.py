@@ -29,7 +29,7 @@ class AdminError(kafka.errors.KafkaError):
 
     def __str__(self) -> str:
         name = type(self).__name__ if self.code is None else self.code.name
-        return name if self.message is None else f"{name}: {self.message}"
+        return name if not self.message else f"{name}: {self.message}"
 
     __hash__ = Exception.__hash__  # kafka-python compares errors by value, and would leave them without a hash
 

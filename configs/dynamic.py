@@ -39,18 +39,21 @@ _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER
 
 
 def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, ConfigKey]) -> None:
-    """Check one entry of an entity; `own` are configs that Kafka does not have. Raises ConfigError."""
+    """Check one entry of an entity; `own` are configs that Kafka does not have. Raises ConfigError, in whose text
+    no password is.
+    """
+    shown = _shown(name, text)
     key = own.get(name)
     if key is not None:
         if per_broker and key.mode is DEFAULT_ONLY:
-            raise ConfigError(name, text, "can be set for all brokers at once only")
+            raise ConfigError(name, shown, "can be set for all brokers at once only")
         key.parse(text)
         return
     key = BROKER.get(name)
     if key is not None and key.mode is READ_ONLY:
-        raise ConfigError(name, text, "cannot change while the broker runs")
+        raise ConfigError(name, shown, "cannot change while the broker runs")
     if name in _PER_LISTENER:
-        raise ConfigError(name, text, "can change only for one listener, with the prefix listener.name.<name>.")
+        raise ConfigError(name, shown, "can change only for one listener, with the prefix listener.name.<name>.")
     base = without_listener(name)
     typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
     if typed is not None:
@@ -58,7 +61,7 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
     if per_broker:
         return
     if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
-        raise ConfigError(name, text, "can be set for a single broker only")
+        raise ConfigError(name, shown, "can be set for a single broker only")
 
 
 def check_listener_configs(
@@ -90,7 +93,7 @@ def check_listener_configs(
         for name in sorted({name for name in (*static, *after) if name.startswith(prefix)}):
             free = name.removeprefix(prefix) in _PER_LISTENER | _CLUSTER_WIDE_OF_LISTENERS
             if not free and static.get(name) != after.get(name):
-                raise ConfigError(name, after.get(name), f"listener {listener.name} cannot change it while it is open")
+                raise ConfigError(name, _shown(name, after.get(name)), f"listener {listener.name} cannot change it while it is open")
         if protocols[listener.name] != listener.security_protocol:
             key = "listener.security.protocol.map"
             raise ConfigError(key, after.get(key), f"listener {listener.name} cannot change its protocol while it is open")
@@ -128,3 +131,8 @@ def is_password(name: str) -> bool:
     """Whether the value is encrypted before it is stored."""
     key = key_of(name)
     return key is not None and key.sensitive
+
+
+def _shown(name: str, text: str | None) -> str | None:
+    """What an error shows of a value: nothing of a password, as in Kafka."""
+    return "[hidden]" if text is not None and is_password(name) else text

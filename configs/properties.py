@@ -35,7 +35,7 @@ def parse_properties(text: str) -> dict[str, str]:
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
-        properties[_unescape(key, line)] = _unescape(value, line)
+        properties[_unescape(key, key)] = _unescape(value, key)
     return properties
 
 
@@ -76,16 +76,17 @@ def _split(line: str) -> tuple[str, str]:
     return line[:end], rest
 
 
-def _unescape(text: str, line: str) -> str:
+def _unescape(text: str, key: str) -> str:
+    """The text without escapes. Raises PropertiesError, which names the key: the value may be a password."""
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(lambda match: _character(match[1], line), text)
+    plain = _ESCAPE.sub(lambda match: _character(match[1], key), text)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two \u may make one character
 
 
-def _character(escaped: str, line: str) -> str:
+def _character(escaped: str, key: str) -> str:
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     if escaped == "u":
-        raise PropertiesError(f"malformed \\u in {line!r}")
+        raise PropertiesError(f"malformed \\u in the line of {key!r}")
     return _CONTROL.get(escaped, escaped)

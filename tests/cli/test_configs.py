@@ -129,6 +129,11 @@ def test_what_the_cluster_refuses_is_one_line(cluster: Members) -> None:
     assert stored(cluster) == {}
 
 
+def test_an_error_without_a_text_is_its_code(cluster: Members) -> None:
+    said = configs(cluster, "--entity-type", "topics", "--entity-name", "no-such", "--describe")
+    assert (said.returncode, said.stderr) == (1, "klamm: UNKNOWN_TOPIC_OR_PARTITION\n")
+
+
 @pytest.mark.slow
 @pytest.mark.reference
 def test_it_prints_what_kafkas_own_tool_prints(cluster: Members) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
+from klamm.configs.dynamic import check_entry
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
 from klamm.tests.configs.conftest import BROKER, SET
 
@@ -32,6 +33,16 @@ def encoder(secret: str = "top-secret", **properties: str) -> PasswordEncoder:
 
 def test_what_kafka_encrypted_is_decrypted():
     assert encoder().decode(OF_KAFKA) == "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("name", "per_broker"), [("ssl.keystore.password", True), ("ssl.key.password", False), (NAME, False)]
+)
+def test_the_refusal_of_a_password_does_not_show_it(name, per_broker):
+    with pytest.raises(ConfigError) as refused:
+        check_entry(name, "hunter2", per_broker, {})
+    assert str(refused.value).startswith(f"Invalid value [hidden] for configuration {name}: ")
+    assert "hunter2" not in repr(refused.value)
 
 
 @pytest.mark.parametrize("cipher", ["AES/CBC/PKCS5Padding", "AES/CTR/NoPadding", "AES/GCM/NoPadding"])

@@ -48,6 +48,12 @@ def test_malformed_escape(text):
         parse_properties(text)
 
 
+def test_malformed_escape_in_a_password_does_not_show_it():
+    with pytest.raises(PropertiesError) as refused:
+        parse_properties(r"a=1\n  sasl.jaas.config = password=\"hunter2\uzz\"".replace(r"\n", "\n"))
+    assert str(refused.value) == r"malformed \u in the line of 'sasl.jaas.config'"
+
+
 def escaped(text: str, in_key: bool) -> str:
     special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
     if in_key:
