@@ -28,7 +28,7 @@ NOBODY: frozenset[int] = frozenset()
 
 def order(replicas: Ints, listed: frozenset[int]) -> Ints:
     """Replicas in the order in which they are asked to lead: first those that are not listed, then those that are (R491-7)."""
-    if listed.isdisjoint(replicas):
+    if not listed or listed.isdisjoint(replicas):
         return replicas
     return tuple([r for r in replicas if r not in listed] + [r for r in replicas if r in listed])
 

@@ -38,8 +38,8 @@ OBSERVER_ID = -1
 NO_CONTROLLER_EPOCH = -1
 UNKNOWN = -1
 
-MOST_BYTES = 8 << 20
-"""Records of one answer; a client that takes more gets them with its next fetch."""
+MOST_BYTES = 2 << 20
+"""Records of one answer: nothing else runs while they are encoded. A client that takes more gets them with its next fetch."""
 
 WAKE_S_PER_FETCH = 0.001
 """Fetches that wait are answered again only after so many seconds for each of them."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.controller import broker_states
-from klamm.controller.broker_sessions import FORGOTTEN_AFTER
+from klamm.controller.broker_sessions import FORGOTTEN_AFTER, GRACE_S
 from klamm.controller.changes import RegistrationsChanged
 from klamm.controller.phases import FailoverBegun
 from klamm.controller.states import BROKER_MOVES, REGISTERING_MOVES
@@ -120,6 +120,18 @@ async def test_time_in_which_the_controller_did_not_run_is_not_silence(stage: Dr
     assert stage.states() == {9: "ONLINE"}
     await stage.advance(0.2)
     assert stage.states() == {9: "FENCED"}
+
+
+async def test_after_time_in_which_the_controller_did_not_run_brokers_have_a_moment_to_fetch_and_no_more(stage: DrivenStage) -> None:
+    await stage.open(1)
+    nine = await stage.online(9)
+    await stage.online(8)
+    stage.time.jump(5 * SESSION_S)
+    await stage.advance(GRACE_S - 0.1)
+    assert stage.states() == {8: "ONLINE", 9: "ONLINE"}
+    await nine.fetch()
+    await stage.advance(0.2)
+    assert stage.states() == {8: "FENCED", 9: "ONLINE"}
 
 
 async def test_a_fetch_that_arrives_while_the_end_of_the_session_waits_in_the_queue_counts(stage: DrivenStage) -> None:
@@ -410,6 +422,17 @@ async def test_a_broker_in_zookeeper_wins_over_one_that_registered_under_its_id(
         assert set(stage.cluster.fenced) == {9}, "the registration counts again"
     await nine.come_online()
     assert stage.cluster.brokers[9].epoch == nine.epoch
+
+
+@pytest.mark.requirement("RREG-14")
+async def test_a_broker_that_has_just_come_in_zookeeper_keeps_the_one_of_its_id_from_coming_online(stage: DrivenStage) -> None:
+    await stage.open(1)
+    await stage.registered(9)
+    stage.controller.put(events.BrokerCaughtUp(9, 1))
+    stage.world.start_broker(9)
+    await stage.settle()
+    assert [registration.state for registration in _registrations(stage)] == [FENCED]
+    assert stage.cluster.brokers[9].epoch == stage.world.brokers[9].epoch
 
 
 @pytest.mark.requirement("RREG-14")
