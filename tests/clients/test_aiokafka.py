@@ -1,4 +1,4 @@
-"""aiokafka's admin client, which speaks older versions."""
+"""aiokafka's clients, which speak older versions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
@@ -89,3 +90,19 @@ async def test_configs(admin: AIOKafkaAdminClient, served: Served) -> None:
         return (await described())["retention.ms"] == "5000"
 
     await eventually_asked(changed, "the changed config")
+
+
+async def test_what_was_written_is_read(admin: AIOKafkaAdminClient, served: Served) -> None:
+    name = served.topic()
+    await admin.create_topics([NewTopic(name, num_partitions=3, replication_factor=3)])
+    wanted = {b"%d" % n for n in range(30)}
+    async with AIOKafkaProducer(bootstrap_servers=served.bootstrap, acks="all", enable_idempotence=True) as producer:
+        for sent in [await producer.send(name, value, partition=int(value) % 3) for value in sorted(wanted)]:
+            await sent
+    found: set[bytes | None] = set()
+    async with AIOKafkaConsumer(bootstrap_servers=served.bootstrap, group_id=None, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(name, p) for p in range(3)])
+        while found != wanted:
+            record = await consumer.getone()
+            assert record.value in wanted - found
+            found.add(record.value)
