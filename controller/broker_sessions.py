@@ -95,6 +95,11 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         return session is not None and not session.is_over
 
+    def is_remembered(self, broker_id: int) -> bool:
+        """Whether this broker has a session, over or not, and was not silent for so long that it is forgotten."""
+        session = self._sessions.get(broker_id)
+        return session is not None and not session.is_forgotten
+
     def is_held_by_another(self, broker_id: int, connection: Connection) -> bool:
         """Whether the last request in a session that is not over came on a connection that is still open and is not this one."""
         session = self._sessions.get(broker_id)

@@ -424,6 +424,20 @@ async def test_a_broker_in_zookeeper_wins_over_one_that_registered_under_its_id(
     assert stage.cluster.brokers[9].epoch == nine.epoch
 
 
+@pytest.mark.requirement("RREG-6", "RREG-14")
+async def test_a_registration_counts_again_although_its_broker_was_silent_while_there_was_one_in_zookeeper(stage: DrivenStage) -> None:
+    await stage.open(1)
+    nine = await stage.online(9)
+    await stage.start(9)
+    await stage.advance(3 * SESSION_S)
+    await stage.stop(9)
+    assert stage.states() == {9: "FENCED"} and set(stage.cluster.fenced) == {9}
+    mark = stage.mark()
+    await stage.create("t", (1,))
+    assert stage.frames(mark, "UMR 9"), "a fenced broker is told of all partitions"
+    await nine.come_online()
+
+
 @pytest.mark.requirement("RREG-14")
 async def test_a_broker_that_has_just_come_in_zookeeper_keeps_the_one_of_its_id_from_coming_online(stage: DrivenStage) -> None:
     await stage.open(1)
