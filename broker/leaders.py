@@ -240,6 +240,7 @@ class Leaders:
             if replica.leadership.recovering:
                 return True  # without the controller's word the partition is not served
             replica.leadership.pending = None
+            self._wait_no_more(replica, replica.leadership)  # the high watermark waited for who was to join
             return False
         return code not in STATE_UNKNOWN
 

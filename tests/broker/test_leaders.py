@@ -261,6 +261,24 @@ async def test_confirmed_change_moves_the_high_watermark_and_wakes(rig: Rig) -> 
     assert (waiter.calls, replica.high_watermark, rig.replicas.replication_result(replica, last)) == (1, 5, ErrorCode.NONE)
 
 
+async def test_refused_change_lets_the_high_watermark_move_again(rig: Rig) -> None:
+    """Broker 3 leaves in the instant in which it was to join: nobody else would look, since the other follower has everything."""
+    replica = rig.lead(isr=[1, 2])
+    last = await rig.append(replica)
+    counter = Counter()
+    replica.watch(counter)
+    rig.fetch(replica, 3, 0)
+    (proposal,) = rig.proposals.all
+    assert proposal.isr == (1, 2, 3)
+    rig.fetch(replica, 2, last + 1)
+    rig.replicas.handle_update_metadata(update(brokers=[broker(1), broker(2)]), EPOCH)
+    assert replica.high_watermark == 0, "it waits for broker 3 too"
+    calls = counter.calls
+    assert not rig.replicas.leaders.isr_refused(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert replica.high_watermark == last + 1
+    assert counter.calls == calls + 1, "who waits for acknowledgements looks again"
+
+
 @pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(1, 9), (0, -1)])
 async def test_result_for_another_epoch_does_not_count(rig: Rig, leader_epoch: int, partition_epoch: int) -> None:
     replica = rig.lead(isr=[1, 2])
