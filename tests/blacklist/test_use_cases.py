@@ -43,6 +43,7 @@ def test_the_example_of_the_document(start: Start) -> None:
         assert (story.prefer(), story.leaders) == ({0: "NONE"}, [1])
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("R491-10", "R491-18")
 def test_a_host_that_was_swapped_for_an_empty_one_leads_only_when_it_is_taken_off_the_list(start: Start) -> None:
     """The automatic rebalance runs every second; when it has given broker 2 its partition back, it has looked at all others too."""

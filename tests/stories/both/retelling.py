@@ -8,7 +8,7 @@ Kafka once. It may disagree later only because the code that tells it is another
     pytest tests/stories/both -m reference --stories-seed 1234   # the same tenth
     pytest tests --retell                                        # all of them; when all agree, the digests are written
 
-`--stories-share 4`, which `make test` gives, tells Klamm a quarter of the stories, drawn by the same seed; without it all of them are told.
+`--stories-share 5`, which `make test` gives, tells Klamm a fifth of the stories, drawn by the same seed; without it all of them are told.
 
 The code that tells is the folder's `conftest.py` and every module of the tests that it imports, directly or not, and other programs beside
 them. Comments, docstrings, layout and annotations do not count. Klamm's own modules do not count either: Kafka is not made of them.
