@@ -87,7 +87,7 @@ async def _register(term: Term, requests: Sequence[events.RegisterBroker]) -> No
     broker_states.fence(term, [registration.broker for registration in written.values()])
     if bounced:
         await brokers.on_failure(term, bounced)
-    broker_states.send_everything(term, written)
+    brokers.send_everything(term, written)
 
 
 async def _admitted(term: Term, requests: Sequence[events.RegisterBroker]) -> list[events.RegisterBroker]:

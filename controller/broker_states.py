@@ -85,14 +85,6 @@ def forget(term: Term, broker_ids: Iterable[int]) -> None:
         term.channels.remove_broker(b)
 
 
-def send_everything(term: Term, broker_ids: Collection[int]) -> None:
-    """UpdateMetadata with all partitions to these brokers."""
-    if broker_ids:
-        everything = [p for p in term.cluster.partitions() if p.info is not None and p.topic.deletion is None]
-        with term.sender.batch() as batch:
-            batch.update_metadata(broker_ids, everything)
-
-
 async def on_caught_up(term: Term, caught_up: Iterable[tuple[int, int]]) -> None:
     """Fenced brokers (id, epoch) had the whole metadata log when their requests arrived: they come online (RREG-7)."""
     cluster = term.cluster
@@ -207,4 +199,4 @@ def count_again(term: Term, broker_ids: Iterable[int]) -> None:
     fenced = [r.broker for r in registrations if r is not None and r.state is BrokerState.FENCED and term.sessions.is_remembered(r.id)]
     if fenced:
         fence(term, fenced)
-        send_everything(term, [broker.id for broker in fenced])
+        brokers.send_everything(term, [broker.id for broker in fenced])

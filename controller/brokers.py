@@ -7,7 +7,7 @@ As in Kafka it still has a channel, and its start is handled like others, again 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from klamm.controller import deletion, partition_machine, reassignment, replica_machine
 from klamm.controller.cluster import Partition
@@ -63,6 +63,14 @@ def open_channel(term: Term, broker: Broker) -> None:
         term.channels.add_broker(broker.id, endpoint.host, endpoint.port)
 
 
+def send_everything(term: Term, broker_ids: Collection[int]) -> None:
+    """UpdateMetadata with all partitions to these brokers."""
+    if broker_ids:
+        everything = [p for p in term.cluster.partitions() if p.info is not None and p.topic.deletion is None]
+        with term.sender.batch() as batch:
+            batch.update_metadata(broker_ids, everything)
+
+
 async def on_startup(term: Term, broker_ids: list[int]) -> None:
     """Brokers appeared: they learn of everything, and what waited for them goes on (controller 4.2)."""
     cluster = term.cluster
@@ -70,8 +78,7 @@ async def on_startup(term: Term, broker_ids: list[int]) -> None:
         cluster.offline_replicas_changed(b, ())
     started = set(broker_ids)
     term.send_metadata(sorted((cluster.brokers.keys() | cluster.fenced.keys()) - started))
-    with term.sender.batch() as batch:
-        batch.update_metadata(broker_ids, [p for p in cluster.partitions() if p.info is not None and p.topic.deletion is None])
+    send_everything(term, broker_ids)
     await term.reach(lambda: BrokersStarted(cluster.epoch, tuple(broker_ids)))
     hosted = {b: cluster.partitions_on(b) for b in broker_ids}
     await replica_machine.move(term, {b: held for b, held in hosted.items() if held}, ReplicaState.ONLINE)

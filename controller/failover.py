@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 from klamm.controller import (
     broker_registrations,
-    broker_states,
     brokers,
     config_events,
     deletion,
@@ -65,7 +64,7 @@ async def fail_over(term: Term) -> None:
     await reassignment.initialise(term)
     await deletion.resume(term)
     await leader_elections.by_node(term, at_failover=True)
-    broker_states.send_everything(term, cluster.fenced)
+    brokers.send_everything(term, cluster.fenced)
     term.sessions.restarted()
     await term.reach(lambda: phases.FailoverDone(epoch, me))
 
