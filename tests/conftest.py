@@ -10,10 +10,12 @@ import os
 import secrets
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from klamm.tests.reference.jars import NoJars, jars
 from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded import EmbeddedZooKeeper
 
@@ -56,6 +58,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _writing(config: pytest.Config) -> str:
     return "record" if config.getoption("--record") else "rewrite" if config.getoption("--rewrite") else "replay"
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """The folder of the real Kafka's jars, fetched when it is missing."""
+    try:
+        return jars()
+    except NoJars as problem:
+        pytest.fail(str(problem), pytrace=False)
 
 
 @pytest.fixture(scope="session")

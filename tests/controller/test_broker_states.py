@@ -392,15 +392,21 @@ async def test_a_new_controller_that_cannot_reach_a_broker_writes_that_it_runs_n
 # --- two brokers with one id ---
 
 
-@pytest.mark.requirement("RREG-14", "RREG-15")
-@pytest.mark.parametrize("state", [FENCED, ONLINE, STOPPING])
-async def test_a_broker_in_zookeeper_wins_over_one_that_registered_under_its_id(stage: DrivenStage, state: BrokerState) -> None:
+async def _nine_in(stage: DrivenStage, state: BrokerState) -> RegisteredBroker:
+    """Broker 9, which has registered with the controller and is in this state."""
     await stage.open(1, 2)
     nine = await (stage.registered(9) if state is FENCED else stage.online(9))
     await stage.create("t", (9, 1))
     if state is STOPPING:
         await stage.stop(1)
         await nine.fetch(wants_shutdown=True)
+    return nine
+
+
+@pytest.mark.requirement("RREG-14", "RREG-15")
+@pytest.mark.parametrize("state", [FENCED, ONLINE, STOPPING])
+async def test_a_broker_in_zookeeper_wins_over_one_that_registered_under_its_id(stage: DrivenStage, state: BrokerState) -> None:
+    nine = await _nine_in(stage, state)
     assert stage.states() == {9: state.name}
     await stage.start(9)
     assert stage.states() == {9: "OFFLINE" if state is STOPPING else "FENCED"}
@@ -452,12 +458,7 @@ async def test_a_broker_that_has_just_come_in_zookeeper_keeps_the_one_of_its_id_
 @pytest.mark.requirement("RREG-14")
 @pytest.mark.parametrize("state", [FENCED, ONLINE, STOPPING])
 async def test_a_new_controller_finds_both_and_the_one_in_zookeeper_wins(stage: DrivenStage, state: BrokerState) -> None:
-    await stage.open(1, 2)
-    nine = await (stage.registered(9) if state is FENCED else stage.online(9))
-    await stage.create("t", (9, 1))
-    if state is STOPPING:
-        await stage.stop(1)
-        await nine.fetch(wants_shutdown=True)
+    await _nine_in(stage, state)
     await stage.close()
     stage.world.start_broker(9)
     stage.take_office()

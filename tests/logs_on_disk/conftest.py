@@ -10,16 +10,6 @@ import pytest
 
 from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed.members import Members
-from klamm.tests.reference.jars import NoJars, jars
-
-
-@pytest.fixture(scope="session")
-def kafka_jars() -> Path:
-    """The folder of the real Kafka's jars, fetched when it is missing."""
-    try:
-        return jars()
-    except NoJars as problem:
-        pytest.fail(str(problem), pytrace=False)
 
 
 @pytest.fixture

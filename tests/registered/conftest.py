@@ -12,18 +12,8 @@ import pytest
 from klamm.tests.harness.cluster import Cluster
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
-from klamm.tests.reference.jars import NoJars, jars
 from klamm.tests.registered.hostile import HEARTBEAT_MS, SESSION_TIMEOUT_MS, Impostor, fresh_id
 from klamm.tests.registered.registered import RegisteredMembers
-
-
-@pytest.fixture(scope="session")
-def kafka_jars() -> Path:
-    """The folder of the real Kafka's jars, fetched when it is missing."""
-    try:
-        return jars()
-    except NoJars as problem:
-        pytest.fail(str(problem), pytrace=False)
 
 
 @pytest.fixture
