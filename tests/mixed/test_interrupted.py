@@ -70,5 +70,5 @@ def test_what_klamm_began_the_next_controller_finishes(members: Members) -> None
     assert set(tree.children("/config/topics")) <= wanted
     wait_for(lambda: all(names == wanted for names in logs(members).values()), "the logs are those of the topics")
     assert unusual(members.real()) == []
-    stale = "with STALE_CONTROLLER_EPOCH"  # the answer to what was sent before the office was gone
+    stale = "STALE_CONTROLLER_EPOCH"  # the answer to what was sent before the office was gone
     assert [line for line in grave(members, 0) if stale not in line] == []
