@@ -1,0 +1,58 @@
+"""What a conformance rule is: a statement, and SQL that says of each thing it looked at whether the statement holds.
+
+A rule is one query. Each of its rows is one thing that the rule looked at; `detail` is null where the statement holds, else it says in one
+line what is wrong. So one scan counts what was checked and what was violated, and the two cannot contradict each other. A rule that has no
+row in a run is *not exercised* in that run; it did not pass.
+
+A query reads the views of silver (`pipeline/tables.py`), which hold the rows of the runs that are judged, and prepared views: queries that
+several rules share, computed and cached once per judgement.
+
+What is exempt from a rule is left out by the query, or is a row without detail if it proves that the rule was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Severity = Literal["error", "warn"]
+"""`error` judges the server, `warn` the client."""
+
+JUDGED_COLUMNS = ("run_id", "node_id", "conn_id", "seq", "detail", "evidence")
+"""What the query of a rule returns, in this order: string, int, bigint (null where no connection is concerned), bigint, string (null where
+the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove it, in the order in which a reader should look at them."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A query that several rules share. It is registered under its name and cached while rules are judged."""
+
+    name: str
+    inputs: tuple[str, ...]
+    """The views that it reads: of silver, or prepared ones. What it reads is prepared before it."""
+    sql: str
+    cluster_by: tuple[str, ...] = ()
+    """Its rows are brought together by these columns, so that windows partitioned by them need no further shuffle."""
+    order_by: tuple[str, ...] = ()
+    """Within a cluster its rows are sorted by `cluster_by`, then these columns, so that such windows need no sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One conformance rule."""
+
+    id: str
+    severity: Severity
+    statement: str
+    source: str
+    """Where the statement comes from: a section of docs/spec, or a requirement."""
+    inputs: tuple[str, ...]
+    """The views that the query reads: of silver, or prepared ones."""
+    judged: str = ""
+    """The query: `JUDGED_COLUMNS`, one row for each thing looked at."""
+    function: Callable[[SparkSession], DataFrame] | None = None
+    """In place of `judged`, for a rule that SQL alone cannot say."""

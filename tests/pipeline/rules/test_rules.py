@@ -1,0 +1,40 @@
+"""Every rule has a journal that obeys it and one that breaks it, and judges both rightly; no other rule flags them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.record import JUDGED_COLUMNS
+from klamm.pipeline.rules.runner import Judgement
+from klamm.tests.pipeline.rules.fixtures import FIXTURES, Fixture
+
+Flagged = tuple[Path, dict[str, frozenset[tuple[int, int]]]]
+
+
+def test_every_rule_has_a_good_and_a_bad_journal() -> None:
+    """And every fixture a rule."""
+    with_fixtures = {(fixture.rule, fixture.kind) for fixture in FIXTURES.values()}
+    assert {(rule, kind) for rule in runner.rules() for kind in ("good", "bad")} <= with_fixtures
+    assert {rule for rule, _ in with_fixtures} <= set(runner.rules())
+
+
+def test_every_query_names_the_columns_that_the_runner_reads() -> None:
+    for rule in runner.rules().values():
+        assert (rule.function is None) == bool(rule.judged), rule.id
+        assert all(column in rule.judged for column in JUDGED_COLUMNS if rule.function is None), rule.id
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixture", FIXTURES.values(), ids=FIXTURES)
+def test_a_rule_flags_what_breaks_it_and_nothing_else(fixture: Fixture, judgement: Judgement, flagged: Flagged) -> None:
+    mine = [verdict for verdict in judgement.verdicts if verdict.run_id == fixture.run_id]
+    stat = next(stat for stat in judgement.stats if (stat.run_id, stat.rule) == (fixture.run_id, fixture.rule))
+    assert (stat.checked > 0) == (fixture.kind != "silent"), "what is checked"
+    by_rule = {(verdict.node_id, verdict.seq): verdict.detail for verdict in mine if verdict.rule == fixture.rule}
+    assert set(by_rule) == flagged[1][fixture.run_id], by_rule
+    assert bool(by_rule) == (fixture.kind == "bad")
+    others = [verdict for verdict in mine if verdict.rule != fixture.rule and verdict.rule not in fixture.also]
+    assert not others, "other rules"
