@@ -1,5 +1,5 @@
 """Pages of docs/ that are computed, so that they cannot be wrong: which requirements have a test, which APIs there are, how states move,
-which configs act on logs, what was compared with a real Kafka.
+which configs act on logs, what a journal holds, what was compared with a real Kafka.
 
 `python tests/pages.py --write` writes them, without it the script names those that are not current and exits with 1. Coverage is read
 from the sources of the tests (their `requirement` marks), not from a run: a page must not depend on what was selected or on what failed.
@@ -222,6 +222,37 @@ def log_configs_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def journal_page() -> str:
+    """The two tables of a journal and the kinds of events, from the tables that the writer fills."""
+    from klamm.journal import columns, kinds
+
+    lines = [
+        NOTE,
+        "# The tables of a journal\n",
+        "From `journal/columns.py` and `journal/kinds.py`. A broker with `klamm.journal.dir` writes two tables, `frames` and `events`,",
+        "whose rows share one counter, `seq`. Everything that a controller does can be followed by `cause_seq`: from a frame to its batch,",
+        "from there to the controller event, and from that to the frame of the request, or of the response, that it came from.\n",
+    ]
+    for title, table in (("frames", columns.FRAMES), ("events", columns.EVENTS)):
+        lines += [f"## `{title}`\n", "| column | type | null | meaning |", "|---|---|---|---|"]
+        lines += [f"| `{c.name}` | {c.type} | {'yes' if c.nullable else ''} | {_cell(c.meaning)} |" for c in table]
+        lines.append("")
+    lines += ["## Kinds of events\n", "A column with `?` is filled only where it is known. In the JSON below\n"]
+    for name, form in kinds.FORMS.items():
+        lines.append(f"* {name} is `{form}`")
+    lines += ["", "| kind | meaning | columns | input | output | cause |", "|---|---|---|---|---|---|"]
+    for kind in kinds.KINDS.values():
+        forms = [f"`{_cell(form)}`" if form.startswith("{") else form for form in (kind.input, kind.output)]
+        names = ", ".join(f"`{name}`" for name in kind.columns)
+        lines.append(f"| `{kind.name}` | {kind.meaning} | {names} | {forms[0]} | {forms[1]} | {kind.cause} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text of a cell: a bar would end it."""
+    return text.replace("|", "\\|")
+
+
 def compatibility_page() -> str:
     """What was compared with a real Kafka, and the known differences."""
     from klamm.tests.compatibility import page
@@ -236,6 +267,7 @@ PAGES = {
     "phases.md": phases_page,
     "walks.md": walks_page,
     "log_configs.md": log_configs_page,
+    "journal.md": journal_page,
     "compatibility.md": compatibility_page,
 }
 
