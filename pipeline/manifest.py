@@ -1,16 +1,18 @@
 """The manifests of the lake: which folders and files are parts of a table.
 
 Each table has a file `_manifest.jsonl`, one JSON object a line, written after the files that it names. A folder without a line is what a
-killed run left; a second line for the same run and batch replaces the first, so a batch that is written again counts once. A torn last
-line is ignored: its batch is written again.
+killed run left; a second line for the same run and batch replaces the first, so a batch that is written again counts once. A line may also
+drop other batches: compaction puts one part in the place of many in one line. A torn last line is ignored: its batch is written again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NAME = "_manifest.jsonl"
 
@@ -31,13 +33,12 @@ def append(lake: Path, entries: Sequence[Entry]) -> None:
     for entry in entries:
         by_table.setdefault(entry.table, []).append(entry)
     for table, added in by_table.items():
-        (lake / table).mkdir(parents=True, exist_ok=True)
-        with (lake / table / NAME).open("a+b") as file:
-            torn = b""
-            if file.tell() > 0:
-                file.seek(-1, 2)
-                torn = b"" if file.read(1) == b"\n" else b"\n"
-            file.write(torn + b"".join(json.dumps(entry._asdict()).encode() + b"\n" for entry in added))
+        _append(lake, table, [entry._asdict() for entry in added])
+
+
+def replace(lake: Path, entry: Entry, dropped: Iterable[Entry]) -> None:
+    """Put one part in the place of others of its table, all at once. The files of the others stay until `sweep`."""
+    _append(lake, entry.table, [entry._asdict() | {"drop": [[gone.run, gone.batch] for gone in dropped]}])
 
 
 def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Entry]:
@@ -46,9 +47,73 @@ def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list
     latest: dict[tuple[str, str], Entry] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            entry = Entry(**json.loads(line))
-        except (ValueError, TypeError):
+            change = json.loads(line)
+            dropped = change.pop("drop", ())
+            entry = Entry(**change)
+        except (ValueError, TypeError, AttributeError):
             continue
+        for run, batch in dropped:
+            latest.pop((run, batch), None)
         latest.pop((entry.run, entry.batch), None)
         latest[entry.run, entry.batch] = entry
     return [entry for entry in latest.values() if runs is None or entry.run in runs]
+
+
+def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Path]:
+    """The Parquet files of a table that are valid: what any reader of Parquet may read."""
+    return [file for entry in entries(lake, table, runs) for file in _files(lake / entry.path)]
+
+
+def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
+    """The rows of all parts of a table, as its manifest counts them."""
+    return sum(entry.rows for entry in entries(lake, table, runs))
+
+
+def sweep(lake: Path, table: str) -> list[Path]:
+    """Remove files that belong to no part, and folders without files; return the files. Only while nobody reads or writes the table."""
+    folder = lake / table
+    parts = [lake / entry.path for entry in entries(lake, table)]
+    valid = {path for path in parts if path.is_file()}
+    within = {path for path in parts if path not in valid}
+    removed = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path != folder / NAME and path not in valid and not within.intersection(path.parents)
+    ]
+    for path in removed:
+        path.unlink()
+    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        if path not in within and not any(path.iterdir()):
+            path.rmdir()
+    return removed
+
+
+def rewrite(lake: Path, table: str) -> None:
+    """Write the manifest anew, with a line for each part that is valid. Only while nobody writes the table."""
+    path = lake / table / NAME
+    temporary = path.with_name(f".{NAME}.{os.getpid()}")
+    temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _files(part: Path) -> list[Path]:
+    """A file, or the Parquet files of a folder but for those that Spark's readers leave out: names with `_` or `.` in front."""
+    if part.is_file():
+        return [part]
+    return sorted(file for file in part.rglob("*.parquet") if all(name[0] not in "_." for name in file.relative_to(part).parts))
+
+
+def _line(change: dict[str, Any]) -> str:
+    return json.dumps(change, separators=(",", ":")) + "\n"
+
+
+def _append(lake: Path, table: str, changes: Sequence[dict[str, Any]]) -> None:
+    """One write at the end, by one process at a time; a torn line there is ended first."""
+    (lake / table).mkdir(parents=True, exist_ok=True)
+    with (lake / table / NAME).open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = file.seek(0, os.SEEK_END)
+        torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
+        data = (b"\n" if torn else b"") + "".join(map(_line, changes)).encode()
+        if file.write(data) != len(data):
+            raise OSError(f"{lake / table / NAME}: not all of a line could be written")

@@ -1,0 +1,171 @@
+"""A Spark session that starts quickly, here or on a cluster.
+
+Settings of the JVM have to be known before it starts: the first session of a process decides. Locally Spark gets few shuffle partitions,
+no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made (`pipeline/warm.py`), which the
+JVM ignores when it does not fit. What the JVM prints goes to a file and is shown only when the start fails. With `remote` there is no JVM:
+a Spark Connect server does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from klamm.pipeline.java import Java, cache_folder, find_java
+
+LOCAL = "local[*]"
+WAY_OUT = "`pip install 'klamm[pipeline]'`"
+
+_QUIET_LOG = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+class NoSpark(Exception):
+    """No session can be opened; the text is one line that says why and what to do."""
+
+
+def open_session(
+    master: str = LOCAL,
+    *,
+    remote: str | None = None,
+    memory: str = "2g",
+    settings: Mapping[str, str] | None = None,
+    options: tuple[str, ...] | None = None,
+    name: str = "klamm",
+) -> Any:
+    """A SparkSession: of a Spark Connect server (`remote`, an sc:// address), else of `master`. The caller stops it.
+
+    `memory` is the driver's heap, `settings` are Spark's and go before ours. `options` are for the JVM, in the place of those that use the
+    class archive. Raises NoJava and NoSpark.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as problem:
+        raise NoSpark(f"the pipeline needs PySpark: {WAY_OUT}") from problem
+    if remote is not None:
+        return _connected(SparkSession, remote, settings or {})
+    java = find_java()
+    chosen = session_settings(master, java, memory, options) | dict(settings or {})
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    with _environment(java), tempfile.TemporaryFile() as printed:
+        try:
+            with _output_to(printed.fileno()):
+                return builder.getOrCreate()
+        except Exception as problem:  # py4j and PySpark raise many classes for a JVM that does not start
+            printed.seek(0)
+            raise NoSpark(f"Spark does not start on {master}: {_reason(problem, printed.read().decode(errors='replace'))}") from problem
+
+
+def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
+    """Spark's settings for a session that Klamm opens."""
+    from klamm.pipeline.warm import archive_options
+
+    local = master.startswith("local")
+    jvm = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={_log_settings()}"]
+    jvm += archive_options(java) if options is None else options
+    chosen = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": " ".join(jvm),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+    }
+    if local:
+        chosen |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+        }
+    return chosen
+
+
+def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
+    try:
+        session = builder.builder.remote(remote).getOrCreate()
+        session.version  # noqa: B018  # asks the server: a session object alone connects to nothing
+    except ImportError as problem:
+        raise NoSpark("--remote needs the packages of Spark Connect: `pip install 'klamm[connect]'`") from problem
+    except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
+        raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    return session
+
+
+def _log_settings() -> Path:
+    """The file that makes Spark's log quiet."""
+    path = cache_folder() / "log4j2.properties"
+    if not path.exists() or path.read_text() != _QUIET_LOG:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_text(_QUIET_LOG)
+        temporary.replace(path)
+    return path
+
+
+@contextlib.contextmanager
+def _environment(java: Java) -> Iterator[None]:
+    """What the JVM and the Python workers inherit while the JVM starts."""
+    from importlib.util import find_spec
+
+    spark = find_spec("pyspark")
+    assert spark is not None and spark.origin is not None
+    ours = {
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(Path(spark.origin).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+    before = {key: os.environ.get(key) for key in ours}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+@contextlib.contextmanager
+def _output_to(number: int) -> Iterator[None]:
+    """stdout and stderr of this process go to the file `number`, and for good those of processes that are started meanwhile."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    os.dup2(number, 1)
+    os.dup2(number, 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for stream, copy in enumerate(kept, 1):
+            os.dup2(copy, stream)
+            os.close(copy)
+
+
+def _reason(problem: BaseException, printed: str) -> str:
+    """The line that says most: what the JVM printed last as an error, else the first line of the exception."""
+    lines = [line.strip() for line in printed.splitlines() if "Exception" in line or "rror" in line]
+    text = str(problem).strip() or type(problem).__name__
+    return lines[-1] if lines else text.splitlines()[0]

@@ -1,0 +1,31 @@
+"""The archive of loaded classes that halves the start of Spark's JVM.
+
+It belongs to one Java runtime and one set of jars: its name says both, and the JVM ignores an archive that does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+
+from klamm.pipeline.java import Java, cache_folder
+
+AOT_SINCE = 25
+"""The Java version from which on an AOT cache takes the place of the class-data archive."""
+
+
+def archive_path(java: Java) -> Path:
+    """Where the archive for this runtime and this PySpark is, or will be."""
+    key = hashlib.sha256(f"{java.identity}\n{version('pyspark')}\n{Path(__file__)}".encode()).hexdigest()[:16]
+    return cache_folder() / f"classes-{key}.{'aot' if java.major >= AOT_SINCE else 'jsa'}"
+
+
+def archive_options(java: Java) -> tuple[str, ...]:
+    """Options of the JVM that use the archive; none when there is no archive."""
+    path = archive_path(java)
+    if not path.exists():
+        return ()
+    if java.major >= AOT_SINCE:
+        return (f"-XX:AOTCache={path}", "-Xlog:disable", "-Xlog:all=off")
+    return (f"-XX:SharedArchiveFile={path}", "-Xlog:disable")

