@@ -1,0 +1,107 @@
+"""Segments read as they were written, and up to their last whole batch where a process was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from klamm.journal import reading
+from klamm.journal.columns import FRAMES
+from klamm.journal.segments import LOCK, OpenSegment, segment_of, table_schema
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+
+
+def rows(path: Path) -> list[dict]:
+    return [row for batch in reading.open_segment(path) for row in batch.to_pylist()]
+
+
+def test_a_sealed_segment_reads_as_it_was_written(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r", 2) as journal:
+        asked, answered = simple_exchange(journal)
+        journal.event("decision", topic="t", partition=0, input={"a": 1})
+    frames, events = (segment.path for segment in sorted(reading.segments(tmp_path), key=lambda s: s.table != "frames"))
+    found = rows(frames)
+    assert [row["seq"] for row in found] == [asked, answered]
+    assert list(found[0]) == [column.name for column in FRAMES]
+    assert (found[1]["cause_seq"], found[1]["latency_ns"], found[1]["run_id"], found[1]["node_id"]) == (asked, 1_000_000, "r", 2)
+    assert rows(events)[0]["input"] == '{"a": 1}'
+
+
+@pytest.mark.parametrize("torn", [0, 1, 9, 300])
+def test_a_torn_segment_reads_up_to_its_last_whole_batch(tmp_path: Path, torn: int) -> None:
+    journal = TinyJournal(tmp_path)
+    simple_exchange(journal)
+    journal.batch()
+    simple_exchange(journal)
+    journal.kill(torn)
+    (segment,) = reading.segments(tmp_path)
+    reader = reading.open_segment(segment.path)
+    assert not segment.sealed
+    assert sum(batch.num_rows for batch in reader) == (4 if torn == 0 else 2)
+    assert reader.torn is not None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no arrow file", b"\xff\xff\xff\xff\x00\x01\x00\x00" + bytes(1000), b"\xff\xff\xff\xff\x00\x00\x00\x00"]
+)
+def test_a_file_that_is_no_stream_has_no_rows(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "frames-00000000000000000001.arrows"
+    path.write_bytes(content)
+    reader = reading.open_segment(path)
+    assert list(reader) == []
+    assert reader.torn is not None
+
+
+def test_damage_inside_a_segment_ends_it_there_and_never_raises(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path) as journal:
+        for _ in range(3):
+            simple_exchange(journal)
+            journal.batch()
+    whole = journal.last().read_bytes()
+    path = tmp_path / "frames-00000000000000000001.arrows"
+    for position in range(0, len(whole), 37):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        assert sum(batch.num_rows for batch in reading.open_segment(path)) <= 6
+
+
+def test_an_older_column_set_is_filled_with_null(tmp_path: Path) -> None:
+    older = pa.schema([("seq", pa.int64()), ("gone", pa.string()), ("flags", pa.int16())], {"run_id": "old", "node_id": "7"})
+    segment = OpenSegment(tmp_path, "frames", 1, older)
+    segment.write(pa.RecordBatch.from_pylist([{"seq": 1, "gone": "x", "flags": 2}], schema=older))
+    (batch,) = reading.open_segment(segment.seal())
+    assert batch.schema == table_schema("frames")
+    row = batch.to_pylist()[0]
+    assert (row["seq"], row["flags"], row["run_id"], row["node_id"], row["peer"], row["frame"]) == (1, 2, "old", 7, None, None)
+
+
+def test_segments_lists_in_order_and_passes_over_foreign_files(tmp_path: Path) -> None:
+    assert reading.segments(tmp_path / "nowhere") == []
+    for node in (10, 9):
+        with TinyJournal(tmp_path, "r", node) as journal:
+            simple_exchange(journal)
+            journal.roll()
+            simple_exchange(journal)
+    (journal.folder / "frames-1.arrows").touch()
+    (journal.folder / LOCK).touch()
+    (journal.folder / "README").touch()
+    found = [(segment.node, segment.first_seq, segment.sealed) for segment in reading.segments(tmp_path)]
+    assert found == [(9, 1, True), (9, 3, True), (10, 1, True), (10, 3, True)]
+    assert segment_of(tmp_path / "frames-00000000000000000001.arrows") is None
+
+
+def test_what_a_dead_process_left_open_is_sealed(tmp_path: Path) -> None:
+    journal = TinyJournal(tmp_path)
+    simple_exchange(journal)
+    journal.kill(3)
+    empty = TinyJournal(tmp_path, node=2)
+    simple_exchange(empty)
+    empty.kill(10**6)
+    simple_exchange(journal)
+    journal.kill(0)
+    (sealed,) = reading.seal_leftovers(tmp_path)
+    assert sealed.sealed
+    assert [row["seq"] for row in rows(sealed.path)] == [3, 4]
+    assert reading.segments(tmp_path) == [sealed]
+    assert sorted(path.name for path in tmp_path.rglob("*.torn")) == ["frames-00000000000000000001.arrows.torn"] * 2
