@@ -144,6 +144,7 @@ def test_gzip_writes_what_zlib_reads() -> None:
     assert zlib.decompress(compress(Codec.GZIP, TEXT, 9), 31) == TEXT
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_kafka_reads_every_codec_and_level() -> None:
     records = [Record(number, 5, b"k", TEXT[: number * 300]) for number in range(20)]

@@ -45,6 +45,7 @@ def described(data: bytes) -> list[list[Any]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_old_consumers_get_the_same_messages_as_from_kafka() -> None:
     seed = Random().randrange(10**9)

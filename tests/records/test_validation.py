@@ -80,6 +80,7 @@ def test_produced_records_are_stored_or_refused_as_by_kafka(part: int) -> None:
     assert tried > 50
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_new_records_are_stored_or_refused_as_by_kafka(request: pytest.FixtureRequest) -> None:
     seed = Random().randrange(10**9)

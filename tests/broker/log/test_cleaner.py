@@ -193,6 +193,7 @@ def test_recorded_logs_are_cleaned_as_by_kafka() -> None:
     assert tried > 200
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_new_logs_are_cleaned_as_by_kafka() -> None:
     seed = Random().randrange(10**9)
