@@ -1,0 +1,103 @@
+"""What-if questions about leaders, at the scale of millions of partitions, answered with the controller's own rules.
+
+Partitions that are alike are one pattern (`simulation/patterns.py`). Spark groups the partitions; each pattern goes once through all steps
+(`simulation/procedures.py`), with its number of partitions as weight; the sums of what each step changes come back. A pass of the
+automatic rebalance depends on all partitions of a broker: where there is one, the ratios are counted first, by one more pass over the
+patterns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from klamm.pipeline.simulation.outcome import Outcome, outcome
+from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, Scenario, counting, finishing, measuring
+from klamm.pipeline.simulation.steps import Rebalance
+
+
+class Partitions(NamedTuple):
+    """The partitions of a simulation, as Spark has them."""
+
+    patterns: Any
+    """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing)."""
+    rows: Any
+    """A DataFrame: topic, partition, the same columns of `KEY`, and leader_epoch and partition_epoch where they are known."""
+    racks: dict[int, str | None]
+    """Of all brokers of the cluster, those that do not run included."""
+
+
+def group(rows: Any) -> Any:
+    """Patterns of rows, which have columns of `KEY` and perhaps `bytes`."""
+    names = [name for name in KEY if name in rows.columns]
+    sizes = ["CAST(sum(bytes) AS BIGINT) AS bytes"] if "bytes" in rows.columns else []
+    grouped = rows.groupBy(*names)
+    from pyspark.sql import functions
+
+    return grouped.agg(functions.expr("count(1) AS weight"), *(functions.expr(text) for text in sizes))
+
+
+def simulate(partitions: Partitions, scenario: Scenario, throttle: int | None = None) -> Outcome:
+    """Take a cluster through the steps. `throttle` is in bytes a second, for each broker and direction."""
+    patterns, held = partitions.patterns, False
+    if any(isinstance(step, Rebalance) for step in scenario.steps):
+        patterns, held = patterns.persist(), True
+    try:
+        rebalanced = over_ratio(patterns, scenario)
+        sums = _sums(patterns.mapInArrow(counting(scenario, rebalanced), COUNTED_DDL))
+    finally:
+        if held:
+            patterns.unpersist()
+    number = sums.pop((0, "patterns", -1), (0, 0))[0]
+    return outcome(scenario, sums, partitions.racks, throttle, number)
+
+
+def over_ratio(patterns: Any, scenario: Scenario) -> dict[int, frozenset[int]]:
+    """For each Rebalance step the brokers that get leaders back: more of theirs than the percentage are led elsewhere."""
+    rebalanced: dict[int, frozenset[int]] = {}
+    for number, step in enumerate(scenario.steps):
+        if isinstance(step, Rebalance):
+            sums = _sums(patterns.mapInArrow(measuring(scenario, dict(rebalanced), number), COUNTED_DDL))
+            owned = {b: count for (_, metric, b), (count, _) in sums.items() if metric == "owned"}
+            elsewhere = {b: count for (_, metric, b), (count, _) in sums.items() if metric == "imbalanced"}
+            rebalanced[number] = frozenset(b for b, count in elsewhere.items() if count / owned[b] > step.percentage / 100)
+    return rebalanced
+
+
+def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
+    """A row for each partition: topic, partition, what it was, and what it is behind the last step."""
+    rebalanced = over_ratio(partitions.patterns, scenario)
+    names = [name for name in KEY if name in partitions.rows.columns]
+    key = ", ".join(f"{name} {KEY[name]}" for name in names)
+    done = partitions.patterns.select(*names).distinct().mapInArrow(finishing(scenario, rebalanced, names), f"{key}, {OUTCOME_DDL}")
+    rows, done = partitions.rows.alias("old"), done.alias("new")
+    alike = " AND ".join(f"old.{name} <=> new.{name}" for name in names)
+    from pyspark.sql import functions
+
+    joined = rows.join(done, functions.expr(alike))
+    was_leader, was_isr = ("old.leader", "old.isr") if "leader" in names else ("old.replicas[0]", "old.replicas")
+    columns = partitions.rows.columns
+    epoch = "old.leader_epoch" if "leader_epoch" in columns else "0"
+    version = "old.partition_epoch" if "partition_epoch" in columns else "0"
+    return joined.selectExpr(
+        "old.topic", "old.partition", f"{was_leader} AS leader_before", f"{was_isr} AS isr_before", "old.replicas AS replicas_before",
+        "new_leader AS leader", "new_isr AS isr", "new_replicas AS replicas", "new_adding AS adding", "new_removing AS removing",
+        "new_recovery AS recovery", f"{_risen(epoch, 'leader_epochs')} AS leader_epoch",
+        f"{_risen(version, 'partition_epochs')} AS partition_epoch",
+    )  # fmt: skip
+
+
+def _risen(epoch: str, by: str) -> str:
+    """An epoch that has risen, an int32 that goes round as Kafka's do."""
+    return f"CAST((CAST({epoch} AS BIGINT) + {by} + 2147483648) % 4294967296 - 2147483648 AS INT)"
+
+
+def _sums(counted: Any) -> dict[tuple[int, str, int], tuple[int, int]]:
+    """Rows of workers, added up."""
+    counts: defaultdict[tuple[int, str, int], list[int]] = defaultdict(lambda: [0, 0])
+    table = counted.toArrow()
+    for step, metric, broker, partitions, size in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        entry = counts[step, metric, broker]
+        entry[0] += partitions
+        entry[1] += size
+    return {key: (partitions, size) for key, (partitions, size) in counts.items()}

@@ -1,0 +1,170 @@
+"""A generated cluster: so many partitions on so many brokers, the same for the same seed.
+
+All brokers run, all replicas are in sync, and the first one leads. `kafka` places replicas as an Apache Kafka controller does
+(`controller/placement.py`), with a start and a shift drawn for each topic; topics that drew the same are placed once. `random` draws the
+replicas of each partition for itself, which gives the most different patterns that there can be.
+
+Draws are hashes of a number and the seed, so that they do not depend on how Spark divides the work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from klamm.controller.placement import place_replicas
+from klamm.pipeline.simulation.patterns import Batches
+from klamm.protocol.nouns import Ints
+
+PATTERNS = pa.schema([("replicas", pa.list_(pa.int32())), ("weight", pa.int64())])
+PATTERNS_DDL = "replicas array<int>, weight bigint"
+ROWS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32()))])
+ROWS_DDL = "topic string, partition int, replicas array<int>"
+_ROWS_AT_ONCE = 50_000
+_LARGEST = 2**62
+"""More orders of replicas than this are not told apart."""
+
+
+class Generated(NamedTuple):
+    """What is generated. Brokers have the ids 1, 2, 3, …; with racks, broker n is in rack r(n mod racks)."""
+
+    partitions: int
+    brokers: int
+    replication_factor: int = 3
+    racks: int = 0
+    placement: str = "kafka"
+    seed: int = 0
+    topic_partitions: int = 100
+    """Partitions of a topic; the last one has the rest."""
+
+    @property
+    def ids(self) -> range:
+        return range(1, self.brokers + 1)
+
+    @property
+    def rack_of(self) -> dict[int, str | None]:
+        return {b: f"r{b % self.racks}" if self.racks else None for b in self.ids}
+
+    @property
+    def topics(self) -> int:
+        return -(-self.partitions // self.topic_partitions)
+
+    @property
+    def orders(self) -> int:
+        """How many lists of replicas there are."""
+        orders = 1
+        for taken in range(self.replication_factor):
+            orders *= self.brokers - taken
+        return min(orders, _LARGEST)
+
+    def replicas(self, order: int) -> Ints:
+        """The list of replicas with this number, from 0."""
+        ids, chosen = list(self.ids), []
+        for left in range(self.brokers, self.brokers - self.replication_factor, -1):
+            order, at = divmod(order, left)
+            chosen.append(ids.pop(at))
+        return tuple(chosen)
+
+    def placed(self, draw: int, partitions: int) -> dict[int, Ints]:
+        """The partitions of a topic with this draw, which is start and shift in one number."""
+        start, shift = divmod(draw, self.brokers)
+        return place_replicas(self.rack_of, partitions, self.replication_factor, start, shift)
+
+
+def grouped(spark: Any, cluster: Generated) -> Any:
+    """The patterns with their weights: `PATTERNS_DDL`."""
+    if cluster.placement == "random":
+        drawn = _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed)
+        return drawn.groupBy("draw").count().mapInArrow(_orders(cluster), PATTERNS_DDL)
+    whole, rest = divmod(cluster.partitions, cluster.topic_partitions)
+    drawn = _drawn(spark.range(cluster.topics), cluster.brokers**2, cluster.seed)
+    size = f"IF(id < {whole}, {cluster.topic_partitions}, {rest})"
+    topics = drawn.selectExpr("draw", f"{size} AS size").groupBy("draw", "size").count()
+    return topics.mapInArrow(_placements(cluster), PATTERNS_DDL)
+
+
+def rows(spark: Any, cluster: Generated) -> Any:
+    """A row for each partition: `ROWS_DDL`."""
+    if cluster.placement == "random":
+        drawn = _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed)
+        return drawn.mapInArrow(_random_rows(cluster), ROWS_DDL)
+    drawn = _drawn(spark.range(cluster.topics), cluster.brokers**2, cluster.seed)
+    return drawn.mapInArrow(_placed_rows(cluster), ROWS_DDL)
+
+
+def topic_name(cluster: Generated, number: int) -> str:
+    """`topic-0007`: as many digits as the largest number has."""
+    return f"topic-{number:0{len(str(cluster.topics - 1))}}"
+
+
+def _drawn(numbers: Any, limit: int, seed: int) -> Any:
+    return numbers.selectExpr("id", f"pmod(xxhash64(id, {seed}L), {limit}L) AS draw")
+
+
+def _orders(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            replicas = [cluster.replicas(order) for order in batch.column("draw").to_pylist()]
+            yield pa.RecordBatch.from_arrays([_lists(replicas), batch.column("count")], schema=PATTERNS)
+
+    return expand
+
+
+def _placements(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
+        weights: Counter[Ints] = Counter()
+        for batch in batches:
+            for draw, size, count in zip(*(batch.column(name).to_pylist() for name in ("draw", "size", "count")), strict=True):
+                for replicas in cluster.placed(draw, size).values():
+                    weights[replicas] += count
+        yield pa.RecordBatch.from_arrays([_lists(list(weights)), pa.array(weights.values(), pa.int64())], schema=PATTERNS)
+
+    return expand
+
+
+def _random_rows(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            places = [divmod(number, cluster.topic_partitions) for number in batch.column("id").to_pylist()]
+            replicas = [cluster.replicas(order) for order in batch.column("draw").to_pylist()]
+            yield _rows_batch(cluster, places, replicas)
+
+    return expand
+
+
+def _placed_rows(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
+        places: list[tuple[int, int]] = []
+        replicas: list[Ints] = []
+        for batch in batches:
+            for number, draw in zip(batch.column("id").to_pylist(), batch.column("draw").to_pylist(), strict=True):
+                size = min(cluster.topic_partitions, cluster.partitions - number * cluster.topic_partitions)
+                places += [(number, i) for i in range(size)]
+                replicas += cluster.placed(draw, size).values()
+                if len(places) >= _ROWS_AT_ONCE:
+                    yield _rows_batch(cluster, places, replicas)
+                    places, replicas = [], []
+        if places:
+            yield _rows_batch(cluster, places, replicas)
+
+    return expand
+
+
+def _rows_batch(cluster: Generated, places: list[tuple[int, int]], replicas: list[Ints]) -> pa.RecordBatch:
+    names = {number: topic_name(cluster, number) for number in {number for number, _ in places}}
+    topics = pa.array([names[number] for number, _ in places], pa.string())
+    partitions = pa.array([i for _, i in places], pa.int32())
+    return pa.RecordBatch.from_arrays([topics, partitions, _lists(replicas)], schema=ROWS)
+
+
+def _lists(values: list[Ints]) -> pa.Array:
+    """Lists of the same or of different lengths."""
+    ends = [0]
+    flat: list[int] = []
+    for value in values:
+        flat += value
+        ends.append(len(flat))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(flat, pa.int32()))
