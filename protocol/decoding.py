@@ -44,6 +44,9 @@ def has_shape(struct: Struct, version: int) -> bool:
 class DecoderSource:
     """Collects the lines of one decoder; `names` are the objects that they refer to."""
 
+    runs = UniformRuns
+    """What makes the structures of a run that all have one shape."""
+
     def __init__(self, schema: Schema, version: int, rows: dict[str, type[Any]]) -> None:
         self.schema = schema
         self.version = version
@@ -131,6 +134,10 @@ class DecoderSource:
         if self.flexible:
             tagged = [field for field in struct.fields if field.is_tagged(version)]
             values |= self.tags(struct, tagged)
+        return self.made(struct, values)
+
+    def made(self, struct: Struct, values: dict[str, str]) -> str:
+        """An expression that makes a structure of the expressions for the values of its fields."""
         parts = [values.get(field.attribute) or self.default(field) for field in struct.fields]
         return f"{self.row(struct)}(({', '.join(parts)},))"
 
@@ -297,9 +304,7 @@ class DecoderSource:
             self.line(f"if buf[pos + {stride - 1}:{stop}:{stride}].count(0) == {n}:")
             self.depth += 1
         targets = {field.attribute: self.fresh() for field in plain}
-        parts = [targets.get(field.attribute) or self.default(field) for field in struct.fields]
-        made = f"{self.row(struct)}(({', '.join(parts)},))"
-        self.line(f"{value} = [{made} for {', '.join(targets.values())}, in {reader}(buf[pos:{stop}])]")
+        self.line(f"{value} = [{self.made(struct, targets)} for {', '.join(targets.values())}, in {reader}(buf[pos:{stop}])]")
         self.line(f"pos = {stop}")
         if self.flexible:
             self.depth -= 1
@@ -309,7 +314,7 @@ class DecoderSource:
             self.depth -= 1
 
     def run_of_shape(self, struct: Struct, plain: list[Field], value: str, n: str) -> None:
-        runs = UniformRuns(self.rows[struct.name], [field.attribute for field in plain], [
+        runs = self.runs(self.rows[struct.name], [field.attribute for field in plain], [
             None if field.is_array else CODES[field.type] for field in plain
         ], {field.attribute: self.default(field) for field in struct.fields if field not in plain})
         name = self.bind(runs, "S")

@@ -84,10 +84,13 @@ class UniformRuns:
                 layout += f"x{len(items)}i"
                 targets += items
                 values[name] = f"({''.join(f'{item}, ' for item in items)})"
-        made = ", ".join(values[field] for field in self.row._fields)
         names = {"_row": self.row, "_unpack": Packer(layout + "x").iter_unpack}
-        source = f"lambda _run: [_row(({made},)) for {', '.join(targets)}, in _unpack(_run)]"
+        source = f"lambda _run: [{self.made(values)} for {', '.join(targets)}, in _unpack(_run)]"
         return eval(source, names)
+
+    def made(self, values: dict[str, str]) -> str:
+        """An expression that makes a structure of the expressions for the values of its fields."""
+        return f"_row(({', '.join(values[field] for field in self.row._fields)},))"
 
 
 class ShapePackers:
