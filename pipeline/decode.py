@@ -99,7 +99,7 @@ def decode_frame(direction: int, key: int | None, version: int | None, flags: in
         size = len(frame)
         if size < 4 or _LENGTH(frame)[0] != size - 4:
             return _bad_size(frame)
-        how = plan(direction in (0, 2), key, version)
+        how = _plans.get((direction in (0, 2), key, version)) or plan(direction in (0, 2), key, version)
         if how.__class__ is not Plan:
             return _undecodable(how, direction, key, version, frame)  # type: ignore[arg-type]
         return _decode(how, direction, frame)

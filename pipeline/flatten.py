@@ -1,20 +1,22 @@
 """Flat rows from decoded messages: partition states, brokers, error codes.
 
-A `Columns` collects one list for each column, over a batch of frames, and how many rows each frame has; so Arrow arrays are made of them
-without an object for each row. Values are taken from the objects that `json_codec` makes.
+A row is a tuple; values are taken from the objects that `json_codec` makes. Fields that a version lacks are None, and so is what a frame
+that was cut does not have any more.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import orjson
 
 from klamm.pipeline.json_codec import Body
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.messages import message_type
 from klamm.protocol.schema import Struct
+
+Row = tuple[Any, ...]
 
 Counts = dict[tuple[str, int], int]
 """(path, error code) → how often, without code 0."""
@@ -32,130 +34,101 @@ BROKER_FIELDS = ("controller_id", "controller_epoch", "broker_id", "epoch", "hos
 ERROR_FIELDS = ("path", "error_code", "count")
 
 
-class Columns:
-    """Rows as one list for each column; `ends` has the number of rows after each frame."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self.lists: dict[str, list[Any]] = {name: [] for name in names}
-        self.ends: list[int] = [0]
-        self.size = 0
-
-    def add(self, count: int, values: dict[str, Any]) -> None:
-        """Add rows: a list is one value for each, anything else is the value of all; columns that are not given are null."""
-        self.size += count
-        for name, column in self.lists.items():
-            value = values.get(name)
-            column.extend(value if value.__class__ is list else repeat(value, count))
-
-    def end_of_frame(self) -> None:
-        """The rows added since the last call belong to one frame."""
-        self.ends.append(self.size)
-
-
-def add_states(key: int, body: Body, states: Columns) -> None:
-    """Add the partition states of a LeaderAndIsr, UpdateMetadata or StopReplica request or of a Metadata response."""
-    if key == ApiKey.STOP_REPLICA:
-        _add_stopped(body, states)
-        return
+def partition_states(key: int, body: Body) -> list[Row]:
+    """The partition states of a LeaderAndIsr, UpdateMetadata or StopReplica request or of a Metadata response: rows of STATE_FIELDS."""
+    get = body.get
     if key == ApiKey.METADATA:
-        for topic in body.get("topics") or ():
-            partitions = _whole(topic.get("partitions"), "isrNodes")
-            states.add(len(partitions), _metadata_states(body, topic, partitions))
-        return
-    for topic in body.get("topicStates") or ():
-        partitions = _whole(topic.get("partitionStates"), "replicas")
-        states.add(len(partitions), _states(body, partitions) | {"topic": topic["topicName"], "topic_id": topic.get("topicId")})
-    partitions = _whole(body.get("ungroupedPartitionStates"), "replicas")
-    if partitions:
-        states.add(len(partitions), _states(body, partitions) | {"topic": [each["topicName"] for each in partitions]})
+        return _metadata_states(body)
+    head = (get("controllerId"), get("controllerEpoch"), get("brokerEpoch"))
+    if key == ApiKey.STOP_REPLICA:
+        return _stopped(head, body)
+    topics = get("topicStates")
+    if topics is not None:
+        rows: list[Row] = []
+        for topic in topics:
+            states = topic.get("partitionStates")
+            if states:
+                rows += _states((*head, topic["topicName"], topic.get("topicId")), states)
+        return rows
+    return [row for state in get("ungroupedPartitionStates") or () for row in _states((*head, state.get("topicName"), None), (state,))]
 
 
-def _whole(rows: list[Body] | None, name: str) -> list[Body]:
-    """The structures that have a field: of a frame that was cut, the last one may lack it."""
-    return [row for row in rows if row and name in row] if rows else []
+def _states(begin: Row, states: Iterable[Body]) -> list[Row]:
+    """Rows of LeaderAndIsr and UpdateMetadata. Of a frame that was cut the last state may lack its end: it is left out."""
+    return [
+        (
+            *begin, state["partitionIndex"], state["leader"], state["leaderEpoch"], state["isr"], state["replicas"],
+            state.get("offlineReplicas"), state.get("addingReplicas"), state.get("removingReplicas"),
+            state["partitionEpoch"] if "partitionEpoch" in state else state["zkVersion"],
+            state.get("leaderRecoveryState"), state.get("isNew"), None, None,
+        )
+        for state in states
+        if "replicas" in state
+    ]  # fmt: skip
 
 
-def _column(rows: list[Body], name: str) -> list[Any] | None:
-    """A field of each; None where the version lacks it."""
-    return [row.get(name) for row in rows] if rows and name in rows[0] else None
-
-
-def _head(body: Body) -> dict[str, Any]:
-    return {
-        "controller_id": body.get("controllerId"),
-        "controller_epoch": body.get("controllerEpoch"),
-        "broker_epoch": body.get("brokerEpoch"),
-    }
-
-
-def _states(body: Body, rows: list[Body]) -> dict[str, Any]:
-    return _head(body) | {
-        "partition": _column(rows, "partitionIndex"),
-        "leader": _column(rows, "leader"),
-        "leader_epoch": _column(rows, "leaderEpoch"),
-        "isr": _column(rows, "isr"),
-        "replicas": _column(rows, "replicas"),
-        "offline": _column(rows, "offlineReplicas"),
-        "adding": _column(rows, "addingReplicas"),
-        "removing": _column(rows, "removingReplicas"),
-        "partition_epoch": _column(rows, "partitionEpoch") or _column(rows, "zkVersion"),
-        "recovery": _column(rows, "leaderRecoveryState"),
-        "is_new": _column(rows, "isNew"),
-    }
-
-
-def _metadata_states(body: Body, topic: Body, rows: list[Body]) -> dict[str, Any]:
-    return {
-        "controller_id": body.get("controllerId"),
-        "topic": topic.get("name"),
-        "topic_id": topic.get("topicId"),
-        "partition": _column(rows, "partitionIndex"),
-        "leader": _column(rows, "leaderId"),
-        "leader_epoch": _column(rows, "leaderEpoch"),
-        "isr": _column(rows, "isrNodes"),
-        "replicas": _column(rows, "replicaNodes"),
-        "offline": _column(rows, "offlineReplicas"),
-        "error_code": _column(rows, "errorCode"),
-    }
-
-
-def _add_stopped(body: Body, states: Columns) -> None:
-    head = _head(body)
-    every = body.get("deletePartitions")
-    for topic in body.get("topicStates") or ():
-        rows = _whole(topic.get("partitionStates"), "deletePartition")
-        states.add(len(rows), head | {
-            "topic": topic["topicName"],
-            "partition": _column(rows, "partitionIndex"),
-            "leader_epoch": _column(rows, "leaderEpoch"),
-            "deleting": _column(rows, "deletePartition"),
-        })
+def _metadata_states(body: Body) -> list[Row]:
+    controller = body.get("controllerId")
+    rows: list[Row] = []
     for topic in body.get("topics") or ():
-        indexes = list(topic.get("partitionIndexes") or ())
-        states.add(len(indexes), head | {"topic": topic.get("name"), "partition": indexes, "deleting": every})
-    rows = _whole(body.get("ungroupedPartitions"), "partitionIndex")
-    if rows:
-        states.add(len(rows), head | {
-            "topic": _column(rows, "topicName"), "partition": _column(rows, "partitionIndex"), "deleting": every
-        })
+        begin = (controller, None, None, topic.get("name"), topic.get("topicId"))
+        rows += [
+            (
+                *begin, state["partitionIndex"], state["leaderId"], state.get("leaderEpoch"), state["isrNodes"], state["replicaNodes"],
+                state.get("offlineReplicas"), None, None, None, None, None, None, state["errorCode"],
+            )
+            for state in topic.get("partitions") or ()
+            if "isrNodes" in state
+        ]  # fmt: skip
+    return rows
 
 
-def add_brokers(key: int, body: Body, brokers: Columns) -> None:
-    """Add the brokers that an UpdateMetadata request or a Metadata response lists."""
-    is_update = key == ApiKey.UPDATE_METADATA
-    head = {"controller_id": body.get("controllerId"), "controller_epoch": body.get("controllerEpoch"), "epoch": body.get("brokerEpoch")}
-    rows = _whole(body.get("liveBrokers" if is_update else "brokers"), "id" if is_update else "nodeId")
-    for row in rows:
-        endpoints = row.get("endpoints") or [{"port": row.get("v0Port", row.get("port")), "host": row.get("v0Host", row.get("host"))}]
-        brokers.add(1, head | {
-            "broker_id": row["id" if is_update else "nodeId"],
-            "host": endpoints[0].get("host"),
-            "port": endpoints[0].get("port"),
-            "endpoints": json.dumps(endpoints),
-            "rack": row.get("rack"),
-            "source": "UpdateMetadata" if is_update else "Metadata",
-        })
+def _stopped(head: Row, body: Body) -> list[Row]:
+    """Rows of StopReplica: what is deleted is said for each partition since version 3, for all of them before."""
+    every = body.get("deletePartitions")
+    found: list[tuple[Any, Any, Any, Any]] = []
+    for topic in body.get("topicStates") or ():
+        found += [
+            (topic["topicName"], state["partitionIndex"], state.get("leaderEpoch"), state["deletePartition"])
+            for state in topic.get("partitionStates") or ()
+            if "deletePartition" in state
+        ]
+    for topic in body.get("topics") or ():
+        found += [(topic["name"], index, None, every) for index in topic.get("partitionIndexes") or ()]
+    found += [
+        (state["topicName"], state["partitionIndex"], None, every)
+        for state in body.get("ungroupedPartitions") or ()
+        if "partitionIndex" in state
+    ]
+    none = (None,) * 8
+    return [(*head, topic, None, index, None, epoch, *none, deleting, None) for topic, index, epoch, deleting in found]
+
+
+def listed_brokers(key: int, body: Body) -> list[Row]:
+    """The brokers that an UpdateMetadata request or a Metadata response lists: rows of BROKER_FIELDS."""
+    get = body.get
+    head = (get("controllerId"), get("controllerEpoch"))
+    if key == ApiKey.METADATA:
+        return [
+            (*head, row["nodeId"], None, row["host"], row["port"], None, row.get("rack"), "Metadata")
+            for row in get("brokers") or ()
+            if "port" in row
+        ]
+    epoch = get("brokerEpoch")
+    return [
+        (*head, row["id"], epoch, *_endpoints(row), row.get("rack"), "UpdateMetadata")
+        for row in get("liveBrokers") or ()
+        if row.get("endpoints") or "v0Port" in row
+    ]
+
+
+def _endpoints(row: Body) -> Row:
+    """Host and port of the first endpoint, and all of them as JSON."""
+    endpoints = row.get("endpoints")
+    if not endpoints:
+        return row["v0Host"], row["v0Port"], None
+    first = endpoints[0]
+    return first.get("host"), first.get("port"), orjson.dumps(endpoints)
 
 
 def error_counter(name: str, version: int) -> ErrorCounter | None:

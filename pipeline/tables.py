@@ -123,7 +123,7 @@ BROKER_STATE = Table("silver", "broker_state", (
     Column("epoch", "int64", True, "of the receiver, in UpdateMetadata; no version says that of the broker listed"),
     Column("host", "string", True, "of the first endpoint"),
     Column("port", "int32", True, "of the first endpoint"),
-    Column("endpoints", "string", True, "JSON: all endpoints"),
+    Column("endpoints", "string", True, "JSON: all endpoints; Metadata and UpdateMetadata 0 have none"),
     Column("rack", "string", True, ""),
     Column("source", "string", False, "UpdateMetadata or Metadata"),
 ), "a broker listed in an UpdateMetadata request or a Metadata response")
@@ -204,9 +204,9 @@ REASSIGN_SPANS = Table("gold", "reassign_spans", (
     Column("step", "int64", True, "which execution"),
     Column("phase", "string", False, "U, A1, A2, B1 to B9"),
     *_some("seq"),
-    Column("from_ts_ns", "int64", False, ""),
-    Column("to_ts_ns", "int64", True, "when the next phase of this step began; null for the last"),
-    Column("throttle", "bool", False, "a throttle was set when the phase began"),
+    Column("from_ts_ns", "int64", False, "when the phase before it, or else the controller's event, was done"),
+    Column("to_ts_ns", "int64", False, "when the phase was done"),
+    Column("throttle", "bool", False, "a throttle of the topic was set when the phase was done"),
 ), "a phase of the reassignment of a partition")
 
 CLIENT_SCORECARD = Table("gold", "client_scorecard", (

@@ -1,0 +1,163 @@
+"""Decodes batches of journaled frames inside Spark: one row in, one row out, with all that other tables need of it.
+
+A row that comes out has the frame's header, its body as JSON or the reason why there is none, and lists with the partition states, the
+brokers and the error codes that it holds. So one pass over the data serves all tables of silver, each of which takes its columns. It runs
+in Spark's Python workers; nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from klamm.journal.columns import Column
+from klamm.pipeline.decode import Plan, Reason, decode_frame, plan
+from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
+from klamm.pipeline.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
+from klamm.protocol.apis import ApiKey
+
+MAX_BODY = 12_000_000
+"""Bytes of JSON that a body may have; Spark's variants end at 16 MiB. A longer one is left out, and `err` says so."""
+BATCH_BYTES = 32_000_000
+"""About as many bytes of frames are decoded at a time, so that no batch of results exceeds what Arrow and the worker can hold."""
+
+ARROW_TYPES = {
+    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_(), "string": pa.string(),
+    "binary": pa.binary(), "double": pa.float64(), "list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()),
+}  # fmt: skip
+
+
+def _of(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in table.columns}
+    return tuple(by_name[name] for name in names)
+
+
+LISTS = {
+    "states": _of(PARTITION_STATE, STATE_FIELDS),
+    "brokers": _of(BROKER_STATE, BROKER_FIELDS),
+    "codes": _of(API_ERRORS, ERROR_FIELDS),
+}
+"""Columns of decoded rows that are lists of structures."""
+
+OWN = (
+    *SIZES,
+    Column("body_json", "string", True, ""),
+    Column("left", "int32", True, ""),
+    Column("err", "string", True, ""),
+    Column("error_code", "int16", True, ""),
+    Column("errors", "int32", True, ""),
+    Column("reason", "string", True, ""),
+    Column("detail", "string", True, ""),
+    Column("frame", "binary", True, "only where there is a reason"),
+)
+
+_STRUCTS = ", ".join(
+    f"{name} array<struct<{', '.join(f'{field.name}: {SPARK_TYPES[field.type]}' for field in fields)}>>" for name, fields in LISTS.items()
+)
+DECODED = f"{ddl(HEADER)}, {ddl(OWN)}, {_STRUCTS}"
+"""Spark's schema of the rows that come out."""
+
+INPUT = (*(column.name for column in HEADER), "frame")
+"""Columns of the rows that go in, in this order."""
+
+
+def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
+    for batch in batches:
+        for part in _parts(batch):
+            yield decode_batch(part)
+
+
+def _parts(batch: Any) -> Iterator[Any]:
+    """The batch in slices of about BATCH_BYTES of frames."""
+    if batch.num_rows == 0:
+        return
+    if batch.nbytes <= BATCH_BYTES:
+        yield batch
+        return
+    rows = max(1, batch.num_rows * BATCH_BYTES // batch.nbytes)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def decode_batch(batch: Any) -> Any:
+    """One record batch, decoded."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    rows: list[tuple[Any, ...]] = []
+    lists: tuple[list[Any], ...] = ([], [], [])
+    ends: tuple[list[int], ...] = ([0], [0], [0])
+    pairs = list(zip(lists, ends, strict=True))
+    inputs = (columns[name].to_pylist() for name in ("dir", "api_key", "api_version", "flags", "frame"))
+    for direction, key, version, flags, frame in zip(*inputs, strict=True):
+        rows.append(_decoded_row(direction, key, version, flags, frame, lists))
+        for values, end in pairs:
+            end.append(len(values))
+    header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
+    own = [pa.array(values, ARROW_TYPES[column.type]) for values, column in zip(zip(*rows, strict=True), OWN, strict=True)]
+    flat = [_list_array(values, end, fields) for (values, end), fields in zip(pairs, LISTS.values(), strict=True)]
+    return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _decoded_row(
+    direction: int, key: int | None, version: int | None, flags: int, frame: bytes, lists: tuple[list[Any], ...]
+) -> tuple[Any, ...]:
+    """The columns `OWN` of one frame; rows for other tables go to `lists`."""
+    body, left, reason, detail = decode_frame(direction, key, version, flags, frame)
+    size = len(frame)
+    prefix = int.from_bytes(frame[:4], "big", signed=True) if size >= 4 else None
+    if reason is not None:
+        return size, prefix, None, left, None, None, None, reason.value, detail, frame
+    if body is None or key is None or version is None:
+        return size, prefix, None, left, None, None, None, None, None, None
+    lengths = [len(values) for values in lists]
+    try:
+        text = orjson.dumps(body)
+        top, errors = _flatten(direction in (0, 2), key, version, body, lists)
+    except Exception as error:  # noqa: BLE001 as in `decode_frame`
+        for values, length in zip(lists, lengths, strict=True):
+            del values[length:]
+        return size, prefix, None, None, None, None, None, Reason.MALFORMED.value, f"{type(error).__name__}: {error}", frame
+    if len(text) > MAX_BODY:
+        err = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
+        return size, prefix, None, left, err, top, errors, None, None, None
+    return size, prefix, text, left, None, top, errors, None, None, None
+
+
+def _flatten(
+    is_request: bool, key: int, version: int, body: dict[str, Any], lists: tuple[list[Any], ...]
+) -> tuple[int | None, int | None]:
+    """Add the rows that this message has for other tables; of a response, its error code and how many it holds."""
+    states, brokers, codes = lists
+    if is_request:
+        if key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA):
+            states += partition_states(key, body)
+            if key == ApiKey.UPDATE_METADATA:
+                brokers += listed_brokers(key, body)
+        return None, None
+    if key == ApiKey.METADATA:
+        states += partition_states(key, body)
+        brokers += listed_brokers(key, body)
+    how = plan(False, key, version)
+    if not isinstance(how, Plan):
+        how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
+    if not isinstance(how, Plan) or how.count_errors is None:
+        return None, 0
+    top, counts = how.count_errors(body)
+    if not counts:
+        return top, 0
+    codes += [(path, code, count) for (path, code), count in counts.items()]
+    return top, sum(counts.values())
+
+
+def _list_array(rows: list[tuple[Any, ...]], ends: list[int], fields: tuple[Column, ...]) -> Any:
+    values = zip(*rows, strict=True) if rows else ((),) * len(fields)
+    arrays = [pa.array(column, ARROW_TYPES[field.type]) for column, field in zip(values, fields, strict=True)]
+    structs = pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs)
