@@ -71,7 +71,7 @@ def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool) -> li
         for table, select in _from_frames(variant).items():
             rows = {run: row[table.name] for run, row in counts.items() if row[table.name] > 0}
             if rows:
-                entries += _write(lake, table, select(decoded), batch, rows)
+                entries += write_parts(lake, table, select(decoded), batch, rows)
         return entries
     finally:
         decoded.unpersist()
@@ -130,7 +130,7 @@ def _build_from_events(lake: Path, events: Any, batch: str) -> list[Entry]:
     for table, select in tables.items():
         rows = {row["run_id"]: row[table.name] for row in counts if row[table.name] > 0}
         if rows:
-            entries += _write(lake, table, select(events), batch, rows)
+            entries += write_parts(lake, table, select(events), batch, rows)
     return entries
 
 
@@ -169,7 +169,7 @@ def _reassign(rows: Any, kinds: str) -> Any:
     return rows.where(f"kind IN ({kinds})").selectExpr(*(own.get(name, name) for name in REASSIGN.names))
 
 
-def _write(lake: Path, table: Table, rows: Any, batch: str, counts: dict[str, int]) -> list[Entry]:
+def write_parts(lake: Path, table: Table, rows: Any, batch: str, counts: dict[str, int]) -> list[Entry]:
     """Write the rows of a table below `run=…/batch=…`, in place of what this batch wrote before; the entries for the manifest."""
     from pyspark.sql import functions as F
 

@@ -1,0 +1,119 @@
+"""Silver to gold: tables of a run that people look at. Each is one SQL statement over the views of `tables.views`.
+
+Gold is computed again for a whole run whenever the run has new rows; the folder of the run is overwritten. Tables that judge (`verdicts`,
+`rule_stats`) are the rules' and are not made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from klamm.pipeline import manifest
+from klamm.pipeline.manifest import Entry
+from klamm.pipeline.silver import write_parts
+from klamm.pipeline.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table, ddl, views
+from klamm.protocol.apis import APIS
+
+BATCH = "gold"
+"""The batch of all parts: a run has one of each table."""
+
+_API = f"element_at(map({', '.join(f'{key}, {api.name!r}' for key, api in APIS.items())}), CAST(api_key AS INT))"
+"""The name of an API; null for a key that no API has."""
+
+_ADVERTISED = """
+SELECT run_id, node_id, CAST(one[0] AS INT) AS key, min(one[1]) AS low, max(one[2]) AS high
+FROM (
+  SELECT run_id, node_id, explode(from_json(get_json_object(output, '$.apis'), 'array<array<int>>')) AS one
+  FROM events WHERE kind = 'advertised'
+)
+GROUP BY ALL
+"""
+
+QUERIES: dict[Table, str] = {
+    LATENCY: f"""
+SELECT run_id, node_id, dir, api_key, {_API} AS api, count(*) AS count,
+  percentile_approx(latency_ns, 0.5, 10000) AS p50_ns, percentile_approx(latency_ns, 0.99, 10000) AS p99_ns,
+  percentile_approx(latency_ns, 0.999, 10000) AS p999_ns, max(latency_ns) AS max_ns
+FROM headers WHERE dir IN (1, 3) AND latency_ns IS NOT NULL AND api_key IS NOT NULL
+GROUP BY run_id, node_id, dir, api_key
+""",
+    API_MATRIX: f"""
+SELECT h.run_id, h.node_id, client_sw, client_id, api_key, {_API} AS api, api_version,
+  count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 1 AND errors > 0) AS errors,
+  count_if(dir = 0 AND api_key <> 18 AND NOT coalesce(api_version BETWEEN a.low AND a.high, a.anything IS NULL)) AS outside,
+  count_if(reason IS NOT NULL) AS quarantined
+FROM headers h
+LEFT JOIN (SELECT *, true AS anything FROM ({_ADVERTISED})) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
+WHERE dir IN (0, 1)
+GROUP BY h.run_id, h.node_id, client_sw, client_id, api_key, api_version
+""",
+    LEADER_TIMELINE: """
+SELECT run_id, topic, topic_id, partition, leader, leader_epoch, first.controller_epoch AS controller_epoch, first.node_id AS node_id,
+  first.seq AS seq, first.ts_ns AS from_ts_ns,
+  lead(first.ts_ns) OVER (PARTITION BY run_id, topic, topic_id, partition ORDER BY leader_epoch, first.ts_ns) AS to_ts_ns
+FROM (
+  SELECT run_id, topic, topic_id, partition, leader, leader_epoch,
+    min_by(struct(controller_epoch, node_id, seq, ts_ns), struct(ts_ns, node_id, seq)) AS first
+  FROM partition_state
+  WHERE api_key IN (4, 6) AND dir IN (0, 2) AND leader >= -1 AND leader_epoch IS NOT NULL AND topic IS NOT NULL
+  GROUP BY run_id, topic, topic_id, partition, leader, leader_epoch
+)
+""",
+    REASSIGN_SPANS: """
+WITH throttles AS (
+  SELECT run_id, node_id, coalesce(topic, '') AS throttled, ts_ns AS at_ns, kind = 'throttle_set' AS is_set
+  FROM events WHERE kind IN ('throttle_set', 'throttle_removed')
+), phases AS (
+  SELECT r.run_id, r.node_id, r.process, r.topic, r.partition, r.step, r.phase, r.seq, r.ts_ns, c.ts_ns AS cause_ts_ns
+  FROM reassign r LEFT JOIN events c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.seq = r.cause_seq
+  WHERE r.kind = 'reassign_phase' AND r.phase IS NOT NULL AND r.topic IS NOT NULL
+), throttled AS (
+  SELECT p.run_id, p.node_id, p.seq, max_by(t.is_set, t.at_ns) AS is_set
+  FROM phases p JOIN throttles t ON t.run_id = p.run_id AND t.throttled = p.topic AND t.at_ns <= p.ts_ns
+  GROUP BY p.run_id, p.node_id, p.seq
+)
+SELECT p.run_id, p.node_id, p.topic, p.partition, p.step, p.phase, p.seq,
+  coalesce(lag(p.ts_ns) OVER steps, p.cause_ts_ns, p.ts_ns) AS from_ts_ns,
+  p.ts_ns AS to_ts_ns, coalesce(t.is_set, false) AS throttle
+FROM phases p LEFT JOIN throttled t ON t.run_id = p.run_id AND t.node_id = p.node_id AND t.seq = p.seq
+WINDOW steps AS (PARTITION BY p.run_id, p.node_id, p.process, p.topic, p.partition, p.step ORDER BY p.seq)
+""",
+    CLIENT_SCORECARD: """
+SELECT run_id, client_sw, client_id, count(DISTINCT node_id, process, conn_id) AS connections,
+  count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 0 AND (flags & 1) <> 0) AS no_response,
+  count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND left > 0) AS surplus,
+  count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, count(DISTINCT api_key) AS apis,
+  percentile_approx(latency_ns, 0.5, 10000) AS p50_ns, percentile_approx(latency_ns, 0.99, 10000) AS p99_ns,
+  min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
+FROM headers WHERE dir IN (0, 1) AND kind = 'accepted'
+GROUP BY run_id, client_sw, client_id
+""",
+}
+
+
+def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
+    """Compute gold's tables of these runs again; the entries that the manifests got."""
+    if not runs:
+        return []
+    views(spark, lake, runs)
+    entries: list[Entry] = []
+    for table, query in QUERIES.items():
+        rows = spark.sql(query).cache()
+        try:
+            counts = {row["run_id"]: row["count"] for row in rows.groupBy("run_id").count().collect()}
+            if counts:
+                entries += write_parts(lake, table, _cast(rows, table), BATCH, counts)
+        finally:
+            rows.unpersist()
+        had = manifest.entries(lake, table.path, runs)
+        entries += [entry._replace(rows=0) for entry in had if entry.run not in counts]
+    manifest.append(lake, entries)
+    return entries
+
+
+def _cast(rows: Any, table: Table) -> Any:
+    """Exactly the columns of the table, in its types."""
+    kinds = dict(part.split(" ", 1) for part in ddl(table.columns).split(", "))
+    return rows.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in kinds.items()))

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas
+import pytest
+
+from klamm.journal.columns import Direction, Flag
+from klamm.pipeline import manifest
+from klamm.pipeline.silver import build_silver, part_path
+from klamm.pipeline.tables import DECISIONS, MESSAGES, SILVER, read, views
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.tests.journal.writing import TinyJournal
+from klamm.tests.pipeline.bronze_rows import bronze
+
+pytestmark = pytest.mark.slow
+
+TOPIC_ID = bytes(range(16))
+
+
+def leader_and_isr(leader_epoch: int = 3) -> messages.LeaderAndIsrRequest:
+    state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=0, controller_epoch=7, leader=2, leader_epoch=leader_epoch, isr=(2, 1), partition_epoch=5, replicas=(1, 2, 3),
+        adding_replicas=(3,), removing_replicas=(1,), is_new=True, leader_recovery_state=1,
+    )  # fmt: skip
+    topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
+    return messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=7, broker_epoch=70, topic_states=[topic])
+
+
+def update_metadata() -> messages.UpdateMetadataRequest:
+    Request = messages.UpdateMetadataRequest
+    state = Request.UpdateMetadataPartitionState(
+        topic_name="t", partition_index=4, controller_epoch=7, leader=-1, leader_epoch=2, isr=(2,), zk_version=9, replicas=(2, 3),
+        offline_replicas=(2,),
+    )  # fmt: skip
+    endpoints = [Request.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT")]
+    broker = Request.UpdateMetadataBroker(id=2, endpoints=endpoints, rack="r1")
+    return Request(controller_id=1, controller_epoch=7, broker_epoch=70, ungrouped_partition_states=[state], live_brokers=[broker])
+
+
+def metadata_response() -> messages.MetadataResponse:
+    Response = messages.MetadataResponse
+    partition = Response.MetadataResponsePartition(error_code=5, partition_index=0, leader_id=-1, replica_nodes=(1,), isr_nodes=(1,))
+    topics = [Response.MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[partition, partition])]
+    return Response(brokers=[Response.MetadataResponseBroker(node_id=1, host="h", port=1)], controller_id=1, topics=topics)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("lake")
+    with TinyJournal(lake, "first", 1) as journal:
+        journal.request(7, ApiKey.LEADER_AND_ISR, 7, leader_and_isr(), dir=Direction.REQUEST_OUT, cause=99)  # seq 1
+        journal.request(7, ApiKey.UPDATE_METADATA, 4, update_metadata(), dir=Direction.REQUEST_OUT)  # 2
+        asked = journal.request(8, ApiKey.METADATA, 12, messages.MetadataRequest())  # 3
+        journal.response(8, asked, metadata_response())  # 4
+        journal.raw(8, Direction.REQUEST_IN, b"GET / HTTP/1.1\r\n")  # 5
+        journal.raw(8, Direction.REQUEST_IN, b"secret", flags=Flag.RAW_TOKEN)  # 6
+        journal.request(8, ApiKey.METADATA, 12, messages.encode(messages.MetadataRequest(), 12) + b"abc")  # 7
+        journal.request(8, ApiKey.METADATA, 12, messages.MetadataRequest(), api_version=99)  # 8
+        stop = messages.StopReplicaRequest(topics=[messages.StopReplicaRequest.StopReplicaTopicV1(name="t", partition_indexes=(1, 2))])
+        journal.request(7, ApiKey.STOP_REPLICA, 1, stop._replace(delete_partitions=True), dir=Direction.REQUEST_OUT)  # 9
+        situation = {"rule": {"name": "Elect"}, "situation": {}, "partitions": [["t", 0], ["t", 1]]}
+        journal.event("decision", input=situation, output={"write": {}}, cause=1, controller_epoch=7)  # 10
+        journal.event("reassign_phase", topic="t", partition=0, output={"phase": "B3", "step": 4})  # 11
+        journal.event("assignment", topic="t", partition=0, output={"replicas": [1, 2], "adding": [2], "removing": []})  # 12
+    with TinyJournal(lake, "second: odd=name", 2) as journal:
+        journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest())
+    frames, events = bronze(spark, lake)
+    build_silver(spark, lake, frames, events, 0)
+    views(spark, lake)
+    return lake
+
+
+def rows(spark: Any, sql: str) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in spark.sql(sql).collect()]
+
+
+def test_every_frame_is_a_message_or_in_quarantine(spark: Any, lake: Path) -> None:
+    assert [row["seq"] for row in rows(spark, "SELECT seq FROM messages WHERE run_id = 'first' ORDER BY seq")] == [1, 2, 3, 4, 7, 9]
+    found = rows(spark, "SELECT seq, reason FROM quarantine ORDER BY seq")
+    assert [tuple(row.values()) for row in found] == [(5, "unknown_key"), (6, "raw_token"), (8, "unknown_version")]
+    assert rows(spark, "SELECT count(*) AS n, count(reason) AS bad FROM headers") == [{"n": 10, "bad": 3}]
+
+
+def test_a_body_is_a_variant_with_kafkas_names(spark: Any, lake: Path) -> None:
+    found = rows(spark, "SELECT body:topicStates[0].partitionStates[0].leaderEpoch::int AS epoch FROM messages WHERE api_key = 4")
+    assert found == [{"epoch": 3}]
+
+
+def test_surplus_bytes_of_a_client_are_counted(spark: Any, lake: Path) -> None:
+    assert rows(spark, "SELECT seq, left FROM messages WHERE left > 0") == [{"seq": 7, "left": 3}]
+
+
+def test_partition_states_are_flat(spark: Any, lake: Path) -> None:
+    first, second, *rest = rows(spark, "SELECT * FROM partition_state ORDER BY seq, partition")
+    assert first["seq"] == 1 and first["cause_seq"] == 99 and first["request_seq"] is None
+    names = ["controller_id", "controller_epoch", "broker_epoch", "topic", "topic_id", "partition", "leader", "leader_epoch", "isr"]
+    names += ["replicas", "adding", "removing"]
+    assert [first[name] for name in names] == [1, 7, 70, "t", "AAECAwQFBgcICQoLDA0ODw", 0, 2, 3, [2, 1], [1, 2, 3], [3], [1]]
+    assert (first["partition_epoch"], first["recovery"], first["is_new"], first["offline"]) == (5, 1, True, None)
+    assert (second["seq"], second["topic_id"], second["partition"], second["leader"], second["offline"]) == (2, None, 4, -1, [2])
+    assert second["partition_epoch"] == 9
+    assert [(row["seq"], row["request_seq"], row["error_code"], row["partition"], row["deleting"]) for row in rest] == [
+        (4, 3, 5, 0, None), (4, 3, 5, 0, None), (9, None, None, 1, True), (9, None, None, 2, True)
+    ]  # fmt: skip
+
+
+def test_brokers_and_error_codes_are_flat(spark: Any, lake: Path) -> None:
+    update, metadata = rows(spark, "SELECT * FROM broker_state ORDER BY seq")
+    assert (update["broker_id"], update["epoch"], update["host"], update["port"], update["rack"]) == (2, None, "h", 9092, "r1")
+    assert json.loads(update["endpoints"]) == [{"port": 9092, "host": "h", "listener": "PLAINTEXT", "securityProtocol": 0}]
+    assert (metadata["seq"], metadata["source"], metadata["broker_id"]) == (4, "Metadata", 1)
+    (code,) = rows(spark, "SELECT seq, path, error_code, count FROM api_errors")
+    assert code == {"seq": 4, "path": "topics[].partitions[].errorCode", "error_code": 5, "count": 2}
+    assert rows(spark, "SELECT error_code, errors FROM messages WHERE seq = 4") == [{"error_code": None, "errors": 2}]
+
+
+def test_decisions_and_reassignments_are_tables(spark: Any, lake: Path) -> None:
+    (decision,) = rows(spark, "SELECT * FROM decisions")
+    assert (decision["rule"], decision["partition_count"], decision["cause_seq"]) == ("Elect", 2, 1)
+    assert json.loads(decision["partitions"]) == [["t", 0], ["t", 1]]
+    phase, assignment = rows(spark, "SELECT * FROM reassign ORDER BY seq")
+    assert (phase["phase"], phase["step"], phase["replicas"]) == ("B3", 4, None)
+    assert (assignment["replicas"], assignment["adding"], assignment["removing"]) == ([1, 2], [2], [])
+
+
+def test_the_views_can_be_limited_to_runs(spark: Any, lake: Path) -> None:
+    assert read(spark, lake, MESSAGES, ["second: odd=name"]).count() == 1
+    assert read(spark, lake, DECISIONS, ["second: odd=name"]).count() == 0
+
+
+def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
+    before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
+    folder = lake / "for_tests" / "frames"
+    frames = spark.read.parquet(str(folder))
+    build_silver(spark, lake, frames, None, 0)
+    assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
+    assert read(spark, lake, MESSAGES).count() == 7
+
+
+def test_duckdb_and_pandas_read_what_the_manifest_names(spark: Any, lake: Path) -> None:
+    files = [str(path) for path in manifest.files(lake, "silver/partition_state")]
+    assert duckdb.sql(f"SELECT count(*), max(leader_epoch) FROM read_parquet({files})").fetchall() == [(6, 3)]
+    assert pandas.concat([pandas.read_parquet(file) for file in files])["topic"].tolist() == ["t"] * 6
+
+
+def test_without_variants_a_body_is_json_for_everybody_and_the_view_has_a_variant(spark: Any, tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "r", 1) as journal:
+        journal.request(7, ApiKey.LEADER_AND_ISR, 7, leader_and_isr(8), dir=Direction.REQUEST_OUT)
+    frames, _ = bronze(spark, tmp_path)
+    build_silver(spark, tmp_path, frames, None, 0, variant=False)
+    files = [str(path) for path in manifest.files(tmp_path, "silver/messages")]
+    ((body,),) = duckdb.sql(f"SELECT body_json FROM read_parquet({files})").fetchall()
+    assert json.loads(body)["controllerEpoch"] == 7
+    found = read(spark, tmp_path, MESSAGES).selectExpr("body:controllerEpoch::int AS epoch").collect()
+    assert [row["epoch"] for row in found] == [7]
+
+
+def test_the_folder_of_a_part_is_named_as_spark_names_it(lake: Path) -> None:
+    assert (lake / part_path(MESSAGES, "second: odd=name", "0")).is_dir()
