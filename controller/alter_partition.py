@@ -11,10 +11,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.commit import Decision, Keep, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
+from klamm.controller.commit import Uncommitted, commit_states
+from klamm.controller.decisions import Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.pace import Pace
 from klamm.controller.phases import IsrsAltered
@@ -22,7 +23,7 @@ from klamm.controller.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import Ints
+from klamm.protocol.nouns import Ints, TopicPartition
 
 log = logging.getLogger("klamm.controller")
 
@@ -80,6 +81,8 @@ class AlterIsr:
         error = judge(state, proposal, situation.alive)
         if error is ErrorCode.NONE:
             return Keep(state, None)
+        if error is None and _joins_unassigned(proposal.isr, state.isr, situation.assignment.replicas):
+            error = _not_eligible(proposal.version)
         if error is not None:
             return Refuse(error, at_once=True)
         after = LeaderAndIsr(
@@ -112,6 +115,14 @@ class PendingResponse:
         return response(error_code=self.error, topics=topics)
 
 
+class _Verdict(NamedTuple):
+    """What was decided about a proposal."""
+
+    decision: Decision
+    proposal: Proposal
+    situation: Situation
+
+
 class _Joined:
     """The proposals of some requests that are due, not yet committed."""
 
@@ -122,12 +133,25 @@ class _Joined:
         self.due: dict[Partition, Proposal] = {}
         self.slots: list[tuple[Partition, list[Any], int]] = []
         self.named: dict[Partition, None] = {}
-        self._verdicts: IdentityMemo[tuple[Decision, Proposal]] = IdentityMemo()
+        self._verdicts: IdentityMemo[_Verdict] = IdentityMemo()
+        self._unwritten: dict[int, tuple[_Verdict, list[TopicPartition]]] = {}
+
+    def writes_nothing(self, p: Partition, verdict: _Verdict) -> None:
+        """For an observer: what is decided is the end of it. Decisions to write are made again when they are committed."""
+        if self.term.observer is not None:
+            self._unwritten.setdefault(id(verdict), (verdict, []))[1].append(p.key)
+
+    def _show_unwritten(self) -> None:
+        observer = self.term.observer
+        if observer is not None:
+            for verdict, keys in self._unwritten.values():
+                observer.decided(_ALTER_ISR, verdict.situation, tuple(keys), verdict.decision)
+            self._unwritten.clear()
 
     def verdict(
         self, p: Partition, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
-    ) -> tuple[Decision, Proposal]:
-        """The decision and its proposal. Partitions with the same state and replicas (the objects) and the same proposal share both."""
+    ) -> _Verdict:
+        """The decision. Partitions with the same state and replicas (the objects) and the same proposal share it."""
         replicas = p.assignment.replicas
         key = (id(info), id(replicas), version, leader, leader_epoch, isr, recovery, partition_epoch)
         found = self._verdicts.get(key)
@@ -137,15 +161,13 @@ class _Joined:
             situation = Situation(
                 info, p.assignment, cluster.registered, frozenset(cluster.shutting_down), frozenset(), cluster.epoch, proposal=proposal
             )  # fmt: skip
-            decision = _ALTER_ISR(situation)
-            if isinstance(decision, Write) and _joins_unassigned(isr, info.isr, replicas):
-                decision = Refuse(_not_eligible(version), at_once=True)
-            found = self._verdicts.keep(key, (decision, proposal), info, replicas)
+            found = self._verdicts.keep(key, _Verdict(_ALTER_ISR(situation), proposal, situation), info, replicas)
         return found
 
     async def flush(self) -> None:
         """Commit, fill in the rows, send UpdateMetadata."""
         term = self.term
+        self._show_unwritten()
         row = messages.AlterPartitionResponse.PartitionData
         commits = await commit_states(term, self.due, _ALTER_ISR, proposals=self.due, tries=1)
         committed = commits.committed
@@ -244,13 +266,16 @@ async def _topic(
             rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
-        decision, proposal = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
+        verdict = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
+        decision = verdict.decision
         joined.named[p] = None
         if isinstance(decision, Write):
-            joined.due[p] = proposal
+            joined.due[p] = verdict.proposal
             joined.slots.append((p, rows, len(rows)))
             rows.append(None)
-        elif isinstance(decision, Keep):
+            continue
+        joined.writes_nothing(p, verdict)
+        if isinstance(decision, Keep):
             rows.append(_row(row, index, info))
             if joined.reassigning and p in joined.reassigning:
                 joined.settled[p] = None

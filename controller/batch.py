@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.frames import UNENCODABLE, Encoder
+from klamm.controller.observation import Observer, Requests
 from klamm.controller.options import ControllerOptions
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clean_responses import is_clean_leader_and_isr
@@ -45,11 +46,12 @@ class Channels(Protocol):
         on_response: Callable[[Any], None] | None,
         ignorable: Callable[[bytes, int], bool] | None = None,
         event: int | None = None,
+        batch: int | None = None,
     ) -> None:
         """Queue a request; to a broker without a channel (it died in this very event) nothing is sent.
 
-        `event` is the sequence number of the event that it is sent for. `ignorable` may say of a response's bytes that nobody needs
-        it decoded.
+        `event` is the sequence number of the event that it is sent for, `batch` what an observer calls its batch.
+        `ignorable` may say of a response's bytes that nobody needs it decoded.
         """
 
     def close(self) -> None: ...
@@ -167,6 +169,8 @@ class RequestSender:
         """(API key, broker id) of the requests sent since somebody cleared it."""
         self.event = 0
         """Sequence number of the event that the requests are sent for."""
+        self.observer: Observer | None = None
+        self._batch: int | None = None
 
     def options_changed(self, options: ControllerOptions) -> None:
         """Send what these options say from now on."""
@@ -195,6 +199,9 @@ class RequestSender:
         receivers = {**cluster.brokers, **cluster.fenced} if cluster.fenced else cluster.brokers
         umr, umr_brokers = batch.metadata_updates(receivers)
         listener = options.inter_broker_listener
+        if self.observer is not None:
+            requests = self._requests(lisr, umr_brokers.intersection(receivers), stop)
+            self._batch = self.observer.sending(requests) if requests else None
         encoder.begin()
         for b in sorted(lisr):
             broker = cluster.brokers.get(b)
@@ -213,6 +220,16 @@ class RequestSender:
             if broker is not None:
                 for body, deletes in self._all_or_rest(partial(encoder.stop_replica, cluster, broker), stop[b]):
                     self._post(b, ApiKey.STOP_REPLICA, encoder.sr_version, body, watched=deletes)
+
+    def _requests(self, lisr: Iterable[int], umr: Iterable[int], stop: Iterable[int]) -> Requests:
+        """What is sent to whom, of those that are registered."""
+        encoder, brokers = self._encoder, self._cluster.brokers
+        receivers = (
+            (ApiKey.LEADER_AND_ISR, encoder.lisr_version, tuple(b for b in sorted(lisr) if b in brokers)),
+            (ApiKey.UPDATE_METADATA, encoder.umr_version, tuple(sorted(umr))),
+            (ApiKey.STOP_REPLICA, encoder.sr_version, tuple(b for b in sorted(stop) if b in brokers)),
+        )
+        return tuple((int(key), version, broker_ids) for key, version, broker_ids in receivers if broker_ids)
 
     def _all_or_rest(self, encode: Callable[[Any], T], partitions: Mapping[Partition, Any] | Sequence[Partition]) -> T:
         """What `encode` makes of partitions, or of those among them that can be encoded."""
@@ -241,4 +258,4 @@ class RequestSender:
             self._on_response(broker_id, api_key, sent_by, response)
 
         self.posted.append((api_key, broker_id))
-        self._channels.send(broker_id, api_key, version, body, on_response if watched else None, ignorable, sent_by)
+        self._channels.send(broker_id, api_key, version, body, on_response if watched else None, ignorable, sent_by, self._batch)

@@ -42,6 +42,8 @@ class ResponseReceived:
 
     broker_id: int
     sent_by: int
+    frame: int | None = None
+    """What an observer calls the response."""
 
 
 @dataclass(frozen=True, slots=True)

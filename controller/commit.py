@@ -1,6 +1,6 @@
 """The only way by which states of partitions change: decide, write, replay, propagate (controller 5, 6, 7, 14).
 
-A decision is a pure function of a Situation, and both are values: a journal of situations and decisions can be decided again. Decisions
+A decision is a pure function of a Situation, and both are values (`decisions.py`): an observer of the term gets them. Decisions
 are made from the states in memory, and written on the condition that the state in ZooKeeper is still the one that they were made
 from. Where it is another one, the state is read and decided again, a bounded number of times. No version check guards a decision to
 write nothing; so it counts only for a state that the same event has written or read, and for any other the state is read first.
@@ -10,100 +10,25 @@ What took hold, and nothing else, is replayed into the cluster and put into the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 from klamm.controller.batch import Recipients, RequestBatch
 from klamm.controller.cluster import Partition
+from klamm.controller.decisions import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.identity_memo import IdentityMemo
+from klamm.controller.observation import Observer
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import Assignment, LeaderAndIsr, Proposal, StateWrite, WriteOutcome
+from klamm.controller.values import LeaderAndIsr, Proposal, StateWrite, WriteOutcome
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.nouns import Ints
+from klamm.protocol.nouns import TopicPartition
 
 MAX_TRIES = 100
 """A partition whose state changes under so many tries is given up."""
 
 _NO_BROKERS: frozenset[int] = frozenset()
-
-
-class Refusal(IntEnum):
-    """Why a partition keeps its state."""
-
-    NO_STATE = 1
-    """It has none in ZooKeeper."""
-    NEWER_CONTROLLER = 2
-    """Its state was written by a later controller."""
-    NO_LEADER = 3
-    """The rule finds no broker that can lead."""
-    NO_REPLICA_ONLINE = 4
-    WRITE_FAILED = 5
-    """ZooKeeper refused this one write."""
-    LOST_VERSION = 6
-    """Another writer changed it, at each attempt."""
-    NOT_NEEDED = 7
-    """The broker that the rule finds leads already."""
-
-
-class Situation(NamedTuple):
-    """What a decision about one partition is made from."""
-
-    state: LeaderAndIsr | None
-    """None where the partition has no state yet."""
-    assignment: Assignment
-    registered: frozenset[int]
-    shutting_down: frozenset[int]
-    offline_dirs: frozenset[int]
-    """Brokers whose log directory with this partition is offline."""
-    controller_epoch: int
-    is_queued_for_deletion: bool = False
-    proposal: Proposal | None = None
-
-    @property
-    def alive(self) -> frozenset[int]:
-        """Brokers that are there and stay."""
-        return self.registered - self.shutting_down
-
-    @property
-    def online(self) -> frozenset[int]:
-        """Brokers whose replica may lead or stay in sync."""
-        return self.registered - self.shutting_down - self.offline_dirs
-
-    @property
-    def online_or_leaving(self) -> frozenset[int]:
-        """As `online`, brokers that are shutting down included."""
-        return self.registered - self.offline_dirs
-
-
-class Write(NamedTuple):
-    """Write this state, or create it where there is none."""
-
-    state: LeaderAndIsr
-    recipients: Ints | None
-    """Who gets a LeaderAndIsr request; everybody gets an UpdateMetadata request. None: this commit sends neither."""
-
-
-class Keep(NamedTuple):
-    """The state in ZooKeeper is as wanted: remember it as this one."""
-
-    state: LeaderAndIsr
-    recipients: Ints | None
-
-
-class Refuse(NamedTuple):
-    """Nothing can be done."""
-
-    reason: Refusal | ErrorCode
-    at_once: bool = False
-    """Whether the state in memory is good enough to say so."""
-
-
-Decision = Write | Keep | Refuse
-Decide = Callable[[Situation], Decision]
-"""Pure: neither clock, store nor log. A frozen dataclass with `__call__` is a value too."""
 
 
 class Uncommitted(NamedTuple):
@@ -220,7 +145,36 @@ def _plan(
             plan.kept_as.append(decision)
         else:
             plan.again.append(p)
+    if term.observer is not None:
+        _show(term, term.observer, partitions, decide, decided, proposals, read)
     return plan
+
+
+def _show(
+    term: Term,
+    observer: Observer,
+    partitions: Collection[Partition],
+    decide: Decide,
+    decided: IdentityMemo[Decision],
+    proposals: Mapping[Partition, Proposal] | None,
+    read: Mapping[Partition, LeaderAndIsr | None] | None,
+) -> None:
+    """The observer gets each decision of a try once, with the partitions that it is about."""
+    cluster = term.cluster
+    registered, shutting_down = cluster.registered, frozenset(cluster.shutting_down)
+    shown: dict[Hashable, tuple[Situation, list[TopicPartition]]] = {}
+    for p in partitions:
+        state, assignment, is_queued = p.info if read is None else read[p], p.assignment, p.topic.deletion is not None
+        offline_dirs = cluster.offline_dirs_of(p) if cluster.offline_dirs else _NO_BROKERS
+        proposal = None if proposals is None else proposals[p]
+        key = (id(state), id(assignment), 0 if proposal is None else id(proposal), offline_dirs, is_queued)
+        found = shown.get(key)
+        if found is None:
+            situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued, proposal)
+            found = shown[key] = situation, []
+        found[1].append(p.key)
+    for shown_as, (situation, keys) in shown.items():
+        observer.decided(decide, situation, tuple(keys), decided[shown_as])
 
 
 async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: Commits, brings_online: bool) -> None:

@@ -14,9 +14,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from klamm.controller import partition_machine, reassignment_entries, replica_machine
-from klamm.controller.causes import ReleasedFromPhase
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.events import PhaseReleased
 from klamm.controller.phases import (
     DeletionPhase,
     DeletionPropagated,
@@ -174,7 +172,7 @@ def _goes_on(term: Term, deletion: TopicDeletion, kind: type[DeletionPhase]) -> 
     if steering is None or not steering.holds:
         return True
     phase = kind(term.cluster.epoch, deletion.topic)
-    held = steering.park(phase, lambda: term.put(PhaseReleased(phase), ReleasedFromPhase()))
+    held = term.park(phase)
     if held is None:
         return True
     term.cluster.deletions.was_held(deletion.topic, held)

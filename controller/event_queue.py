@@ -8,6 +8,7 @@ from collections import deque
 from klamm.controller import events
 from klamm.controller.causes import Cause, QueuedEvent
 from klamm.controller.events import Event
+from klamm.controller.observation import Observer
 
 
 class EventQueue:
@@ -17,6 +18,7 @@ class EventQueue:
         self._waiting: deque[QueuedEvent] = deque()
         self._not_empty = asyncio.Event()
         self._last_sequence = 0
+        self.observer: Observer | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -38,6 +40,9 @@ class EventQueue:
         taken: list[QueuedEvent] = []
         while self._waiting and isinstance(self._waiting[0].event, kind):
             taken.append(self._waiting.popleft())
+        if self.observer is not None:
+            for queued in taken:
+                self.observer.event_taken(queued, with_others=True)
         return taken
 
     def drop(self, kind: type[Event]) -> None:

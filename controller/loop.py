@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from klamm.controller import decision_log, event_faults, event_table, events, leader_rebalance, notifications
 from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
-from klamm.controller.changes import Subscriber
+from klamm.controller.changes import Change, Subscriber
 from klamm.controller.cluster import Cluster
 from klamm.controller.controller_election import ControllerElection
 from klamm.controller.event_queue import EventQueue
@@ -28,6 +28,7 @@ from klamm.controller.ids import random_topic_id
 from klamm.controller.logged_store import LoggedStore
 from klamm.controller.metadata_fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
 from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
@@ -40,6 +41,27 @@ from klamm.protocol.nouns import Ints, TopicPartition
 log = logging.getLogger("klamm.controller")
 
 T = TypeVar("T")
+
+
+def _both(subscriber: Subscriber | None, observer: Observer | None) -> Subscriber | None:
+    """Whoever sees the changes."""
+    if subscriber is None or observer is None:
+        return subscriber if observer is None else observer.changed
+
+    def see(change: Change) -> None:
+        observer.changed(change)
+        subscriber(change)
+
+    return see
+
+
+async def _observed(observer: Observer, work: Coroutine[Any, Any, None]) -> None:
+    """The work; an observer gets the error it ends with."""
+    try:
+        await work
+    except BaseException as error:
+        observer.event_failed(error)
+        raise
 
 
 class Controller:
@@ -58,6 +80,7 @@ class Controller:
         finalized_features: Callable[[], Mapping[str, int]] = dict,
         steering: Steering | None = None,
         subscriber: Subscriber | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.current: QueuedEvent | None = None
@@ -74,7 +97,8 @@ class Controller:
         self._new_topic_id = new_topic_id
         self._finalized_features = finalized_features
         self._steering = steering
-        self._subscriber = subscriber
+        self._subscriber = _both(subscriber, observer)
+        self._observer = self.queue.observer = observer
         self._task: asyncio.Task[None] | None = None
         self._decided: decision_log.DecidedStates | None = None
 
@@ -269,6 +293,8 @@ class Controller:
     async def _run(self) -> None:
         while True:
             queued = self.current = await self.queue.get()
+            if self._observer is not None:
+                self._observer.event_taken(queued, with_others=False)
             if self.term is not None:
                 self.term.begin_event(queued)
             await self._guarded(queued)
@@ -278,7 +304,11 @@ class Controller:
         """Process one event, and those taken with it; no error goes further."""
         together = [queued.event]
         work = self._logged(queued, together)
+        if self._observer is not None:
+            work = _observed(self._observer, work)
         await event_faults.contain(self.broker_id, together, work, lost_epoch=self.election.check_lost_epoch)
+        if self._observer is not None:
+            self._observer.event_ended()
 
     async def _logged(self, queued: QueuedEvent, together: list[Event]) -> None:
         """Process one event; at DEBUG a line says what came of it."""
@@ -324,6 +354,7 @@ class Controller:
         term = Term(
             self.broker_id, cluster, store, self._channels, sender, options, self.put, self._new_topic_id,
             self._finalized_features, self._steering, self._clock, metadata_log=metadata_log,
+            observer=self._observer,
         )  # fmt: skip
         if self.current is not None:
             term.begin_event(self.current)
@@ -341,4 +372,5 @@ class Controller:
             return
         event = notifications.event_of_response(term.cluster, broker, api_key, response)
         if event is not None:
-            self.put(event, ResponseReceived(broker_id, sent_by))
+            frame = None if self._observer is None else self._observer.response_read(broker_id)
+            self.put(event, ResponseReceived(broker_id, sent_by, frame))

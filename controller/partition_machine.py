@@ -13,7 +13,8 @@ from typing import assert_never
 from klamm.controller import elections
 from klamm.controller.batch import RequestBatch
 from klamm.controller.cluster import Partition
-from klamm.controller.commit import MAX_TRIES, Decision, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
+from klamm.controller.commit import MAX_TRIES, Uncommitted, commit_states
+from klamm.controller.decisions import Decision, Refusal, Refuse, Situation, Write
 from klamm.controller.elections import Choice, Strategy
 from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term

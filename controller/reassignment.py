@@ -18,9 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
 from klamm.controller import deletion, phases, reassignment_entries, reassignment_steps, unassigned_replicas
-from klamm.controller.causes import ReleasedFromPhase
 from klamm.controller.cluster import Partition
-from klamm.controller.events import PhaseReleased
 from klamm.controller.pace import Pace
 from klamm.controller.phases import ReassignmentPhase
 from klamm.controller.reassignment_requests import FAILED, NO_SUCH_PARTITION, NOT_REASSIGNING, check_target, reassigned
@@ -163,6 +161,7 @@ async def complete_ready(term: Term, partitions: Iterable[Partition]) -> None:
     ready = {p: assignment for p, assignment in ready.items() if p not in term.written or _looks_complete(p, assignment)}
     if ready:
         for group in _slices(ready):
+            term.reassign_step += 1
             await _complete(term, await _in_sync(term, group))
         await remove_when_idle(term)
 
@@ -221,7 +220,10 @@ async def _step(term: Term, group: Group) -> Collection[Partition]:
     names = {p.topic.name for p in group if p.topic.queued}
     if names:
         term.cluster.deletions_postponed(names, "a partition is being reassigned")
+    term.reassign_step += 1
+    moved = [] if term.observer is None else [p for p, assignment in group.items() if assignment != _whole(term, p)]
     stored = await reassignment_steps.store_targets(term, group)
+    _show(term, [p for p in moved if p in stored], "U")
     failed = await _branch(term, _going_on(term, stored, phases.ReassignmentTargetStored))
     return stored.keys() - failed
 
@@ -254,8 +256,10 @@ async def _in_sync(term: Term, group: Group) -> Group:
 async def _start_replicas(term: Term, group: Group) -> set[Partition]:
     """A: the old and the new replicas learn of each other; those for which it failed."""
     raised = await reassignment_steps.raise_epochs(term, group)
+    _show(term, raised, "A1")
     going = _going_on(term, raised, phases.ReassignmentEpochRaised)
     await reassignment_steps.start_new_replicas(term, going)
+    _show(term, going, "A2")
     _going_on(term, going, phases.ReassignmentReplicasStarted)
     return group.keys() - raised.keys()
 
@@ -269,6 +273,15 @@ _COMPLETION: tuple[tuple[Callable[[Term, Group], Awaitable[Group]], type[Reassig
     (reassignment_steps.forget, phases.ReassignmentForgotten),
 )
 """B, steps 1 to 7, and the phase behind each."""
+_NAMES: Mapping[type[ReassignmentPhase], tuple[str, ...]] = {
+    phases.ReassignmentReplicasOnline: ("B1", "B2"),
+    phases.ReassignmentLeaderMoved: ("B3",),
+    phases.ReassignmentReplicasStopped: ("B4",),
+    phases.ReassignmentReplicasDeleted: ("B5",),
+    phases.ReassignmentCompletionStored: ("B6",),
+    phases.ReassignmentForgotten: ("B7",),
+}
+"""Of these steps, as controller 11.3 names them."""
 _BEHIND: Mapping[type[ReassignmentPhase], int] = {phase: at for at, (_, phase) in enumerate(_COMPLETION, start=1)}
 """How many of these steps are behind a partition at a phase."""
 
@@ -286,6 +299,7 @@ async def _complete_from(term: Term, group: Group, done: int, may_be_held: bool 
             return failed
         before = group
         group = await step(term, group)
+        _show(term, group, *_NAMES[phase])
         failed |= before.keys() - group.keys()
         if may_be_held:
             group = _going_on(term, group, phase)
@@ -298,10 +312,18 @@ async def _last_steps(term: Term, group: Group) -> None:
     """B8, B9: everybody gets the last metadata, and a deletion that waited goes on."""
     with term.sender.batch() as batch:
         batch.update_metadata_everywhere(group)
+    _show(term, group, "B8")
     _log_completed(group)
     queued = {p.topic.name for p in group if p.topic.queued}
     if queued:
         await deletion.resume_for(term, queued)
+        _show(term, [p for p in group if p.topic.name in queued], "B9")
+
+
+def _show(term: Term, partitions: Collection[Partition], *names: str) -> None:
+    """Whoever looks on learns that these phases of controller 11.3 are done."""
+    if term.observer is not None and partitions:
+        term.observer.reassigned([p.key for p in partitions], names, term.reassign_step)
 
 
 def _log_completed(group: Group) -> None:
@@ -316,6 +338,7 @@ def _log_completed(group: Group) -> None:
 
 async def _go_on_behind(term: Term, group: Group, phase: type[ReassignmentPhase]) -> None:
     """Go on behind a phase. What was looked at before partitions were held there is looked at again."""
+    term.reassign_step += 1
     done = _BEHIND.get(phase)
     if done is not None:
         await _complete_from(term, group, done)
@@ -325,6 +348,7 @@ async def _go_on_behind(term: Term, group: Group, phase: type[ReassignmentPhase]
         await _branch(term, group)
     elif phase is phases.ReassignmentEpochRaised:
         await reassignment_steps.start_new_replicas(term, group)
+        _show(term, group, "A2")
         await complete_ready(term, _going_on(term, group, phases.ReassignmentReplicasStarted))
     elif phase is phases.ReassignmentReplicasStarted:
         await complete_ready(term, group)
@@ -343,16 +367,12 @@ def _going_on(term: Term, group: Group, kind: type[ReassignmentPhase]) -> Group:
     going: Group = {}
     for p, assignment in group.items():
         phase = kind(term.cluster.epoch, p.topic.name, p.index)
-        held = steering.park(phase, _release(term, phase))
+        held = term.park(phase)
         if held is None:
             going[p] = assignment
         else:
             term.cluster.reassignments.was_held(p, assignment, held)
     return going
-
-
-def _release(term: Term, phase: ReassignmentPhase) -> Callable[[], None]:
-    return lambda: term.put(PhaseReleased(phase), ReleasedFromPhase())
 
 
 async def _finish_held(term: Term, partitions: Iterable[Partition]) -> None:
@@ -366,4 +386,5 @@ async def _finish_held(term: Term, partitions: Iterable[Partition]) -> None:
         held = reassignments.held.get(p)
         if held is not None and type(held.phase) in _BEHIND:
             reassignments.was_dropped(p)
+            term.reassign_step += 1
             await _complete_from(term, {p: held.assignment}, _BEHIND[type(held.phase)], may_be_held=False)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from klamm.controller import elections, partition_machine, reassignment_entries, replica_machine
 from klamm.controller.cluster import Partition, Topic
-from klamm.controller.commit import Decision, Refusal, Refuse, Situation, Write, commit_states
+from klamm.controller.commit import commit_states
+from klamm.controller.decisions import Decision, Refusal, Refuse, Situation, Write
 from klamm.controller.hash_order import in_hash_order
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term

@@ -12,7 +12,8 @@ from typing import assert_never
 
 from klamm.controller.batch import RequestBatch
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.commit import MAX_TRIES, Decision, Keep, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
+from klamm.controller.commit import MAX_TRIES, Uncommitted, commit_states
+from klamm.controller.decisions import Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.hash_order import in_hash_order
 from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term

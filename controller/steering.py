@@ -131,6 +131,10 @@ class Steering:
         """Whether anything may be held: where nothing is, no phase need be made."""
         return bool(self._holds)
 
+    def wants(self, phase: Phase) -> bool:
+        """Whether this phase is to be held."""
+        return self._wanted(phase) is not None
+
     async def reach(self, phase: EventPhase) -> None:
         """A controller comes to a phase inside an event; returns when it may go on."""
         hold = self._wanted(phase)

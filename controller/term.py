@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.broker_sessions import BrokerSessions
-from klamm.controller.causes import Cause, QueuedEvent, TimerFired
+from klamm.controller.causes import Cause, QueuedEvent, ReleasedFromPhase, TimerFired
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.events import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event
+from klamm.controller.events import AutoPreferredReplicaLeaderElection, BrokerSessionsExpired, Event, PhaseReleased
 from klamm.controller.metadata_fetches import MetadataFetches
 from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
-from klamm.controller.phases import EventPhase
-from klamm.controller.steering import Steering
+from klamm.controller.phases import EventPhase, ProcedurePhase
+from klamm.controller.steering import HeldPhase, Steering
 from klamm.controller.store import Store
 from klamm.controller.throttle_requests import ThrottleRequests
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
@@ -47,6 +49,10 @@ class Term:
     """Requests that set throttles and are under way."""
     metadata_log: MetadataLog | None = None
     """What is committed, as records; None where RegisterBroker is off. `store` tells it what it reads and writes."""
+    observer: Observer | None = None
+    """Who looks on; None where nobody does."""
+    reassign_step: int = 0
+    """Counts the steps of reassignments, for whoever looks on."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
     sessions: BrokerSessions = field(init=False)
@@ -57,6 +63,7 @@ class Term:
     _ended: bool = False
 
     def __post_init__(self) -> None:
+        self.sender.observer = self.observer
         due = BrokerSessionsExpired(), TimerFired("broker sessions")
         self.sessions = BrokerSessions(self.clock, self.options.broker_session_timeout_ms / 1000, lambda: self.put(*due))
         if self.metadata_log is not None:
@@ -73,7 +80,14 @@ class Term:
     async def reach(self, phase: Callable[[], EventPhase]) -> None:
         """Come to a phase inside an event, which is made only where something may be held; returns when it may go on."""
         if self.steering is not None and self.steering.holds:
-            await self.steering.reach(phase())
+            await _reach(self.steering, phase(), self.observer)
+
+    def park(self, phase: ProcedurePhase) -> HeldPhase[Any] | None:
+        """Come to a phase between events; None where the procedure may go on at once, else a PhaseReleased says when."""
+        held = None if self.steering is None else self.steering.park(phase, lambda: self.put(PhaseReleased(phase), ReleasedFromPhase()))
+        if held is not None and self.observer is not None:
+            self.observer.phase_held(phase)
+        return held
 
     def options_changed(self, options: ControllerOptions) -> None:
         """Decide by these from now on."""
@@ -106,3 +120,12 @@ class Term:
             self.fetches.close()
         self.throttling.ended()
         self.cluster.term_ended()
+
+
+async def _reach(steering: Steering, phase: EventPhase, observer: Observer | None) -> None:
+    is_seen = observer is not None and steering.wants(phase)
+    if observer is not None and is_seen:
+        observer.phase_held(phase)
+    await steering.reach(phase)
+    if observer is not None and is_seen:
+        observer.phase_released(phase)

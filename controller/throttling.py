@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from typing import Any, assert_never
 
 from klamm.controller import events, phases, throttle_changes, throttle_configs, throttled_reassignment
-from klamm.controller.causes import ReleasedFromPhase
-from klamm.controller.events import PhaseReleased
 from klamm.controller.phases import ThrottlePhase
 from klamm.controller.term import Term
 from klamm.controller.throttle_removal import remove_when_idle
@@ -106,6 +104,7 @@ async def _next(term: Term, request: ThrottleRequest) -> Step:
     """Take the next step, or several changes of configs in one batch; the last one of them."""
     assert request.steps
     step, store = request.steps.popleft(), term.store
+    taken: list[Step] = [step]
     match step:
         case RecordTopics(topics):
             request.recorded = True
@@ -119,6 +118,7 @@ async def _next(term: Term, request: ThrottleRequest) -> Step:
             changes = [step]
             while not _may_be_held(term) and request.steps and isinstance(following := request.steps[0], ChangeConfig):
                 changes.append(following)
+                taken.append(following)
                 request.steps.popleft()
             await _change_configs(term, request, changes)
         case RecordMoves(targets):
@@ -132,6 +132,9 @@ async def _next(term: Term, request: ThrottleRequest) -> Step:
                 request.refuse(await throttled_reassignment.start(term, targets))
         case _:
             assert_never(step)
+    if term.observer is not None:
+        for each in taken:
+            term.observer.throttle_step(request.number, request.event, _number(request, each), each)
     return step
 
 
@@ -152,6 +155,24 @@ def _still_moved(term: Term, request: ThrottleRequest, targets: dict[TopicPartit
     return {key: target for key, target in targets.items() if key not in request.event.refused}
 
 
+def _number(request: ThrottleRequest, step: Step) -> int:
+    """The number of a step that is done, in R179-6, or in R179-14 and R179-20. What follows step 6 of the former belongs to it."""
+    is_last = not request.steps
+    if not isinstance(request.event, events.ReassignPartitions):
+        return (4 - step.removes) if isinstance(step, ChangeConfig) else 5 if is_last else 2
+    match step:
+        case RecordTopics():
+            return 2
+        case ChangeConfig(entity):
+            return 3 if entity.kind == "topics" else 5
+        case RecordBrokers():
+            return 4
+        case RecordMoves() | StartMoves():
+            return 6
+        case _:
+            assert_never(step)
+
+
 def _may_be_held(term: Term) -> bool:
     return term.steering is not None and term.steering.holds
 
@@ -159,9 +180,9 @@ def _may_be_held(term: Term) -> bool:
 def _is_held(term: Term, request: ThrottleRequest, step: Step) -> bool:
     """Whether somebody holds the request behind this step; its record says so then."""
     phase = _phase(term.cluster.epoch, request.number, step) if _may_be_held(term) else None
-    if phase is None or term.steering is None:
+    if phase is None:
         return False
-    request.held = term.steering.park(phase, lambda: term.put(PhaseReleased(phase), ReleasedFromPhase()))
+    request.held = term.park(phase)
     request.was_held = request.was_held or request.held is not None
     return request.held is not None
 

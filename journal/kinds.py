@@ -54,7 +54,7 @@ _ALL = (
     # --- the broker and its connections ---
     Kind(
         "broker_started",
-        "The broker serves. First row of a process, but for those of its start: connections, elections.",
+        "The broker starts; the first row of a process.",
         ("broker",),
         output='{"broker", "version", "ibp", "listeners": [names], "zookeeper"}',
     ),
@@ -71,9 +71,10 @@ _ALL = (
     Kind("conn_close", "A connection ended.", ("conn_id",), "", '{"by": "us"|"peer", "reason": text|null}'),
     Kind(
         "config_change",
-        "Stored configs of an entity changed, as this broker saw it. Of `preferred_leader_blacklist` there is a second row of the active "
+        "Stored configs of an entity changed, as this broker saw it: the keys that changed, or that it has values of now. "
+        "Of `preferred_leader_blacklist` there is a second row of the active "
         "controller, which has a cause and the brokers that are listed now.",
-        (),
+        ("controller_epoch?",),
         '{"entity_type": "topics"|"brokers"|…, "entity"}',
         '{"keys": [names]} or {"keys": ["preferred_leader_blacklist"], "listed": [ids]}',
         f"{_OF_EVENT}, of the controller's row",
@@ -163,7 +164,7 @@ _ALL = (
     Kind(
         "deletion",
         "A step of the deletion of a topic.",
-        ("topic", "controller_epoch"),
+        ("topic", "topic_id?", "controller_epoch"),
         "",
         '{"step": "queued"|"started"|"postponed"|"resumed", "why": text|null}',
         _OF_EVENT,

@@ -1,6 +1,6 @@
 """What one partition goes through at each step of a simulation: the controller's decisions, in the controller's sequence.
 
-Every decision is made by the controller's own rule, a pure function of a `Situation` (`controller/commit.py`): nothing here chooses a
+Every decision is made by the controller's own rule, a pure function of a `Situation` (`controller/decisions.py`): nothing here chooses a
 leader or changes an ISR. What is here is which rules are asked, in which order, when brokers end and start (controller 4.2, 4.3), at
 elections (10.1, 10.3), a controlled shutdown (10.4) and a reassignment (11.3). The store always accepts a write, and no other
 writer interferes.
@@ -17,7 +17,7 @@ from typing import assert_never
 from klamm.controller import elections
 from klamm.controller.alter_partition import AlterIsr
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.commit import Decide, Decision, Refusal, Refuse, Situation, Write
+from klamm.controller.decisions import Decide, Decision, Refusal, Refuse, Situation, Write
 from klamm.controller.elections import Strategy
 from klamm.controller.hash_order import in_hash_order
 from klamm.controller.leader_elections import _is_led_as_wanted

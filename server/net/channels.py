@@ -211,16 +211,17 @@ class Channels:
         on_response: OnResponse | None = None,
         ignorable: Callable[[bytes, int], bool] | None = None,
         event: int | None = None,
+        batch: int | None = None,
     ) -> None:
         """Queue one encoded request. `on_response` gets the decoded response, unless `ignorable` says of its bytes (payload and the
-        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for; a tap gets it. To brokers
-        without a channel nothing is sent.
+        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for, `batch` that of its batch;
+        a tap gets both. To brokers without a channel nothing is sent.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
             log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
             return
-        cause = None if self._tap is None or event is None else ControllerEvent(event)
+        cause = None if self._tap is None or event is None else ControllerEvent(event, batch)
         channel.send(_Request(api_key, version, body, on_response, ignorable, cause))
 
     @property

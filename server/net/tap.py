@@ -69,6 +69,8 @@ class ControllerEvent(NamedTuple):
     """The event, by its number on the queue of the controller, whose processing sent a request."""
 
     sequence: int
+    batch: int | None = None
+    """What an observer of the controller calls the send that the request belongs to."""
 
 
 Cause = RequestId | ControllerEvent

@@ -117,6 +117,7 @@ class SimulatedBrokers:
         on_response: Callable[[Any], None] | None,
         ignorable: Callable[[bytes, int], bool] | None = None,
         event: int | None = None,
+        batch: int | None = None,
     ) -> None:
         if broker_id in self.open:
             frame = Frame(broker_id, api_key, version, body)

@@ -31,7 +31,15 @@ class Wires:
     def close(self) -> None: ...
 
     def send(
-        self, broker_id: int, api_key: int, version: int, body: bytes, on_response: Any, ignorable: Any = None, event: int | None = None
+        self,
+        broker_id: int,
+        api_key: int,
+        version: int,
+        body: bytes,
+        on_response: Any,
+        ignorable: Any = None,
+        event: int | None = None,
+        batch: int | None = None,
     ) -> None:
         self.sent.append((Frame(broker_id, api_key, version, body), on_response))
         self.ignorable.append(ignorable)

@@ -12,7 +12,8 @@ from klamm.controller import events
 from klamm.controller.alter_partition import AlterIsr
 from klamm.controller.changes import StatesChanged
 from klamm.controller.cluster import Partition
-from klamm.controller.commit import Decide, Decision, Keep, Refusal, Refuse, Situation, Uncommitted, Write, commit_states
+from klamm.controller.commit import Uncommitted, commit_states
+from klamm.controller.decisions import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
 from klamm.controller.identity_memo import IdentityMemo
 from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.replica_machine import LeaveIsr
