@@ -260,6 +260,26 @@ def compatibility_page() -> str:
     return f"{NOTE}\n{page()}"
 
 
+def conformance_page() -> str:
+    """The conformance rules, from their records."""
+    from klamm.pipeline.rules.runner import KEPT, rules
+
+    lines = [
+        NOTE,
+        "# Conformance rules\n",
+        "`klamm pipeline check LAKE` judges the journals of a lake by these rules. Rules of severity `error` judge the server, `warn` the",
+        "client. A rule that had nothing to look at in a run is *not exercised*; it did not pass. All violations are counted, the first",
+        f"{KEPT:,} of each rule and run are named in gold/verdicts. [spec/conformance.md](spec/conformance.md) says what each rule",
+        "rests on; `tests/pipeline/rules` has for each a journal that obeys it and one that breaks it.\n",
+        "| id | severity | statement | source | inputs |",
+        "|---|---|---|---|---|",
+    ]
+    for rule in rules().values():
+        inputs = ", ".join(f"`{name}`" for name in rule.inputs)
+        lines.append(f"| {rule.id} | {rule.severity} | {rule.statement} | {rule.source} | {inputs} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
     "coverage.md": coverage_page,
     "apis.md": apis_page,
@@ -269,6 +289,7 @@ PAGES = {
     "log_configs.md": log_configs_page,
     "journal.md": journal_page,
     "compatibility.md": compatibility_page,
+    "conformance.md": conformance_page,
 }
 
 

@@ -1,7 +1,136 @@
-"""Rules `X`: what clients should do, as their requests show it. They warn; Klamm is not to blame."""
+"""Rules `X`: what clients should do, as their requests show it. They warn: Klamm is not to blame.
+
+A client is the same client id from the same host. Brokers are no clients: they look in their own metadata cache. Requests of a client to
+several brokers are put in order by the brokers' clocks.
+"""
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.traffic import CLUSTER_KEYS
 
-RULES: tuple[Rule, ...] = ()
+CONTROLLER_KEYS = "19, 20, 37, 43, 45, 46"
+
+STORM = 100
+"""Answers with errors to one API of one client in one second."""
+
+GRACE_NS = 20_000_000
+"""A request that arrives so soon after an answer was on its way before the client had read it."""
+
+REFRESH_NS = 10_000_000_000
+"""So long a client may send requests after an error that asks for new metadata without asking for them."""
+
+THROTTLES_FROM = {
+    0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 15: 2, 16: 2, 19: 3, 20: 2, 21: 1, 22: 1, 24: 1, 25: 1, 26: 1,
+    28: 1, 29: 1, 30: 1, 31: 1, 32: 2, 33: 1, 34: 1, 35: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 0, 44: 0, 45: 0, 46: 0, 47: 0,
+    48: 0, 49: 0, 50: 0, 51: 0, 57: 0, 60: 0, 61: 0, 64: 0, 65: 0, 66: 0,
+}  # fmt: skip
+"""API key → the first version in which the client waits, and the broker answers at once (KIP-219)."""
+
+CLIENTS = View(
+    "clients",
+    ("traffic",),
+    f"""
+SELECT run_id, client_id, substring_index(peer, ':', 1) AS host, max(ts_ns) AS last_ts_ns
+FROM traffic WHERE dir = 0 AND api_key IS NOT NULL
+GROUP BY ALL
+HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE '^broker-[0-9]+-', false)""",
+)
+"""Those that sent requests and are no brokers."""
+
+DISCOVERIES = View(
+    "discoveries",
+    ("traffic",),
+    """
+SELECT run_id, client_id, substring_index(peer, ':', 1) AS host, ts_ns FROM traffic WHERE dir = 0 AND api_key IN (3, 60)""",
+)
+"""When clients asked for metadata, at whatever broker."""
+
+_STUBBORN = f"""
+WITH refused AS (
+    SELECT DISTINCT e.run_id, e.node_id, e.process, e.conn_id, e.seq, e.ts_ns, t.client_id, substring_index(t.peer, ':', 1) AS host
+    FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
+    WHERE e.error_code = 41 AND e.dir = 1 AND e.api_key IN ({CONTROLLER_KEYS})),
+again AS (
+    SELECT r.run_id, r.node_id, r.conn_id, r.seq, r.ts_ns, r.client_id, r.host,
+        min_by(struct(t.seq, t.ts_ns, t.conn_id), t.seq) AS next
+    FROM refused r
+    JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.client_id <=> r.client_id
+        AND substring_index(t.peer, ':', 1) = r.host AND t.seq > r.seq
+    WHERE t.dir = 0 AND t.api_key IN ({CONTROLLER_KEYS}) AND t.ts_ns > r.ts_ns + {GRACE_NS} GROUP BY ALL),
+counted AS (
+    SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.next, count(d.ts_ns) AS discoveries
+    FROM again a
+    JOIN clients c ON c.run_id = a.run_id AND c.client_id <=> a.client_id AND c.host = a.host
+    LEFT JOIN discoveries d ON d.run_id = a.run_id AND d.client_id <=> a.client_id AND d.host = a.host
+        AND d.ts_ns BETWEEN a.ts_ns AND a.next.ts_ns
+    GROUP BY ALL)
+SELECT run_id, node_id, next.conn_id AS conn_id, next.seq AS seq,
+    if(discoveries = 0, 'sent to a broker that had answered NOT_CONTROLLER, without a request for metadata between', NULL) AS detail,
+    array(seq, next.seq) AS evidence
+FROM counted"""
+
+_IMPATIENT = f"""
+WITH throttled AS (
+    SELECT * FROM (
+        SELECT run_id, node_id, process, conn_id, seq, ts_ns, try_variant_get(body, '$.throttleTimeMs', 'bigint') AS throttle_ms
+        FROM messages
+        WHERE dir = 1 AND body IS NOT NULL
+            AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
+                CAST(api_key AS INT)))
+    WHERE throttle_ms * 1000000 > {GRACE_NS})
+SELECT r.run_id, r.node_id, r.conn_id, coalesce(min(t.seq), r.seq) AS seq,
+    if(min(t.seq) IS NULL, NULL, concat('sent ', (min_by(t.ts_ns, t.seq) - r.ts_ns) DIV 1000000, ' ms after an answer that asks for ',
+        r.throttle_ms, ' ms')) AS detail,
+    array_compact(array(r.seq, min(t.seq))) AS evidence
+FROM throttled r
+LEFT JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.conn_id = r.conn_id AND t.dir = 0
+    AND t.seq > r.seq AND t.ts_ns > r.ts_ns + {GRACE_NS} AND t.ts_ns < r.ts_ns + r.throttle_ms * 1000000
+GROUP BY r.run_id, r.node_id, r.process, r.conn_id, r.seq, r.ts_ns, r.throttle_ms"""
+
+_STORM = f"""
+SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
+    if(count(*) > {STORM}, concat(count(*), ' answers with errors to API ', t.api_key, ' of client ', coalesce(t.client_id, ''),
+        ' in one second'), NULL) AS detail,
+    array(min(t.seq), max(t.seq)) AS evidence
+FROM traffic t
+JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = substring_index(t.peer, ':', 1)
+WHERE t.dir = 1 AND t.errors > 0
+GROUP BY t.run_id, t.node_id, t.client_id, c.host, t.api_key, t.ts_ns DIV 1000000000"""
+
+_STALE = f"""
+WITH failed AS (
+    SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, substring_index(t.peer, ':', 1) AS host
+    FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
+    WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)),
+lasting AS (
+    SELECT f.* FROM failed f
+    JOIN clients c ON c.run_id = f.run_id AND c.client_id <=> f.client_id AND c.host = f.host AND c.last_ts_ns > f.ts_ns + {REFRESH_NS}),
+counted AS (
+    SELECT f.run_id, f.node_id, f.conn_id, f.seq, f.error_code, count(d.ts_ns) AS discoveries
+    FROM lasting f LEFT JOIN discoveries d ON d.run_id = f.run_id AND d.client_id <=> f.client_id AND d.host = f.host
+        AND d.ts_ns BETWEEN f.ts_ns - {GRACE_NS} AND f.ts_ns + {REFRESH_NS}
+    GROUP BY ALL)
+SELECT run_id, node_id, conn_id, seq,
+    if(discoveries = 0, concat('no request for metadata within {REFRESH_NS // 1_000_000_000} s of error ', error_code), NULL) AS detail,
+    array(seq) AS evidence
+FROM counted"""
+
+VIEWS = (CLIENTS, DISCOVERIES)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "X-01", "warn", "After NOT_CONTROLLER a client sends no more requests for the controller to that broker before it has asked for "
+        "metadata.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STUBBORN,
+    ),
+    Rule("X-02", "warn", "A client waits as long as an answer asks (KIP-219).", "wire 8", ("traffic", "messages"), _IMPATIENT),
+    Rule(
+        "X-03", "warn", f"A client gets no more than {STORM} answers with errors to one API from a broker in a second.", "advice",
+        ("traffic", "clients"), _STORM,
+    ),
+    Rule(
+        "X-04", "warn",
+        f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
+        "Fetch or ListOffsets.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STALE,
+    ),
+)  # fmt: skip

@@ -1,7 +1,149 @@
-"""Rules `E`: elections of leaders, as ElectLeaders and the controller's answers show them."""
+"""Rules `E`: elections of leaders on request, and what a broker answers that is not the controller."""
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, View
 
-RULES: tuple[Rule, ...] = ()
+ELECTED = View(
+    "elected",
+    ("messages",),
+    """
+WITH asked AS (
+    SELECT run_id, node_id, seq, try_variant_get(body, '$.electionType', 'int') AS election_type,
+        try_variant_get(body, '$.topicPartitions', 'array<variant>') IS NULL AS asks_all
+    FROM messages WHERE api_key = 43 AND dir = 0 AND body IS NOT NULL),
+answers AS (
+    SELECT run_id, node_id, process, conn_id, seq, cause_seq, api_version, t.topic, p.partitionId AS partition, p.errorCode AS error_code,
+        p.errorMessage AS message
+    FROM messages
+    LATERAL VIEW explode(try_variant_get(body, '$.replicaElectionResults', 'array<struct<topic string,
+        partitionResult array<struct<partitionId int, errorCode int, errorMessage string>>>>')) AS t
+    LATERAL VIEW explode(t.partitionResult) AS p
+    WHERE api_key = 43 AND dir = 1)
+SELECT a.*, coalesce(q.election_type, 0) AS election_type, q.asks_all
+FROM answers a JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq""",
+)
+"""One row for each partition in an answer to ElectLeaders."""
+
+_LED = """
+WITH won AS (SELECT * FROM elected WHERE error_code = 0),
+told AS (
+    SELECT s.run_id, s.node_id, s.process, s.seq, s.topic, s.partition, s.leader, s.leader_epoch, s.replicas
+    FROM partition_state s LEFT SEMI JOIN won w ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.topic = s.topic
+        AND w.partition = s.partition
+    WHERE s.api_key = 6 AND s.dir = 0),
+shown AS (
+    SELECT s.run_id, s.node_id, s.process, s.seq, s.topic, s.partition, s.leader_epoch
+    FROM partition_state s LEFT SEMI JOIN won w ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.topic = s.topic
+        AND w.partition = s.partition
+    WHERE s.api_key = 3 AND s.leader_epoch >= 0),
+outcomes AS (
+    SELECT w.run_id, w.node_id, w.process, w.conn_id, w.seq, w.cause_seq, w.api_version, w.topic, w.partition, w.election_type,
+        max_by(struct(t.leader, t.leader_epoch, t.replicas), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
+        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.seq), t.leader_epoch)
+            FILTER (WHERE t.seq > w.cause_seq AND t.seq < w.seq AND t.leader >= 0) AS within
+    FROM won w LEFT JOIN told t ON t.run_id = w.run_id AND t.node_id = w.node_id AND t.process = w.process AND t.topic = w.topic
+        AND t.partition = w.partition AND t.seq < w.seq
+    GROUP BY ALL),
+next AS (
+    SELECT o.run_id, o.node_id, o.seq, o.topic, o.partition, min_by(struct(m.seq, m.leader_epoch), m.seq) AS metadata
+    FROM outcomes o JOIN shown m ON m.run_id = o.run_id AND m.node_id = o.node_id AND m.process = o.process AND m.topic = o.topic
+        AND m.partition = o.partition AND m.seq > o.seq
+    GROUP BY ALL)
+SELECT o.run_id, o.node_id, o.conn_id, o.seq,
+    CASE WHEN o.within IS NULL AND o.api_version = 0 AND o.before.leader = o.before.replicas[0] THEN NULL
+        WHEN o.within IS NULL
+            THEN concat(o.topic, '-', o.partition, ': error 0, but no UpdateMetadata between request and answer has its leader')
+        WHEN o.before IS NOT NULL AND o.within.leader_epoch <= o.before.leader_epoch
+            THEN concat(o.topic, '-', o.partition, ': error 0, but leader epoch ', o.before.leader_epoch, ' did not rise')
+        WHEN o.election_type = 0 AND o.within.leader <> o.within.replicas[0]
+            THEN concat(o.topic, '-', o.partition, ': error 0, but leader ', o.within.leader, ' is not preferred')
+        WHEN n.metadata.leader_epoch < o.within.leader_epoch AND d.seq IS NULL
+            THEN concat(o.topic, '-', o.partition, ': Metadata falls to leader epoch ', n.metadata.leader_epoch)
+    END AS detail,
+    array_compact(array(o.cause_seq, o.within.seq, o.seq, if(n.metadata.leader_epoch < o.within.leader_epoch, n.metadata.seq, NULL)))
+        AS evidence
+FROM outcomes o
+LEFT JOIN next n ON n.run_id = o.run_id AND n.node_id = o.node_id AND n.seq = o.seq AND n.topic = o.topic AND n.partition = o.partition
+-- A topic that was deleted meanwhile begins anew.
+LEFT JOIN (
+    SELECT run_id, node_id, topic, partition, max(seq) AS seq FROM told WHERE leader = -2 GROUP BY ALL) d
+    ON d.run_id = o.run_id AND d.node_id = o.node_id AND d.topic = o.topic AND d.partition = o.partition AND d.seq > o.seq"""
+
+_MESSAGES = """
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN error_code = 0 AND message IS NOT NULL THEN concat(topic, '-', partition, ': a message beside code 0')
+        WHEN error_code <> 0 AND message IS NULL AND error_code NOT IN (7, 31, 41) AND NOT (error_code = -1 AND election_type NOT IN (0, 1))
+            THEN concat(topic, '-', partition, ': no message beside code ', error_code)
+    END AS detail,
+    array(cause_seq, seq) AS evidence
+FROM elected"""
+
+_DUPLICATES = """
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN count(*) > 1 THEN concat(topic, '-', partition, ' is answered ', count(*), ' times')
+        WHEN any_value(asks_all) AND any_value(api_version) >= 1 AND max(error_code) = 84
+            THEN concat(topic, '-', partition, ' needs no election and is answered, although all were asked for')
+    END AS detail,
+    array(any_value(cause_seq), seq) AS evidence
+FROM elected GROUP BY run_id, node_id, process, conn_id, seq, topic, partition"""
+
+_NOT_CONTROLLER = """
+WITH processes AS (SELECT DISTINCT run_id, node_id, process FROM events WHERE kind IN ('broker_started', 'advertised')),
+changes AS (
+    SELECT run_id, node_id, process, seq, kind = 'controller_elected' AS is_elected
+    FROM events WHERE kind IN ('controller_elected', 'controller_resigned')),
+answers AS (
+    SELECT m.run_id, m.node_id, m.process, m.conn_id, m.seq, m.cause_seq, m.api_key,
+        CASE m.api_key
+            WHEN 19 THEN transform(try_variant_get(body, '$.topics', 'array<struct<errorCode int>>'), x -> x.errorCode)
+            WHEN 20 THEN transform(try_variant_get(body, '$.responses', 'array<struct<errorCode int>>'), x -> x.errorCode)
+            WHEN 37 THEN transform(try_variant_get(body, '$.results', 'array<struct<errorCode int>>'), x -> x.errorCode)
+            WHEN 43 THEN flatten(transform(try_variant_get(body, '$.replicaElectionResults',
+                'array<struct<partitionResult array<struct<errorCode int>>>>'), x -> transform(x.partitionResult, y -> y.errorCode)))
+            ELSE array(CAST(m.error_code AS INT)) END AS codes
+    FROM messages m JOIN processes p ON p.run_id = m.run_id AND p.node_id = m.node_id AND p.process = m.process
+    WHERE m.dir = 1 AND m.api_key IN (7, 19, 20, 37, 43, 45, 46, 56, 67) AND m.cause_seq IS NOT NULL),
+judged AS (
+    SELECT a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key, any_value(a.codes) AS codes,
+        coalesce(max_by(c.is_elected, c.seq) FILTER (WHERE c.seq < a.cause_seq), false) AS was_controller,
+        coalesce(bool_or(c.seq BETWEEN a.cause_seq AND a.seq), false) AS has_changed
+    FROM answers a LEFT JOIN changes c ON c.run_id = a.run_id AND c.node_id = a.node_id AND c.process = a.process AND c.seq < a.seq
+    GROUP BY a.run_id, a.node_id, a.process, a.conn_id, a.seq, a.cause_seq, a.api_key),
+wrong AS (
+    SELECT j.*, filter(codes, x -> NOT (x IN (29, 31) OR x = if(j.api_key = 7, 11, 41)
+        OR (j.api_key = 43 AND x = -1 AND NOT coalesce(t.election_type, 0) IN (0, 1)))) AS wrong
+    FROM judged j LEFT JOIN (SELECT DISTINCT run_id, node_id, seq, election_type FROM elected) t
+        ON t.run_id = j.run_id AND t.node_id = j.node_id AND t.seq = j.seq
+    WHERE NOT was_controller AND NOT has_changed AND size(codes) > 0)
+SELECT run_id, node_id, conn_id, seq,
+    if(size(wrong) > 0, concat('API ', api_key, ' is answered with ', wrong[0], ' by a broker that is not the controller'), NULL) AS detail,
+    array(cause_seq, seq) AS evidence
+FROM wrong"""
+
+VIEWS = (ELECTED,)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "E-01", "error",
+        "ElectLeaders answers a partition with NONE only if, between request and answer, the broker took an UpdateMetadata with the "
+        "elected leader and a higher leader epoch; its next Metadata shows that or something later. In version 0 NONE may also say that "
+        "the leader was preferred already.", "R183-9, R183-16", ("elected", "partition_state"), _LED,
+    ),
+    Rule(
+        "E-02", "error",
+        "The message of a partition in an answer of ElectLeaders is null exactly if its code is 0; beside 7, 31, 41 and an "
+        "unknown election type it may be null.", "R183-10", ("elected",), _MESSAGES,
+    ),
+    Rule(
+        "E-03", "error",
+        "ElectLeaders answers a partition once, however often it was named; when all are asked for, those that need no "
+        "election are left out (version 1 and later).", "R183-3, R183-9", ("elected",), _DUPLICATES,
+    ),
+    Rule(
+        "E-04", "error",
+        "A broker that is not the controller, by its own events, answers NOT_CONTROLLER: each element of CreateTopics, "
+        "DeleteTopics, CreatePartitions and ElectLeaders; at the top of 45, 46, 56 and 67; to ControlledShutdown STALE_CONTROLLER_EPOCH. "
+        "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "messages", "events"), _NOT_CONTROLLER,
+    ),
+)  # fmt: skip

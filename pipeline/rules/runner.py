@@ -23,7 +23,7 @@ KEPT = 1000
 
 JOBS_AT_ONCE = 4
 
-FAMILIES = ("wire", "elections", "clients")
+FAMILIES = ("traffic", "wire", "answers", "elections", "clients")
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
 

@@ -1,7 +1,260 @@
-"""Rules `W`: frames and their order on connections, as docs/spec/wire.md has them."""
+"""Rules `W`: frames and their order on connections, as docs/spec/wire.md has them. What fails in bodies of answers is in `answers.py`.
+
+A journal may begin or end anywhere: what is open at its end is no violation, nor is what the rows of a gap would have settled. Frames of
+which only the header was kept are judged by their headers.
+"""
 
 from __future__ import annotations
 
 from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.response_headers import judged_response_headers
 
-RULES: tuple[Rule, ...] = ()
+NO_RESPONSE_OR_TOKEN = "9"
+"""`Flag.NO_RESPONSE | Flag.RAW_TOKEN`"""
+
+LIMIT = 104_857_600
+"""Bytes of a request, without the length: `socket.request.max.bytes`."""
+
+PATIENCE_NS = 30_000_000_000
+"""A request that is open so long before its process ended was forgotten, and a bad one so long not closed was not closed."""
+
+LONG_PATIENCE_NS = 330_000_000_000
+"""The same of APIs that wait for others: a group's members wait for a rebalance, at most five minutes by default."""
+
+LONG_APIS = "0, 1, 7, 11, 14, 19, 20, 21, 37, 43, 45"
+
+MALFORMED = "'unknown_key', 'unknown_version', 'truncated', 'bad_length', 'malformed'"
+
+_ORDER = f"""
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN cause_seq IS NULL THEN concat('answers no request: correlation id ', correlation_id)
+        WHEN cause_seq < newest THEN concat('answers the request of seq ', cause_seq, ' after that of seq ', newest)
+    END AS detail,
+    array_compact(array(cause_seq, newest, seq)) AS evidence
+FROM (
+    SELECT *, max(cause_seq) OVER (
+        PARTITION BY run_id, node_id, process, conn_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
+    FROM traffic WHERE dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0)"""
+
+_RANGE = """
+WITH known AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges)
+SELECT t.run_id, t.node_id, t.conn_id, t.seq,
+    CASE WHEN r.key IS NULL THEN concat('answered API ', t.api_key, ', which is not advertised')
+        WHEN t.api_version NOT BETWEEN r.low AND r.high
+            THEN concat('answered version ', t.api_version, ' of API ', t.api_key, ', advertised are ', r.low, ' to ', r.high)
+    END AS detail,
+    array(t.cause_seq, t.seq) AS evidence
+FROM traffic t
+JOIN known k ON k.run_id = t.run_id AND k.node_id = t.node_id AND k.process = t.process
+    AND (k.listener IS NULL OR k.listener <=> t.listener) AND t.seq BETWEEN k.from_seq AND k.until_seq
+LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = t.api_key
+    AND r.listener <=> k.listener AND r.from_seq = k.from_seq
+WHERE t.dir = 1 AND t.api_key <> 18 AND t.cause_seq IS NOT NULL"""
+
+_ONCE = f"""
+WITH answers AS (
+    SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, max(seq) AS last FROM traffic
+    WHERE dir = 1 AND cause_seq IS NOT NULL GROUP BY run_id, node_id, cause_seq),
+newest AS (
+    SELECT run_id, node_id, process, conn_id, max(cause_seq) AS newest FROM traffic WHERE dir = 1 GROUP BY ALL),
+requests AS (
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns, t.api_key, a.n, a.last
+    FROM traffic t LEFT JOIN answers a ON a.run_id = t.run_id AND a.node_id = t.node_id AND a.seq = t.seq
+    WHERE t.dir = 0 AND t.flags & {NO_RESPONSE_OR_TOKEN} = 0 AND t.reason IS NULL),
+open AS (
+    SELECT r.*, c.seq AS closed, e.last_ts_ns, e.is_gapless, w.newest,
+        row_number() OVER (PARTITION BY r.run_id, r.node_id, r.process, r.conn_id ORDER BY r.seq) AS nth
+    FROM requests r
+    LEFT JOIN closings c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.process = r.process AND c.conn_id = r.conn_id
+    LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process
+    LEFT JOIN newest w ON w.run_id = r.run_id AND w.node_id = r.node_id AND w.process = r.process AND w.conn_id = r.conn_id
+    WHERE r.n IS NULL)
+SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL) AS detail,
+    array_compact(array(seq, last)) AS evidence
+FROM requests WHERE n IS NOT NULL
+UNION ALL
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN closed > seq OR NOT is_gapless THEN NULL
+        WHEN newest > seq THEN concat('not answered, but the later request of seq ', newest, ' is')
+        WHEN nth = 1 AND last_ts_ns - ts_ns > if(api_key IN ({LONG_APIS}), {LONG_PATIENCE_NS}, {PATIENCE_NS})
+            THEN concat('not answered for ', (last_ts_ns - ts_ns) DIV 1000000000, ' s')
+    END, array_compact(array(seq, if(newest > seq, newest, NULL)))
+FROM open"""
+
+_TOO_NEW = """
+WITH asked AS (
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, r.low, r.high
+    FROM traffic t
+    JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = 18
+        AND (r.listener IS NULL OR r.listener <=> t.listener) AND t.seq BETWEEN r.from_seq AND r.until_seq
+    LEFT JOIN quarantine q ON q.run_id = t.run_id AND q.node_id = t.node_id AND q.seq = t.seq
+    WHERE t.dir = 0 AND t.api_key = 18 AND t.api_version NOT BETWEEN r.low AND r.high
+        -- The header is whole: the client id and no tagged field are there.
+        AND (q.seq IS NULL OR (length(q.frame) >= 15 AND (
+            (hex(substring(q.frame, 13, 2)) >= '8000' AND hex(substring(q.frame, 15, 1)) = '00')
+            OR hex(substring(q.frame, 15 + least(1000000, CAST(conv(hex(substring(q.frame, 13, 2)), 16, 10) AS INT)), 1)) = '00')))),
+answers AS (
+    SELECT t.run_id, t.node_id, t.cause_seq, t.seq, t.reason, t.error_code, keys
+    FROM traffic t LEFT JOIN (
+        SELECT run_id, node_id, seq, try_variant_get(body, '$.apiKeys', 'array<struct<apiKey int, minVersion int, maxVersion int>>') AS keys
+        FROM messages WHERE api_key = 18 AND dir = 1 AND error_code = 35) b
+        ON b.run_id = t.run_id AND b.node_id = t.node_id AND b.seq = t.seq
+    WHERE t.dir = 1 AND t.api_key = 18)
+SELECT q.run_id, q.node_id, q.conn_id, q.seq,
+    CASE WHEN a.seq IS NULL AND c.seq IS NOT NULL THEN concat('version ', q.api_version, ' is not answered, the connection is closed')
+        WHEN a.seq IS NULL THEN NULL
+        WHEN a.reason IS NOT NULL THEN concat('version ', q.api_version, ': the answer is no body of version 0')
+        WHEN NOT a.error_code <=> 35 THEN concat('version ', q.api_version, ' is answered with error ', coalesce(a.error_code, 0))
+        WHEN a.keys IS NOT NULL AND NOT (size(a.keys) = 1 AND a.keys[0].apiKey <=> 18 AND a.keys[0].minVersion <=> q.low
+                AND a.keys[0].maxVersion <=> q.high)
+            THEN concat('version ', q.api_version, ': the answer is not the one entry of API 18 from ', q.low, ' to ', q.high)
+    END AS detail,
+    array_compact(array(q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
+FROM asked q
+LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
+LEFT JOIN closings c ON c.run_id = q.run_id AND c.node_id = q.node_id AND c.process = q.process AND c.conn_id = q.conn_id
+    AND c.seq > q.seq"""
+
+_CLOSED = f"""
+WITH told AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges),
+offered AS (
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns,
+        CASE WHEN r.key IS NULL THEN concat('API ', t.api_key, ', which is not advertised')
+            ELSE concat('API ', t.api_key, ' in version ', t.api_version) END AS what
+    FROM traffic t
+    JOIN told k ON k.run_id = t.run_id AND k.node_id = t.node_id AND k.process = t.process
+        AND (k.listener IS NULL OR k.listener <=> t.listener) AND t.seq BETWEEN k.from_seq AND k.until_seq
+    LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = t.api_key
+        AND r.listener <=> k.listener AND r.from_seq = k.from_seq
+    WHERE t.dir = 0 AND t.reason IS NULL AND t.api_key <> 18 AND (r.key IS NULL OR t.api_version NOT BETWEEN r.low AND r.high)),
+refused AS (
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
+    FROM traffic t
+    WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
+    UNION ALL SELECT * FROM offered),
+answered AS (
+    SELECT t.run_id, t.node_id, t.process, t.conn_id, r.seq,
+        min(if(t.cause_seq = r.seq, t.seq, NULL)) AS own, min(if(t.cause_seq > r.seq, t.seq, NULL)) AS later
+    FROM refused r JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.conn_id = r.conn_id
+    WHERE t.dir = 1 AND t.cause_seq >= r.seq GROUP BY ALL)
+SELECT r.run_id, r.node_id, r.conn_id, r.seq,
+    CASE WHEN a.own IS NOT NULL THEN concat(r.what, ' is answered')
+        WHEN a.later IS NOT NULL THEN concat('after ', r.what, ' the connection serves on')
+        WHEN c.seq IS NULL AND e.last_ts_ns - r.ts_ns > {PATIENCE_NS} THEN concat('after ', r.what, ' the connection stays open')
+    END AS detail,
+    array_compact(array(r.seq, a.own, a.later, c.seq)) AS evidence
+FROM refused r
+LEFT JOIN answered a ON a.run_id = r.run_id AND a.node_id = r.node_id AND a.seq = r.seq
+LEFT JOIN closings c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.process = r.process AND c.conn_id = r.conn_id AND c.seq > r.seq
+LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process"""
+
+_SASL = """
+WITH listeners AS (
+    SELECT DISTINCT run_id, node_id, process, listener FROM traffic WHERE dir = 1 AND api_key = 17 AND error_code = 0),
+marks AS (
+    SELECT run_id, node_id, process, conn_id, min(seq) AS seq FROM events WHERE kind = 'authenticated' GROUP BY ALL),
+signs AS (
+    SELECT run_id, node_id, process, conn_id,
+        min(if(api_key = 17 AND error_code = 0 AND api_version >= 1 AND dir = 1, seq, NULL)) AS handshake,
+        coalesce(min(if(api_key = 36 AND error_code = 0 AND dir = 1, seq, NULL)), max(if(flags & 8 <> 0, seq, NULL))) AS done,
+        max(if(dir = 1, seq, NULL)) AS last
+    FROM traffic GROUP BY ALL),
+early AS (
+    SELECT t.*, s.handshake, s.last,
+        count_if(t.api_key = 18 AND t.error_code = 0) OVER (
+            PARTITION BY t.run_id, t.node_id, t.process, t.conn_id ORDER BY t.seq) AS versions_told
+    FROM traffic t
+    JOIN listeners l ON l.run_id = t.run_id AND l.node_id = t.node_id AND l.process = t.process AND l.listener <=> t.listener
+    JOIN signs s ON s.run_id = t.run_id AND s.node_id = t.node_id AND s.process = t.process AND s.conn_id = t.conn_id
+    LEFT JOIN marks m ON m.run_id = t.run_id AND m.node_id = t.node_id AND m.process = t.process AND m.conn_id = t.conn_id
+    WHERE t.dir = 1 AND t.api_key IS NOT NULL AND (coalesce(m.seq, s.done) IS NULL OR t.seq < coalesce(m.seq, s.done)))
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN api_key IN (17, 36) OR (api_key = 18 AND error_code <> 0) OR (api_key = 18 AND versions_told <= 1) THEN NULL
+        WHEN api_key = 18 THEN 'a second ApiVersions is answered before authentication'
+        WHEN error_code = 0 OR errors = 0 AND error_code IS NOT NULL THEN concat('API ', api_key, ' is served before authentication')
+        WHEN handshake IS NULL OR handshake > seq
+            THEN concat('API ', api_key, ' is answered before authentication without a SaslHandshake of version 1')
+        WHEN last > seq THEN concat('after API ', api_key, ' before authentication the connection serves on')
+    END AS detail,
+    array_compact(array(handshake, cause_seq, seq)) AS evidence
+FROM early"""
+
+_LENGTH = f"""
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN length_prefix IS NULL THEN 'has no length'
+        WHEN flags & 2 = 0 AND frame_bytes <> length_prefix + 4L
+            THEN concat('has ', frame_bytes, ' bytes, its length says ', length_prefix + 4L)
+        WHEN frame_bytes > length_prefix + 4L THEN concat('has ', frame_bytes, ' bytes, its length says ', length_prefix + 4L)
+        WHEN dir = 0 AND length_prefix > {LIMIT} THEN concat('a request of ', length_prefix, ' bytes is taken')
+    END AS detail,
+    array(seq) AS evidence
+FROM traffic
+WHERE flags & 8 = 0 AND (dir IN (1, 2) OR reason IS NULL)"""
+
+_WHOLE = """
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
+        WHEN left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', left, ' bytes over')
+    END AS detail,
+    array_compact(array(cause_seq, seq)) AS evidence
+FROM traffic
+WHERE dir IN (1, 2) AND flags & 10 = 0 AND NOT reason <=> 'no_request' AND (reason IS NOT NULL OR left IS NOT NULL)"""
+
+_CORRELATION = """
+SELECT run_id, node_id, conn_id, seq,
+    CASE WHEN api_key = 18 AND correlation_id <= newest THEN concat('ApiVersions has correlation id ', correlation_id, ' after ', newest)
+        WHEN api_key <> 18 AND (correlation_id <= newest_other OR correlation_id = versions)
+            THEN concat('correlation id ', correlation_id, ' after ', coalesce(newest_other, versions))
+    END AS detail,
+    array(seq) AS evidence
+FROM (
+    SELECT *, max(correlation_id) OVER before AS newest,
+        max(if(api_key <> 18, correlation_id, NULL)) OVER before AS newest_other,
+        last_value(if(api_key = 18, correlation_id, NULL), true) OVER before AS versions
+    FROM traffic
+    -- The ids above are those that Java's clients set aside for authentication; at the end of all ids they begin anew.
+    WHERE dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639
+    WINDOW before AS (
+        PARTITION BY run_id, node_id, process, conn_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", ("traffic",), _ORDER,
+    ),
+    Rule(
+        "W-02", "error", "An answered request has a version within the range that this broker advertised (ApiVersions any).", "wire 4, 5",
+        ("traffic", "ranges"), _RANGE,
+    ),
+    Rule(
+        "W-03", "error",
+        "Every request is answered once, unless it gets no response (acks=0), or its connection or the run ends.",
+        "wire 1",
+        ("traffic", "closings", "ends"), _ONCE,
+    ),
+    Rule(
+        "W-04", "error",
+        "ApiVersions with a whole header and a version outside the range that the broker advertised is answered with error "
+        "35 and the entry of key 18, in a body of version 0.", "wire 4",
+        ("traffic", "ranges", "closings", "messages", "quarantine"), _TOO_NEW,
+    ),
+    Rule(
+        "W-05", "error", "After an unknown key or version, or a malformed request, the connection is closed without a response. Surplus "
+        "bytes and bad UTF-8 are not malformed.", "wire 1", ("traffic", "ranges", "closings", "ends"), _CLOSED,
+    ),
+    Rule(
+        "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, SaslHandshake, SaslAuthenticate and "
+        "tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
+        ("traffic", "events"), _SASL,
+    ),
+    Rule(
+        "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",
+        ("traffic", "quarantine"), function=judged_response_headers,
+    ),
+    Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
+    Rule("W-09", "error", "A body that a broker sends decodes, with no bytes over.", "wire 3", ("traffic",), _WHOLE),
+    Rule(
+        "W-10", "warn",
+        "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
+        "it was sent for.", "clients", ("traffic",), _CORRELATION,
+    ),
+)  # fmt: skip

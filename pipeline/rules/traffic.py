@@ -1,0 +1,70 @@
+"""Views that the rules about frames share: frames in the order of their connections, what ended, what brokers advertised."""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import View
+
+CONNECTION = ("run_id", "node_id", "process", "conn_id")
+"""What names a connection: its number counts in one process."""
+
+CLUSTER_KEYS = "4, 5, 6, 7, 27, 52, 53, 54, 56, 62, 63, 67, 75"
+"""APIs that brokers send to each other: who sends one of them is no client."""
+
+TRAFFIC = View(
+    "traffic",
+    ("headers",),
+    """
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, kind, listener, peer, peer_id, client_id, client_sw, api_key, api_version,
+    correlation_id, flags, cause_seq, frame_bytes, length_prefix, left, reason, error_code, errors
+FROM headers""",
+    cluster_by=CONNECTION,
+    order_by=("seq",),
+)
+"""All frames without their bodies; those of a connection are together and in order."""
+
+CLOSINGS = View(
+    "closings",
+    ("events",),
+    "SELECT run_id, node_id, process, conn_id, max(seq) AS seq FROM events WHERE kind = 'conn_close' GROUP BY ALL",
+)
+"""The connections that ended."""
+
+ENDS = View(
+    "ends",
+    ("events", "traffic"),
+    """
+WITH parts AS (
+    SELECT run_id, node_id, process, min(seq) AS low, max(seq) AS high, count(*) AS n, max(ts_ns) AS ts_ns FROM traffic GROUP BY ALL
+    UNION ALL
+    SELECT run_id, node_id, process, min(seq), max(seq), count(*), max(ts_ns) FROM events GROUP BY ALL),
+processes AS (
+    SELECT run_id, node_id, process, min(low) AS low, max(high) AS high, sum(n) AS n, max(ts_ns) AS last_ts_ns FROM parts GROUP BY ALL)
+SELECT run_id, node_id, process, last_ts_ns,
+    sum(n) OVER node = max(high) OVER node - min(low) OVER node + 1 AS is_gapless
+FROM processes WINDOW node AS (PARTITION BY run_id, node_id)""",
+)
+"""The processes: the time of the last row, and whether the broker's journal has all rows between its first and its last."""
+
+RANGES = View(
+    "ranges",
+    ("events", "messages"),
+    """
+WITH told AS (
+    SELECT run_id, node_id, process, get_json_object(input, '$.listener') AS listener, seq AS from_seq,
+        lead(seq, 1, 9223372036854775807) OVER (
+            PARTITION BY run_id, node_id, process, get_json_object(input, '$.listener') ORDER BY seq) AS until_seq,
+        transform(from_json(output, 'apis array<array<int>>').apis, a -> struct(a[0] AS key, a[1] AS low, a[2] AS high)) AS apis
+    FROM events WHERE kind = 'advertised'),
+answered AS (
+    SELECT DISTINCT run_id, node_id, process, listener, CAST(0 AS BIGINT) AS from_seq, 9223372036854775807 AS until_seq,
+        transform(try_variant_get(body, '$.apiKeys', 'array<struct<apiKey int, minVersion int, maxVersion int>>'),
+            a -> struct(a.apiKey AS key, a.minVersion AS low, a.maxVersion AS high)) AS apis
+    FROM messages LEFT ANTI JOIN told USING (run_id, node_id, process)
+    WHERE api_key = 18 AND dir = 1 AND error_code = 0)
+SELECT run_id, node_id, process, listener, from_seq, until_seq, api.key AS key, api.low AS low, api.high AS high
+FROM (SELECT * FROM told UNION ALL SELECT * FROM answered) LATERAL VIEW explode(apis) AS api""",
+)
+"""What each broker advertised, on which listener, from and until which rows of its journal. Without events that say it: what it answered
+to ApiVersions."""
+
+VIEWS = (TRAFFIC, CLOSINGS, ENDS, RANGES)
