@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow import compute
 
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.pipeline.simulation.procedures import Procedures, Simulated
@@ -192,6 +193,51 @@ def count_pattern(counts: Counts, procedures: Procedures, default_min_isr: int, 
             _count_events(p, step, add, total, weight, pattern.size)
 
 
+def count_alike(counts: Counts, procedures: Procedures, default_min_isr: int, table: pa.Table) -> None:
+    """Count patterns that are nothing but replicas. Those that differ in brokers between which no step makes a difference go through the
+    steps once, with the replicas of one of them, and what is counted of its replicas is shared out among the brokers in their places.
+    """
+    for ids, places in shapes(table, procedures):
+        one, weight = Counts(), sum(places[0].values())
+        state = LeaderAndIsr(ids[0], 0, ids, 0, 0, 0)
+        count_pattern(one, procedures, default_min_isr, Pattern(Simulated(Assignment(ids), state), 1, 0, 0))
+        place_of = {b: place for place, b in enumerate(ids)}
+        for (step, metric, broker), count in one.partitions.items():
+            if broker in place_of:
+                for b, share in places[place_of[broker]].items():
+                    counts.partitions[step, metric, b] += count * share
+            else:
+                counts.partitions[step, metric, broker] += count * weight
+
+
+def shapes(table: pa.Table, procedures: Procedures) -> Iterator[tuple[Ints, list[dict[int, int]]]]:
+    """The replicas of one pattern of each kind; for each place in its list the brokers that patterns of this kind have there, and how many
+    partitions do.
+    """
+    lengths = compute.list_value_length(table["replicas"])
+    for length in compute.unique(lengths).to_pylist():
+        some = table.filter(compute.equal(lengths, length))
+        flat = compute.list_flatten(some["replicas"]).combine_chunks()
+        kinds = procedures.kinds(compute.unique(flat).to_pylist())
+        known, kind_of = pa.array(kinds, pa.int32()), pa.array(kinds.values(), pa.int64())
+        base = max(kinds.values()) + 1
+        columns, shape = {}, pa.array([0] * some.num_rows, pa.int64())
+        for place in range(length):
+            brokers = flat.take(pa.array(range(place, len(flat), length), pa.int64()))
+            columns[f"r{place}"] = brokers
+            shape = compute.add(compute.multiply(shape, base), kind_of.take(compute.index_in(brokers, known)))
+        alike = pa.table({**columns, "shape": shape, "weight": some["weight"]})
+        firsts = alike.group_by("shape", use_threads=False).aggregate([(f"r{place}", "first") for place in range(length)])
+        places: dict[int, list[dict[int, int]]] = {found: [{} for _ in range(length)] for found in firsts["shape"].to_pylist()}
+        for place in range(length):
+            sums = alike.group_by(["shape", f"r{place}"]).aggregate([("weight", "sum")])
+            rows = zip(*(sums[name].to_pylist() for name in ("shape", f"r{place}", "weight_sum")), strict=True)
+            for found, broker, weight in rows:
+                places[found][place][broker] = weight
+        for row in firsts.to_pylist():
+            yield tuple(row[f"r{place}_first"] for place in range(length)), places[row["shape"]]
+
+
 FLAGS = ("leaderless", "under_min_isr", "led_elsewhere", "reassigning")
 """What a partition is or is not, at one time."""
 
@@ -227,9 +273,15 @@ def counting(scenario: Scenario, rebalanced: dict[int, frozenset[int]]) -> Calla
 
     def count(batches: Batches) -> Iterator[pa.RecordBatch]:
         procedures, counts = scenario.procedures(rebalanced), Counts()
+        plain: list[pa.RecordBatch] = []
         for batch in batches:
+            if {*batch.schema.names} == {"replicas", "weight"}:
+                plain.append(batch)
+                continue
             for pattern in patterns(batch):
                 count_pattern(counts, procedures, scenario.min_isr, pattern)
+        if plain:
+            count_alike(counts, procedures, scenario.min_isr, pa.Table.from_batches(plain))
         yield counts.batch()
 
     return count

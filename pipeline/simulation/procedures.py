@@ -11,6 +11,7 @@ ISR, one request for each in the order of the assignment, except for those that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
@@ -172,6 +173,26 @@ class Procedures:
                 assert_never(step)
         self._settle(p, after(brokers, step))
         return True
+
+    def kinds(self, broker_ids: Iterable[int]) -> dict[int, int]:
+        """Brokers with the same number are treated alike by all steps: rules compare ids, and look into the sets that the steps name. Where
+        several brokers end together their ids give a sequence (`hash_order`), so that each of these is one of its kind.
+        """
+        numbers: dict[tuple[object, ...], int] = {}
+        kinds: dict[int, int] = {}
+        first = self.before[0] if self.before else self.last
+        for b in broker_ids:
+            traits: list[object] = [b in first.registered, b in first.listed]
+            for number, step in enumerate(self.steps):
+                match step:
+                    case Kill(ids) | Shutdown(ids) if len(ids) > 1 and b in ids:
+                        traits.append(b)
+                    case Rebalance():
+                        traits.append(b in self.rebalanced.get(number, ()))
+                    case _:
+                        traits.append(b in getattr(step, "brokers", ()))
+            kinds[b] = numbers.setdefault(tuple(traits), len(numbers))
+        return kinds
 
     def owner(self, p: Simulated, brokers: Brokers) -> tuple[int | None, bool]:
         """The broker whose ratio the automatic rebalance counts the partition in, and whether another one leads it (controller 10.3)."""

@@ -1,0 +1,1 @@
+"""`klamm pipeline`: from the journal of a lake to tables and verdicts."""
