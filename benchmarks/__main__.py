@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.benchmarks import controller, metadata_log, records, requests, stalls, startup
+from klamm.benchmarks import controller, decode, metadata_log, records, requests, stalls, startup
 
 
 def main() -> None:
@@ -14,6 +14,7 @@ def main() -> None:
         ("Produce and Fetch of 1 KiB", records.main, []),
         ("Absurd requests, 10,000 partitions", stalls.main, []),
         ("The metadata log of 100,000 partitions", metadata_log.main, []),
+        ("Decoding the frames of a journal", decode.main, []),
         ("The controller's work, 10,000 partitions", controller.main, ["--partitions", "10000"]),
         ("The controller's work, 100,000 partitions", controller.main, ["--partitions", "100000", "--rounds", "2"]),
     ):

@@ -7,6 +7,7 @@ in Spark's Python workers; nothing here needs Spark.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,7 +69,12 @@ def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
     for batch in batches:
         for part in _parts(batch):
-            yield decode_batch(part)
+            gc.disable()  # the objects of a part have no cycles, and are so many that it would look through them again and again
+            try:
+                rows = decode_batch(part)
+            finally:
+                gc.enable()
+            yield rows
 
 
 def _parts(batch: Any) -> Iterator[Any]:
@@ -96,7 +102,7 @@ def decode_batch(batch: Any) -> Any:
         for values, end in pairs:
             end.append(len(values))
     header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
-    own = [pa.array(values, ARROW_TYPES[column.type]) for values, column in zip(zip(*rows, strict=True), OWN, strict=True)]
+    own = _arrays(rows, OWN)
     flat = [_list_array(values, end, fields) for (values, end), fields in zip(pairs, LISTS.values(), strict=True)]
     return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
 
@@ -116,7 +122,8 @@ def _decoded_row(
         return size, prefix, None, left, None, None, None, reason.value, detail, frame
     if body is None or key is None or version is None:
         return size, prefix, None, left, None, None, None, None, None, None
-    lengths = [len(values) for values in lists]
+    states, brokers, codes = lists
+    lengths = len(states), len(brokers), len(codes)
     try:
         text = orjson.dumps(body)
         top, errors = _flatten(direction in (0, 2), key, version, body, lists)
@@ -157,7 +164,11 @@ def _flatten(
 
 
 def _list_array(rows: list[tuple[Any, ...]], ends: list[int], fields: tuple[Column, ...]) -> Any:
-    values = zip(*rows, strict=True) if rows else ((),) * len(fields)
-    arrays = [pa.array(column, ARROW_TYPES[field.type]) for column, field in zip(values, fields, strict=True)]
-    structs = pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
+    structs = pa.StructArray.from_arrays(_arrays(rows, fields), names=[field.name for field in fields])
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs)
+
+
+def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[Any]:
+    """Rows as one Arrow array for each column."""
+    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return [pa.array(each, ARROW_TYPES[column.type]) for each, column in zip(values, columns, strict=True)]

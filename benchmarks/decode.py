@@ -1,0 +1,144 @@
+"""How fast frames of a journal are decoded: in a loop, in Arrow batches, in Spark, and into the tables of silver.
+
+    python -m klamm.benchmarks.decode [--frames 1000000] [--cores 2] [--rounds 2] [--json FILE]
+
+The frames are those that were recorded from clients, brokers and controllers of Apache Kafka (`tests/golden`), over and over, so they are
+small and of many kinds; a third of them carry partition states. `loop` and `batches` run here, on one core, over a part of them; Spark
+reads all from Parquet. `identity` hands each batch to a Python worker and back, without looking at it: nothing in Spark can be faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet
+
+from klamm.journal.columns import FRAMES
+from klamm.pipeline.decode import decode_frame
+from klamm.pipeline.decode_batches import ARROW_TYPES, INPUT, decode_batch
+from klamm.pipeline.session import open_session
+from klamm.pipeline.silver import build_silver, decode
+from klamm.pipeline.tables import BRONZE, ddl
+from klamm.tests.pipeline.test_decode import Frame, recorded
+
+AIM_PER_CORE = 100_000
+"""Frames a second that Spark decodes on one core."""
+HERE = 50_000
+"""Frames of `loop` and `batches`."""
+FILES = 4
+
+
+def rows(frames: list[Frame], first_seq: int) -> Any:
+    """Frames as a table of bronze, on 300 connections of three brokers."""
+    count = len(frames)
+    seqs = range(first_seq, first_seq + count)
+    values: dict[str, Any] = {
+        "run_id": ["bench"] * count, "node_id": [seq % 3 for seq in seqs], "process": [1] * count, "seq": seqs,
+        "ts_ns": [seq * 20_000 for seq in seqs], "mono_ns": [seq * 20_000 for seq in seqs], "conn_id": [seq % 300 for seq in seqs],
+        "dir": [frame.dir for frame in frames], "kind": ["accepted"] * count, "listener": ["PLAINTEXT"] * count,
+        "peer": [f"10.0.0.1:{40000 + seq % 300}" for seq in seqs], "client_id": [f"client-{seq % 50}" for seq in seqs],
+        "client_sw": ["librdkafka/2.16.0"] * count, "api_key": [frame.key for frame in frames],
+        "api_version": [frame.version for frame in frames], "correlation_id": seqs, "latency_ns": [300_000] * count, "flags": [0] * count,
+        "frame": [frame.frame for frame in frames],
+    }  # fmt: skip
+    nothing = [None] * count
+    arrays = [pa.array(values.get(column.name, nothing), ARROW_TYPES[column.type]) for column in FRAMES]
+    table = pa.Table.from_arrays(arrays, names=[column.name for column in FRAMES])
+    return table.append_column("segment", pa.array(["bench"] * count))
+
+
+def mix(count: int) -> list[Frame]:
+    """So many frames, the recorded ones in their order."""
+    frames = recorded()
+    return (frames * (count // len(frames) + 1))[:count]
+
+
+def identity(batches: Any) -> Any:
+    """For mapInArrow: nothing."""
+    yield from batches
+
+
+def timed(run: Callable[[], Any], frames: int, rounds: int) -> dict[str, float]:
+    """The best and the median rate of several runs, frames a second."""
+    rates = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        run()
+        rates.append(frames / (time.perf_counter() - start))
+    return {"best": max(rates), "median": statistics.median(rates)}
+
+
+def here(rounds: int) -> dict[str, dict[str, float]]:
+    """What one core does without Spark."""
+    frames = mix(HERE)
+    batch = rows(frames[:10_000], 0).select(list(INPUT)).combine_chunks().to_batches()[0]
+    results = {}
+
+    def loop() -> None:
+        for frame in frames:
+            orjson.dumps(decode_frame(frame.dir, frame.key, frame.version, 0, frame.frame)[0])
+
+    results["loop: decode and JSON"] = timed(loop, HERE, rounds + 1)
+    results["batches: and flat rows, as Arrow"] = timed(lambda: decode_batch(batch), batch.num_rows, 3 * rounds)
+    return results
+
+
+def in_spark(frames: int, cores: int, rounds: int) -> dict[str, dict[str, float]]:
+    """What Spark does, all cores together."""
+    results = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "bronze"
+        folder.mkdir()
+        part = frames // FILES
+        for number in range(FILES):
+            pa.parquet.write_table(rows(mix(part), number * part), folder / f"{number}.parquet", compression="zstd", row_group_size=100_000)
+        frames = part * FILES
+        spark = open_session(f"local[{cores}]")
+        try:
+            read = spark.read.schema(ddl(BRONZE[0].columns)).parquet(str(folder))
+            ways: dict[str, Callable[[], Any]] = {
+                "Spark: identity": lambda: _drop(read.mapInArrow(identity, read.schema)),
+                "Spark: decode": lambda: _drop(decode(read)),
+                "Spark: silver, VARIANT": lambda: build_silver(spark, Path(name), read, None, 0),
+                "Spark: silver, JSON": lambda: build_silver(spark, Path(name), read, None, 0, variant=False),
+            }
+            for title, run in ways.items():
+                results[title] = timed(run, frames, rounds)
+        finally:
+            spark.stop()
+    return results
+
+
+def _drop(rows: Any) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description="Frames decoded in a second.")
+    parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write the results here too")
+    options = parser.parse_args(arguments)
+    results = here(options.rounds) | in_spark(options.frames, options.cores, options.rounds)
+    print(f"{'':<36}{'best':>12}{'median':>12}   frames/s")
+    for title, rates in results.items():
+        print(f"{title:<36}{rates['best']:>12,.0f}{rates['median']:>12,.0f}")
+    per_core = results["Spark: decode"]["best"] / options.cores
+    print(f"\ndecoded in Spark per core: {per_core:,.0f} frames/s; the aim is {AIM_PER_CORE:,}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
