@@ -87,7 +87,7 @@ MESSAGES = Table("silver", "messages", (
 QUARANTINE = Table("silver", "quarantine", (
     *HEADER,
     *SIZES,
-    Column("reason", "string", False, "`Reason`"),
+    Column("reason", "string", False, "one of the reasons at the end of the page"),
     Column("detail", "string", True, "what the decoder said"),
     Column("left", "int32", True, "bytes behind the body"),
     Column("frame", "binary", False, "as journaled"),

@@ -248,6 +248,33 @@ def journal_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def pipeline_tables_page() -> str:
+    """The tables that the pipeline makes of a journal, and why a frame may be in quarantine."""
+    from klamm.pipeline import decode, tables
+
+    lines = [
+        NOTE,
+        "# The tables of the pipeline\n",
+        "From `pipeline/tables.py`. `klamm pipeline run LAKE` makes them, as Parquet in `LAKE/<layer>/<table>/run=<id>/`.",
+        "Only what `_manifest.jsonl` of a table names is part of it (`pipeline/manifest.py`). Columns that a table shares with the journal",
+        "are explained in [journal.md](journal.md): `header` stands for all columns of `frames` but `frame`; a column without a sentence",
+        "means what the name says.\n",
+    ]
+    header = set(tables.HEADER)
+    for table in (*tables.SILVER, *tables.GOLD):
+        lines += [f"## {table.layer}: `{table.name}`\n", f"A row is {table.meaning}.\n"]
+        lines += ["| column | type | null | meaning |", "|---|---|---|---|"]
+        own = [column for column in table.columns if column not in header]
+        shared = [column for column in table.columns if column in header]
+        names = ["header"] if len(shared) == len(header) else [f"`{column.name}`" for column in shared]
+        lines.append(f"| {', '.join(names)} | | | as in `frames` |")
+        lines += [f"| `{c.name}` | `{c.type}` | {'yes' if c.nullable else ''} | {_cell(c.meaning)} |" for c in own]
+        lines.append("")
+    lines += ["## Reasons for quarantine\n", "| reason | meaning |", "|---|---|"]
+    lines += [f"| `{reason.value}` | {meaning} |" for reason, meaning in decode.MEANINGS.items()]
+    return "\n".join(lines) + "\n"
+
+
 def _cell(text: str) -> str:
     """Text of a cell: a bar would end it."""
     return text.replace("|", "\\|")
@@ -288,6 +315,7 @@ PAGES = {
     "walks.md": walks_page,
     "log_configs.md": log_configs_page,
     "journal.md": journal_page,
+    "pipeline_tables.md": pipeline_tables_page,
     "compatibility.md": compatibility_page,
     "conformance.md": conformance_page,
 }
