@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +53,11 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep the brokers' logs and the data of the embedded ZooKeeper here. Default: logs in memory, ZooKeeper in a temporary folder.",
 )
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write every frame and what the controllers decide into this folder, a lake for `klamm pipeline`. Needs klamm[journal].",
+)
 @click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property of all brokers; can be given more than once.")
 @click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; can be given more than once.")
 @click.option("--processes", is_flag=True, help="Run each broker as a process of its own. Default: all brokers in one process.")
@@ -62,6 +69,7 @@ def command(
     port: int,
     zookeeper: str | None,
     data_dir: Path | None,
+    journal: Path | None,
     configs: tuple[tuple[str, str], ...],
     topics: tuple[SeedTopic, ...],
     processes: bool,
@@ -87,15 +95,17 @@ def command(
     klamm serve --port 0 --json --topic orders:6:3 --topic latest:6:3:cleanup.policy=compact
     klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
     klamm serve --processes --json
+    klamm serve --journal ./lake
     """
     log_to_stderr(log_level)
-    _check(brokers, host, port, dict(configs), topics, zookeeper is None)
+    config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
+    _check(brokers, host, port, config, topics, zookeeper is None)
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
     from klamm.server.run import run
 
-    shape = {"host": host, "port": port, "config": dict(configs), "topics": topics, "data_dir": data_dir}
+    shape = {"host": host, "port": port, "config": config, "topics": topics, "data_dir": data_dir}
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = Served(cluster, embedded)
     run(lambda: live(served, signals, lambda: say(_as_json(cluster) if as_json else _as_lines(cluster)), served.failure))
@@ -113,6 +123,12 @@ def _cluster(
     from klamm.server.local.cluster import LocalCluster
 
     return LocalCluster(brokers, zookeeper=zookeeper, **shape)
+
+
+def _journaled(lake: Path) -> dict[str, str]:
+    """The properties of brokers that keep a journal in a run of their own."""
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
 
 
 def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:

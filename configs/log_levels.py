@@ -42,6 +42,7 @@ COUNTERPARTS = {
     "klamm.controller.reassignment": "kafka.controller.KafkaController",
     "klamm.controller.state_change": "state.change.logger",
     "klamm.controller.throttles": "kafka.controller.KafkaController",
+    "klamm.journal.disk": "kafka.server.KafkaServer",
     "klamm.server.apis.describe_configs": "kafka.server.ConfigHelper",
     "klamm.server.replication.isr_updates": "kafka.cluster.Partition",
     "klamm.server.replication.stored_isr_updates": "kafka.cluster.Partition",

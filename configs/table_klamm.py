@@ -27,6 +27,21 @@ KLAMM: tuple[ConfigKey, ...] = (
         "How long a leader recovers that was elected uncleanly.",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
     ),
+    K("klamm.journal.dir", STRING, None, "The lake in which this broker keeps its journal of frames and events; needs klamm[journal]."),
+    K(
+        "klamm.journal.run",
+        STRING,
+        None,
+        "Names the run in the journal; all brokers of a cluster share it. Default: the cluster id.",
+        valid=Pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}", "up to 128 letters, digits, dots, underscores and hyphens"),
+    ),
+    K(
+        "klamm.journal.frames",
+        STRING,
+        None,
+        "How much of each frame is kept: full, headers, or so many bytes. Default: all but the records of Produce and Fetch.",
+        valid=Pattern(r"full|headers|[0-9]{1,9}", "full, headers or a number of bytes"),
+    ),
     K(
         "klamm.log.memory.bytes",
         LONG,

@@ -12,6 +12,7 @@ row's `seq` has 20 digits in the name: names sort as rows do. Strings that repea
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -107,33 +108,50 @@ class OpenSegment:
     """A segment that is being written. Whole batches are given to the kernel before `write` returns; nothing is fsynced."""
 
     def __init__(self, folder: Path, table: str, first_seq: int, schema: pa.Schema) -> None:
+        """Raises FileExistsError: the caller does not hold the lock of the folder, or counts wrongly."""
         self.path = folder / (segment_name(table, first_seq) + OPEN)
-        self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 it lives as long as the segment
-        try:
-            self._writer = pa.ipc.new_stream(self._file, schema)
-        except BaseException:
-            self._file.close()
-            raise
+        self.path.touch(exist_ok=False)
+        self._file = pa.OSFile(str(self.path), "wb")
+        self._buffer = pa.BufferedOutputStream(self._file, 1 << 20)
+        self._writer = pa.ipc.new_stream(self._buffer, schema)
+        self._whole = 0
         self.rows = 0
 
     @property
     def size(self) -> int:
         """Bytes written."""
-        return self._file.tell()
+        return self._whole
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch. Raises OSError, for example when the disk is full."""
         self._writer.write_batch(batch)
+        self._buffer.flush()
+        self._whole = self._file.tell()
         self.rows += batch.num_rows
 
     def seal(self) -> Path:
         """End the stream and give the segment its final name."""
         self._writer.close()
+        self._buffer.close()
         self._file.close()
-        final = self.path.with_name(self.path.name.removesuffix(OPEN))
-        self.path.rename(final)
-        return final
+        return self._rename()
+
+    def give_up(self) -> None:
+        """After `write` or `seal` failed: seal what is whole, without end mark."""
+        try:
+            self._file.close()
+            os.truncate(self.path, self._whole)
+            if self.rows:
+                self._rename()
+        except OSError:  # the disk is in no state to do even this; whoever seals leftovers will
+            pass
 
     def abandon(self) -> None:
         """Close the file and leave it as it is, as a process that is killed does."""
+        self._buffer.flush()
         self._file.close()
+
+    def _rename(self) -> Path:
+        final = self.path.with_name(self.path.name.removesuffix(OPEN))
+        self.path.rename(final)
+        return final

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
 from klamm.broker.log.files.directory import DirectoryInUse
 from klamm.broker.log.manager import LogManager
@@ -34,6 +35,7 @@ from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
+from klamm.server.broker_journal import JournalMissing, keeps_journal, open_journal
 from klamm.server.broker_registration import BrokerRegistration, Registration
 from klamm.server.config_application import FETCHERS, ConfigApplication, controller_options
 from klamm.server.delayed_fetch import Fetches
@@ -74,8 +76,12 @@ from klamm.zk.store import ZkStore, ZkStoreOptions
 log = logging.getLogger(__name__)
 
 
+if TYPE_CHECKING:
+    from klamm.journal.writer import JournalWriter
+
 CANNOT_START = (
-    ApiError, CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, RegistrationRefused, StoreLost, Unreadable, ZkError,
+    ApiError, CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, JournalMissing, RegistrationRefused, StoreLost, Unreadable,
+    ZkError,
 )  # fmt: skip
 """What a person can mend."""
 
@@ -118,7 +124,9 @@ class BrokerServer:
         self.seams = Seams() if seams is None else seams
         self.clock = self.seams.clock
         self.purgatory = Purgatory(self.clock)
-        self._tap = self.seams.broker_tap(config.broker_id)
+        self._tap = self.seams.broker_tap(config.broker_id, keeps_journal(config))
+        self.journal: JournalWriter | None = None
+        """Where this broker writes down what happens; None without `klamm.journal.dir`."""
         self.listeners = Listeners(config, self._tap, self.clock)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk, reads_registrations=config.get("registerbroker.enable"))
@@ -243,6 +251,9 @@ class BrokerServer:
         if self._channels is not None:
             self._channels.close()
         await self.zk.stop()
+        if self.journal is not None and self._tap is not None:
+            self._tap.journal = None
+            await asyncio.to_thread(self.journal.close)
 
     # --- steps of the start
 
@@ -258,6 +269,8 @@ class BrokerServer:
         self.identity.broker_id = self._quotas.broker_id = await self._broker_id()
         if self._tap is not None:
             self._tap.broker_id = self.id
+            if keeps_journal(config):
+                self.journal = self._tap.journal = await open_journal(config, self.cluster_id, self.id, self.clock)
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap, self.clock)
         feature_version = step.feature_node_version if step.has_feature_versioning else None
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)

@@ -52,6 +52,6 @@ class Seams:
     tap: Tap | None = None
     """Sees every frame that a broker receives or sends."""
 
-    def broker_tap(self, broker_id: int) -> BrokerTap | None:
-        """The tap as one broker uses it."""
-        return None if self.tap is None else BrokerTap(self.tap, broker_id, self.clock.monotonic)
+    def broker_tap(self, broker_id: int, journaled: bool = False) -> BrokerTap | None:
+        """The tap as one broker uses it; also one without a tap, for a broker that keeps a journal."""
+        return None if self.tap is None and not journaled else BrokerTap(self.tap, broker_id, self.clock.monotonic)

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from klamm.protocol import messages
@@ -51,6 +52,7 @@ class _Channel:
         self.host = host
         self.port = port
         self._client_id = client_id
+        self._broker_id = broker_id
         self._name = f"broker {broker_id} at {host}:{port}"
         self._timeout_s = timeout_s
         self._tap = tap
@@ -99,7 +101,9 @@ class _Channel:
         self._connection.send(frame, request.cause)
 
     async def _dial(self) -> None:
-        tap = None if self._tap is None else self._tap.connection(ConnectionKind.CHANNEL, f"{self.host}:{self.port}")
+        tap = None
+        if self._tap is not None:
+            tap = partial(self._tap.connection, ConnectionKind.CHANNEL, f"{self.host}:{self.port}", peer_id=self._broker_id)
         try:
             connection = await dial(self.host, self.port, self._on_payload, self._on_lost, self._timeout_s, tap, self._clock)
         except OSError as error:

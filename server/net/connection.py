@@ -28,7 +28,7 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.context import CloseConnection
 from klamm.server.dispatch import Dispatcher
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
-from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionTap
+from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
 from klamm.server.not_offered import NotOffered
 from klamm.server.peer import Peer
 from klamm.server.response_cache import ResponseCache
@@ -74,11 +74,13 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_api_key",
+        "_closing",
         "_due",
         "_flow",
         "_listener",
         "_loop",
         "_metadata",
+        "_reason",
         "_responses",
         "_send",
         "_tap",
@@ -96,7 +98,9 @@ class ClientConnection(asyncio.Protocol):
         self._responses = listener.responses
         self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
-        self._tap: ConnectionTap | None = None
+        self._tap: ConnectionSink | None = None
+        self._closing = False
+        self._reason: str | None = None
         self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
         """Responses in the order of their requests, the first of which is not there yet."""
         self._api_key = b""
@@ -117,8 +121,8 @@ class ClientConnection(asyncio.Protocol):
         connection_id = self._listener.connection_id(self.name)
         self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
         if self._listener.tap is not None:
-            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id)
-            self._send = self._tap.writer(self._transport.write)
+            self._tap = self._listener.tap.connection(ConnectionKind.ACCEPTED, self.name, connection_id, self._listener.name)
+            self._send = writing_to(self._tap, self._transport.write)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -129,6 +133,9 @@ class ClientConnection(asyncio.Protocol):
             self.peer.on_lost()
         self._transport = None
         self._flow.stop(CLOSED)
+        if self._tap is not None:
+            reason = self._reason if self._reason is not None or exc is None else str(exc)
+            self._tap.closed("us" if self._closing else "peer", reason)
         self._listener.lost(self)
 
     def data_received(self, data: bytes) -> None:
@@ -181,12 +188,14 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what is written has left."""
+        self._closing = True
         self._flow.stop(CLOSED)
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once."""
+        self._closing = True
         self._flow.stop(CLOSED)
         if self._transport is not None:
             self._transport.abort()
@@ -249,8 +258,9 @@ class ClientConnection(asyncio.Protocol):
                     self._wait_for(response)
                     self._pipeline()
                     break
-        except NotOffered:  # it is in the log already
+        except NotOffered as error:  # it is in the log already
             self._write(out)
+            self._reason = str(error)
             self.close()
         except (RemoteProtocolError, CloseConnection) as error:
             self._write(out)
@@ -324,6 +334,7 @@ class ClientConnection(asyncio.Protocol):
             self._send(out[0] if len(out) == 1 else b"".join(out))
 
     def _refuse(self, reason: str) -> None:
+        self._reason = reason
         self._listener.log_closing(self, reason)
         self.close()
 

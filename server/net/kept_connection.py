@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
@@ -22,12 +23,15 @@ class KeptConnection:
     """`peer` names the broker in errors; `find` returns where it listens, None while that is not known. Times are in seconds."""
 
     def __init__(
-        self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock
-    ) -> None:
+        self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock,
+        peer_id: int | None = None,
+    ) -> None:  # fmt: skip
+        """`peer_id` is its broker id, where that is always the same; a tap is told."""
         self.address = ("", 0)
         """Host and port of the last connection."""
         self._peer = peer
         self._kind = kind
+        self._peer_id = peer_id
         self._client_id = client_id
         self._find = find
         self._tap = tap
@@ -51,7 +55,9 @@ class KeptConnection:
             self.close()
         if self._connection is not None:
             return False
-        tap = None if self._tap is None else self._tap.connection(self._kind, f"{endpoint.host}:{endpoint.port}")
+        tap = None
+        if self._tap is not None:
+            tap = partial(self._tap.connection, self._kind, f"{endpoint.host}:{endpoint.port}", peer_id=self._peer_id)
         self._connection = await dial(*address, self._on_payload, self._on_lost, timeout_s, tap, self._clock)
         self.address = address
         return True

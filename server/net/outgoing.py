@@ -15,18 +15,22 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
-from klamm.server.net.tap import Cause, ConnectionTap
+from klamm.server.net.tap import Cause, ConnectionSink
 
 MAX_ANSWER_BYTES = 1 << 30
+
+MakeSink = Callable[[], ConnectionSink]
+"""Makes the tap of a connection once it is there."""
 
 
 class OutgoingConnection(asyncio.Protocol):
     """One connection to a broker. `on_payload` gets each response without its length, `on_lost` the reason, once."""
 
     def __init__(
-        self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], tap: ConnectionTap | None = None
+        self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], tap: MakeSink | None = None
     ) -> None:
-        self._tap = tap
+        self._make_sink = tap
+        self._tap: ConnectionSink | None = None
         self._on_payload = on_payload
         self._on_lost: Callable[[Exception | None], None] | None = on_lost
         self._reader = FrameReader(MAX_ANSWER_BYTES)
@@ -34,6 +38,8 @@ class OutgoingConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._make_sink is not None:
+            self._tap = self._make_sink()
 
     def data_received(self, data: bytes) -> None:
         if self._tap is not None:
@@ -42,9 +48,11 @@ class OutgoingConnection(asyncio.Protocol):
             for payload in self._reader.feed(data):
                 self._on_payload(payload)
         except RemoteProtocolError as error:
+            self._end("us", str(error))
             self._lost(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._end("peer", None if exc is None else str(exc))
         self._lost(exc)
 
     def send(self, frame: bytes, cause: Cause | None = None) -> None:
@@ -56,10 +64,17 @@ class OutgoingConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close without calling the owner."""
+        self._end("us", None)
         self._on_lost = None
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+
+    def _end(self, by: str, reason: str | None) -> None:
+        """Tell the tap, once."""
+        if self._tap is not None:
+            self._tap.closed(by, reason)
+            self._tap = None
 
     def _lost(self, reason: Exception | None) -> None:
         on_lost = self._on_lost
@@ -74,7 +89,7 @@ async def dial(
     on_payload: Callable[[bytes], None],
     on_lost: Callable[[Exception | None], None],
     timeout_s: float,
-    tap: ConnectionTap | None = None,
+    tap: MakeSink | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> OutgoingConnection:
     """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""

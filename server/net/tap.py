@@ -3,6 +3,9 @@
 A `Tap` is given to the broker (or to a whole local cluster) and gets a `Frame` for each, cached responses included. Frames of one
 connection come in their order. Without a tap a connection does one comparison for each read, and none for each frame.
 
+A journal gets the bytes of each connection instead, and cuts them itself (`ByteTap`): no object is made for a frame. A broker may have
+both at once.
+
 Frames can be followed to their origin. The cause of a response is the request it belongs to, found by its correlation id as clients
 do. The cause of a controller's request to a broker is the event that the controller processed. What a client sends has none.
 """
@@ -50,12 +53,18 @@ class ConnectionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """One connection. `id` is unique among those of its broker; `peer` is host:port of the other end."""
+    """One connection. `id` is unique among those of its broker; `peer` is host:port of the other end.
+
+    `listener` is the name of the listener that accepted it; `peer_id` the broker id of the other end, where we opened the connection to
+    a broker that we know.
+    """
 
     broker_id: int
     id: str
     kind: ConnectionKind
     peer: str
+    listener: str | None = None
+    peer_id: int | None = None
 
 
 class RequestId(NamedTuple):
@@ -92,8 +101,73 @@ class Tap(Protocol):
     def frame(self, frame: Frame) -> None: ...
 
 
+class ConnectionSink(Protocol):
+    """Gets what happens on one connection, on the event loop's thread. It raises nothing."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came, cut anywhere."""
+
+    def sent(self, data: bytes, cause: Cause | None = None) -> None:
+        """Whole frames are written. `cause` is that of requests; responses have theirs in their bytes."""
+
+    def closed(self, by: str, reason: str | None = None) -> None:
+        """The connection is gone. `by` is `us` or `peer`, `reason` a line where one is known. Called once."""
+
+
+class ByteTap(Protocol):
+    """Makes a sink for each connection."""
+
+    def connection(self, info: ConnectionInfo) -> ConnectionSink: ...
+
+
+class BothSinks:
+    """A test's tap and a journal on one connection."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: ConnectionSink, second: ConnectionSink) -> None:
+        self._first = first
+        self._second = second
+
+    def received(self, data: bytes) -> None:
+        self._first.received(data)
+        self._second.received(data)
+
+    def sent(self, data: bytes, cause: Cause | None = None) -> None:
+        self._first.sent(data, cause)
+        self._second.sent(data, cause)
+
+    def closed(self, by: str, reason: str | None = None) -> None:
+        self._first.closed(by, reason)
+        self._second.closed(by, reason)
+
+
+class NoSink:
+    """Of a connection that is made before the journal is open, or after it is closed."""
+
+    def received(self, data: bytes) -> None:
+        pass
+
+    def sent(self, data: bytes, cause: Cause | None = None) -> None:
+        pass
+
+    def closed(self, by: str, reason: str | None = None) -> None:
+        pass
+
+
+def writing_to(sink: ConnectionSink, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """`write` with a look at what is written."""
+    sent = sink.sent
+
+    def shown(data: bytes) -> None:
+        sent(data)
+        write(data)
+
+    return shown
+
+
 class ConnectionTap:
-    """The tap of one connection."""
+    """The tap of one connection, frame by frame."""
 
     __slots__ = ("_clock", "_reader", "_tap", "connection")
 
@@ -120,14 +194,8 @@ class ConnectionTap:
         for payload in FrameReader(ANY_LENGTH).feed(data):
             self._show(Direction.SENT, payload, cause if self.connection.kind.is_ours else self._request_of(payload))
 
-    def writer(self, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        """`write` with a look at what is written."""
-
-        def shown(data: bytes) -> None:
-            self.sent(data)
-            write(data)
-
-        return shown
+    def closed(self, by: str, reason: str | None = None) -> None:
+        """A tap of frames is not told."""
 
     def _request_of(self, response: bytes) -> RequestId | None:
         if len(response) < 4:
@@ -142,17 +210,27 @@ class ConnectionTap:
 
 
 class BrokerTap:
-    """A broker's tap: numbers the connections that we open. `broker_id` may become known, or change, before the first one."""
+    """A broker's tap: numbers the connections that we open. `broker_id` may become known, or change, before the first one.
 
-    def __init__(self, tap: Tap, broker_id: int, clock: Callable[[], float]) -> None:
+    `journal` is set while there is one, besides the tap or alone.
+    """
+
+    def __init__(self, tap: Tap | None, broker_id: int, clock: Callable[[], float]) -> None:
         self.broker_id = broker_id
+        self.journal: ByteTap | None = None
         self._tap = tap
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def connection(self, kind: ConnectionKind, peer: str, connection_id: str | None = None) -> ConnectionTap:
+    def connection(
+        self, kind: ConnectionKind, peer: str, connection_id: str | None = None, listener: str | None = None, peer_id: int | None = None
+    ) -> ConnectionSink:
         """The tap of a new connection. One that we opened gets its id here."""
         if connection_id is None:
             connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
-        info = ConnectionInfo(self.broker_id, connection_id, kind, peer)
-        return ConnectionTap(self._tap, info, self._clock)
+        info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id)
+        journal = None if self.journal is None else self.journal.connection(info)
+        if self._tap is None:
+            return NoSink() if journal is None else journal
+        frames = ConnectionTap(self._tap, info, self._clock)
+        return frames if journal is None else BothSinks(frames, journal)

@@ -198,6 +198,7 @@ class Followers:
                 options.request_timeout_ms / 1000,
                 self._tap,
                 self._services.clock,
+                leader,
             )
             fetcher = self.fetchers[key] = LeaderFetcher(leader, self._services, connection)
         return fetcher

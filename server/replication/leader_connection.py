@@ -24,8 +24,9 @@ class LeaderConnection:
         timeout: float,
         tap: BrokerTap | None,
         clock: Clock,
+        leader: int | None = None,
     ) -> None:
-        self._connection = KeptConnection("leader", ConnectionKind.TO_LEADER, client_id, find, tap, clock)
+        self._connection = KeptConnection("leader", ConnectionKind.TO_LEADER, client_id, find, tap, clock, leader)
         self._connect_timeout = connect_timeout
         self._timeout = timeout
 

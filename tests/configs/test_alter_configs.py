@@ -269,6 +269,7 @@ async def test_the_zookeeper_client_logs_more_only_when_its_own_level_says_so(no
 
 def test_every_counterpart_is_a_logger_of_kafka_and_one_of_this_program():
     importlib.import_module("klamm.server.local.cluster")
+    importlib.import_module("klamm.journal.disk")
     ours = {name for name, logger in logging.Logger.manager.loggerDict.items() if isinstance(logger, logging.Logger)}
     assert COUNTERPARTS.keys() <= ours
     assert set(COUNTERPARTS.values()) <= set(KAFKA_LOGGERS)

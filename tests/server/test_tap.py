@@ -17,7 +17,7 @@ from klamm.server.net.channels import Channels
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
-from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionTap, ControllerEvent, Direction, Frame, RequestId
+from klamm.server.net.tap import BrokerTap, ConnectionKind, ControllerEvent, Direction, Frame, RequestId
 from klamm.server.seams import Seams
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
@@ -161,7 +161,7 @@ async def test_bytes_behind_a_bad_length_are_not_shown() -> None:
 
 def test_response_too_short_for_a_correlation_id_has_no_cause() -> None:
     tap = Frames()
-    one: ConnectionTap = BrokerTap(tap, 1, lambda: 0.0).connection(ConnectionKind.CHANNEL, "peer:1")
+    one = BrokerTap(tap, 1, lambda: 0.0).connection(ConnectionKind.CHANNEL, "peer:1")
     one.received(b"\0\0\0\3abc")
     assert [(frame.payload, frame.cause) for frame in tap.frames] == [(b"abc", None)]
 
@@ -191,9 +191,11 @@ async def test_channel_shows_requests_with_their_event_and_responses_with_their_
 
 
 def test_connections_of_a_broker_have_different_ids() -> None:
-    tap = BrokerTap(Frames(), 1, lambda: 0.0)
-    ids = {tap.connection(ConnectionKind.ACCEPTED, "127.0.0.1:1").connection.id for _ in range(3)}
-    assert len(ids) == 3
+    frames = Frames()
+    tap = BrokerTap(frames, 1, lambda: 0.0)
+    for _ in range(3):
+        tap.connection(ConnectionKind.ACCEPTED, "127.0.0.1:1").received(b"\0\0\0\1a")
+    assert len({frame.connection.id for frame in frames.frames}) == 3
 
 
 async def test_tap_of_a_local_cluster_sees_clients_channels_and_requests_to_the_controller(zookeeper: str, chroot: str) -> None:

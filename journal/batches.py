@@ -1,0 +1,179 @@
+"""Makes Arrow batches of rows without an object for each value: a column is every n-th number of the rows' packed bytes.
+
+A row of `frames` is packed into 64 bytes; what repeats for many frames of a connection is its context, which a row names by number.
+A context's strings are dictionary-encoded, in a dictionary that lives as long as the segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.journal.columns import EVENTS
+from klamm.journal.json_text import to_json
+
+ROW = struct.Struct("=qqqqqqiihhbbxx")
+"""seq, monotonic clock, connection, latency (-1: null), cause (0: null), context; correlation id, flags; API key, API version; direction,
+which of them are null (`NO_CORRELATION`, `NO_API`)."""
+
+NO_CORRELATION = 1
+NO_API = 2
+
+_LONGS, _INTS, _SHORTS, _BYTES = ROW.size // 8, ROW.size // 4, ROW.size // 2, ROW.size
+LARGEST_DICTIONARY = 4096
+"""Contexts; a segment that has more begins a new dictionary."""
+
+
+class ContextValues(NamedTuple):
+    """What the frames of a connection have in common, until one of these changes."""
+
+    kind: str
+    listener: str | None
+    peer: str
+    peer_id: int | None
+    principal: str | None
+    client_id: str | None
+    client_sw: str | None
+
+
+class Contexts:
+    """The contexts that one segment uses, as columns. `values` are all that may be used, by number."""
+
+    def __init__(self, values: Mapping[int, ContextValues]) -> None:
+        self._values = values
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the dictionaries: another segment begins."""
+        self._index: dict[int, int] = {}
+        self._used: list[ContextValues] = []
+        self._arrays: dict[str, tuple[pa.Array, pa.Array]] = {}
+        self._peer_ids: pa.Array = pa.array([], pa.int32())
+
+    def columns(self, numbers: list[int]) -> dict[str, pa.Array]:
+        """The columns of a context for rows that have these."""
+        missing = set(numbers) - self._index.keys()
+        if missing:
+            if len(self._index) + len(missing) > LARGEST_DICTIONARY:
+                self.clear()
+                missing = set(numbers)
+            for number in sorted(missing):
+                self._index[number] = len(self._used)
+                self._used.append(self._values[number])
+            self._encode()
+        rows = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(array("i", map(self._index.__getitem__, numbers)))])
+        found = {
+            name: pa.DictionaryArray.from_arrays(pc.take(indices, rows), dictionary) for name, (indices, dictionary) in self._arrays.items()
+        }
+        found["peer_id"] = pc.take(self._peer_ids, rows)
+        return found
+
+    def _encode(self) -> None:
+        for name, values in zip(ContextValues._fields, zip(*self._used, strict=True), strict=True):
+            if name == "peer_id":
+                self._peer_ids = pa.array(values, pa.int32())
+            else:
+                distinct: dict[str, int] = {}
+                indices = pa.array([None if v is None else distinct.setdefault(v, len(distinct)) for v in values], pa.int32())
+                self._arrays[name] = indices, pa.array(distinct, pa.string())
+
+
+class Where(NamedTuple):
+    """What all rows of a process have in common."""
+
+    run_id: str
+    node_id: int
+    process: int
+
+
+class Constants:
+    """The columns of `Where`; those of long batches are made once."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+        self._size = 0
+
+    def columns(self, size: int) -> dict[str, pa.Array]:
+        """For a batch of `size` rows."""
+        if size > self._size:
+            self._size = max(size, 1024)
+            zeros = pa.Array.from_buffers(pa.int32(), self._size, [None, pa.py_buffer(bytes(4 * self._size))])
+            self._run = pa.DictionaryArray.from_arrays(zeros, pa.array([self._where.run_id], pa.string()))
+            self._node = pa.repeat(pa.scalar(self._where.node_id, pa.int32()), self._size)
+            self._process = pa.repeat(pa.scalar(self._where.process, pa.int32()), self._size)
+        return {"run_id": self._run.slice(0, size), "node_id": self._node.slice(0, size), "process": self._process.slice(0, size)}
+
+
+def frames_batch(
+    rows: Sequence[bytes], frames: Sequence[bytes], offset_ns: int, contexts: Contexts, constants: Constants, schema: pa.Schema
+) -> pa.RecordBatch:
+    """A batch of `frames`. `offset_ns` is the wall clock less the monotonic clock."""
+    size = len(rows)
+    data = memoryview(b"".join(rows))
+    longs, ints, shorts, single = data.cast("q"), data.cast("i"), data.cast("h"), data.cast("b")
+    nulls = single[61::_BYTES].tobytes()
+    mono = _array(pa.int64(), longs[1::_LONGS])
+    latency = _array(pa.int64(), longs[3::_LONGS])
+    cause = _array(pa.int64(), longs[4::_LONGS])
+    columns = {
+        **constants.columns(size),
+        **contexts.columns(longs[5::_LONGS].tolist()),
+        "seq": _array(pa.int64(), longs[0::_LONGS]),
+        "ts_ns": pc.add(mono, offset_ns),
+        "mono_ns": mono,
+        "conn_id": _array(pa.int64(), longs[2::_LONGS]),
+        "latency_ns": _with_nulls(latency, pc.not_equal(latency, -1)),
+        "cause_seq": _with_nulls(cause, pc.not_equal(cause, 0)),
+        "correlation_id": _array(pa.int32(), ints[12::_INTS]),
+        "flags": _array(pa.int32(), ints[13::_INTS]),
+        "api_key": _array(pa.int16(), shorts[28::_SHORTS]),
+        "api_version": _array(pa.int16(), shorts[29::_SHORTS]),
+        "dir": _array(pa.int8(), single[60::_BYTES]),
+        "frame": _binary(frames),
+    }
+    if any(nulls):
+        bits = _array(pa.int8(), memoryview(nulls))
+        has_api = pc.equal(pc.bit_wise_and(bits, pa.scalar(NO_API, pa.int8())), 0)
+        has_correlation = pc.equal(pc.bit_wise_and(bits, pa.scalar(NO_CORRELATION, pa.int8())), 0)
+        columns["correlation_id"] = _with_nulls(columns["correlation_id"], has_correlation)
+        columns["api_key"] = _with_nulls(columns["api_key"], has_api)
+        columns["api_version"] = _with_nulls(columns["api_version"], has_api)
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+Event = tuple[Any, ...]
+"""seq and monotonic clock, then the columns of `EVENTS` from `kind` on, in their order; input and output as they were given."""
+
+_EVENT_COLUMNS = EVENTS[6:]
+
+
+def events_batch(events: Sequence[Event], offset_ns: int, constants: Constants, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of `events`."""
+    seqs, monos, *others = zip(*events, strict=True)
+    mono = pa.array(monos, pa.int64())
+    columns = {**constants.columns(len(events)), "seq": pa.array(seqs, pa.int64()), "ts_ns": pc.add(mono, offset_ns), "mono_ns": mono}
+    for column, values in zip(_EVENT_COLUMNS, others, strict=True):
+        if column.name in ("input", "output"):
+            values = tuple(map(to_json, values))
+        made = pa.array(values, pa.type_for_alias(column.type))
+        columns[column.name] = made.dictionary_encode() if column.name == "kind" else made
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _array(kind: pa.DataType, values: memoryview) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values.tobytes())])
+
+
+def _with_nulls(values: pa.Array, valid: pa.Array) -> pa.Array:
+    return pa.Array.from_buffers(values.type, len(values), [valid.buffers()[1], values.buffers()[1]])
+
+
+def _binary(values: Sequence[bytes]) -> pa.Array:
+    offsets = array("i", accumulate(map(len, values), initial=0))
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])

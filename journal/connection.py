@@ -1,0 +1,406 @@
+"""The journal of one connection: cuts bytes into frames, matches responses to their requests, and appends a packed row for each.
+
+Requests of a connection are answered in their order, so the request of a response is the first that waits; where correlation ids say
+otherwise it is looked for. The fast path is for one whole frame of an API of which nothing has to be cut, masked or remembered.
+
+By default `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept: all up to the first records, and some of these.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct, error
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klamm.journal import redaction
+from klamm.journal.batches import NO_API, NO_CORRELATION, ROW, ContextValues
+from klamm.journal.columns import Direction, Flag
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from klamm.journal.writer import JournalWriter
+
+RECORDS_KEPT = 1024
+"""Bytes of a Produce request or a Fetch response, its length included."""
+
+LARGE_FRAME = 1 << 16
+"""One of this size wakes the thread that writes."""
+
+_LARGEST = 1 << 30
+_REQUEST = Struct(">hhih")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+_SHORTEST_REQUEST = 14
+
+_SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.REQUESTS)})
+_SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
+_RAW = -1
+"""The API key, in the list of those that wait, of a SASL token that is no request."""
+
+
+class ConnectionFacts(NamedTuple):
+    """What is known of a connection when it is opened. `is_ours`: this broker opened it."""
+
+    kind: str
+    is_ours: bool
+    listener: str | None
+    peer: str
+    peer_id: int | None
+    principal: str | None
+
+
+class ConnectionJournal:
+    """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
+
+    __slots__ = (
+        "_client", "_client_id", "_context", "_contexts", "_facts", "_keep", "_pack", "_pending", "_public", "_raw", "_request_dir",
+        "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq",
+    )  # fmt: skip
+
+    def __init__(self, writer: JournalWriter, conn_id: int, facts: ConnectionFacts) -> None:
+        self.conn_id = conn_id
+        self.last_response_seq: int | None = None
+        """The row of the last response on this connection."""
+        self._writer = writer
+        self._facts = facts
+        self._request_dir = int(Direction.REQUEST_OUT if facts.is_ours else Direction.REQUEST_IN)
+        self._response_dir = int(Direction.RESPONSE_IN if facts.is_ours else Direction.RESPONSE_OUT)
+        self._pack = ROW.pack
+        self._pending: deque[tuple[int, int, int, int, int, int]] = deque()
+        """Requests without response: correlation id, seq, when, API key and version, context."""
+        self._client: bytes | None = None
+        self._client_id: str | None = None
+        self._sw: str | None = None
+        self._contexts: list[int] = []
+        self._context = self._new_context()
+        self._raw = False
+        self._keep = 0 if writer.frames == "headers" else writer.frames if isinstance(writer.frames, int) else _LARGEST
+        self._split_requests = _Splitter(self._request, self._bad_length, self._request_keep)
+        self._split_responses = _Splitter(self._response, self._bad_length, self._response_keep)
+
+    # --- what happens on the connection
+
+    def received(self, data: bytes) -> None:
+        """Bytes came, cut anywhere."""
+        if self._facts.is_ours:
+            self._split_responses.feed(data)
+        elif len(data) >= _SHORTEST_REQUEST and not self._split_requests.busy and _INT32.unpack_from(data)[0] + 4 == len(data):
+            self._request(data, len(data))
+        else:
+            self._split_requests.feed(data)
+
+    def sent(self, data: bytes, cause: Any = None) -> None:
+        """Whole frames are written. `cause.batch`, where there is one, is the row of the batch that a request belongs to."""
+        if self._facts.is_ours:
+            batch = getattr(cause, "batch", None)
+            self._request(data, len(data), 0 if batch is None else batch)
+        elif len(data) >= 8 and _INT32.unpack_from(data)[0] + 4 == len(data):
+            self._response(data, len(data))
+        else:
+            self._split_responses.feed(data)
+
+    def authenticated(self, principal: str) -> None:
+        """Who the peer is, from here on."""
+        self._facts = self._facts._replace(principal=principal)
+        self._context = self._new_context()
+
+    def closed(self, by: str, reason: str | None = None) -> None:
+        """The connection is gone; an unfinished frame becomes a row of its own."""
+        self._split_requests.end()
+        self._split_responses.end()
+        self._writer.connection_closed(self, by, reason)
+        self._writer.waiting.closed_contexts.extend(self._contexts)
+
+    def request_seq(self, correlation_id: int) -> int | None:
+        """The row of the latest request with this id that has no response yet."""
+        return next((each[1] for each in reversed(self._pending) if each[0] == correlation_id), None)
+
+    # --- frames
+
+    def _request(self, frame: bytes, size: int, cause: int = 0) -> None:
+        """One request of `size` bytes, of which `frame` has all or the first ones."""
+        writer = self._writer
+        waiting = writer.waiting
+        seq = writer.seq
+        now = writer.now_ns()
+        flags = 0
+        try:
+            key, version, correlation_id, length = _REQUEST.unpack_from(frame, 4)
+        except error:
+            self._short_request(frame, cause)
+            return
+        if self._raw and not _is_request(frame, size, key, version, length):
+            self._token(size, self._request_dir)
+            self._pending.append((0, seq, now, _RAW, 0, self._context))
+            return
+        if frame[12 : 14 + length] != self._client:
+            self._other_client(frame[12 : 14 + length], length)
+        if key in _SPECIAL_REQUESTS:
+            frame, flags = self._special_request(frame, key, version, length)
+        if size > self._keep or len(frame) < size:
+            frame, flags = self._cut(frame, size, 14 + max(length, 0), flags)
+        writer.seq = seq + 1
+        waiting.rows.append(
+            self._pack(seq, now, self.conn_id, -1, cause, self._context, correlation_id, flags, key, version, self._request_dir, 0)
+        )
+        waiting.frames.append(frame)
+        if not flags & Flag.NO_RESPONSE:
+            self._pending.append((correlation_id, seq, now, key, version, self._context))
+        if not seq & 511 or size > LARGE_FRAME:
+            writer.wake()
+
+    def _response(self, frame: bytes, size: int) -> None:
+        """One response of `size` bytes, of which `frame` has all or the first ones."""
+        writer = self._writer
+        waiting = writer.waiting
+        pending = self._pending
+        if pending and pending[0][3] == _RAW:
+            pending.popleft()
+            self._token(size, self._response_dir)
+            return
+        if len(frame) < 8:
+            self._row(frame, self._response_dir, Flag.UNMATCHED, NO_API | NO_CORRELATION)
+            return
+        (correlation_id,) = _INT32.unpack_from(frame, 4)
+        if pending and pending[0][0] == correlation_id:
+            _, cause, began, key, version, context = pending.popleft()
+        else:
+            found = next((index for index, each in enumerate(pending) if each[0] == correlation_id), None)
+            if found is None:
+                self._row(frame[: self._keep if self._keep else 8], self._response_dir, Flag.UNMATCHED, NO_API, correlation_id)
+                return
+            _, cause, began, key, version, context = pending[found]
+            del pending[found]
+        flags = 0
+        if key in _SPECIAL_RESPONSES:
+            frame, version, flags = self._special_response(frame, key, version)
+        if size > self._keep or len(frame) < size:
+            frame, flags = self._cut(frame, size, 8, flags)
+        seq = writer.seq
+        writer.seq = seq + 1
+        self.last_response_seq = seq
+        now = writer.now_ns()
+        waiting.rows.append(
+            self._pack(seq, now, self.conn_id, now - began, cause, context, correlation_id, flags, key, version, self._response_dir, 0)
+        )
+        waiting.frames.append(frame)
+        if not seq & 511 or size > LARGE_FRAME:
+            writer.wake()
+
+    def _cut(self, frame: bytes, size: int, header: int, flags: int) -> tuple[bytes, int]:
+        if size > self._keep:
+            frame = frame[: max(self._keep, header)]
+        return frame, flags | Flag.CUT if len(frame) < size else flags
+
+    def _row(self, frame: bytes, way: int, flags: int, nulls: int, correlation_id: int = 0, cause: int = 0) -> None:
+        """A row of something that is no whole request or response; whether it is cut is seen from its length."""
+        writer = self._writer
+        seq = writer.seq
+        writer.seq = seq + 1
+        row = self._pack(
+            seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, flags, 0, 0, way, nulls
+        )  # fmt: skip
+        writer.waiting.rows.append(row)
+        writer.waiting.frames.append(frame)
+        if not seq & 511:
+            writer.wake()
+
+    # --- what is rare
+
+    def _short_request(self, frame: bytes, cause: int) -> None:
+        """Header 0 without anything behind it, or no request."""
+        if len(frame) == 12:
+            key, version, correlation_id = _INT16.unpack_from(frame, 4)[0], _INT16.unpack_from(frame, 6)[0], _INT32.unpack_from(frame, 8)[0]
+            self._pending.append((correlation_id, self._writer.seq, self._writer.now_ns(), key, version, self._context))
+            writer = self._writer
+            row = self._pack(
+                writer.seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, 0, key, version, self._request_dir, 0
+            )
+            writer.seq += 1
+            writer.waiting.rows.append(row)
+            writer.waiting.frames.append(frame)
+        elif self._raw:
+            self._pending.append((0, self._writer.seq, self._writer.now_ns(), _RAW, 0, self._context))
+            self._token(len(frame), self._request_dir)
+        else:
+            self._row(frame, self._request_dir, 0, NO_API | NO_CORRELATION)
+
+    def _token(self, size: int, way: int) -> None:
+        """A SASL token: only its length is kept."""
+        self._row(_INT32.pack(size - 4), way, Flag.RAW_TOKEN | (Flag.CUT if size > 4 else 0), NO_API | NO_CORRELATION)
+
+    def _bad_length(self, rest: bytes, is_request: bool) -> None:
+        """A length that is none, or the part of a frame that came before the connection was closed."""
+        if self._raw:
+            rest = rest[:4]
+        flags = Flag.CUT if len(rest) >= 4 and _INT32.unpack_from(rest)[0] + 4 > len(rest) else 0
+        self._row(rest[:RECORDS_KEPT], self._request_dir if is_request else self._response_dir, flags, NO_API | NO_CORRELATION)
+
+    def _other_client(self, header: bytes, length: int) -> None:
+        self._client = header
+        self._client_id = None if length < 0 else header[2:].decode("utf-8", "replace")
+        self._context = self._new_context()
+
+    def _new_context(self) -> int:
+        facts = self._facts
+        values = ContextValues(facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw)
+        number = self._writer.new_context(values)
+        self._contexts.append(number)
+        if len(self._contexts) > 64:  # of a client that changes its name all the time; requests that wait may still name the youngest
+            self._writer.retire_context(self._contexts.pop(0))
+        return number
+
+    def _special_request(self, frame: bytes, key: int, version: int, length: int) -> tuple[bytes, int]:
+        if key == ApiKey.PRODUCE:
+            flags = Flag.NO_RESPONSE if _acks(frame, version, length) == 0 else 0
+            return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), flags
+        if key in redaction.REQUESTS:
+            masked = redaction.masked_request(frame, key, self._writer.public_configs)
+            return masked, Flag.MASKED if masked is not frame and masked != frame else 0
+        if key == ApiKey.API_VERSIONS and version >= 3:
+            self._sw = _software(frame, version)
+            self._context = self._new_context()
+        return frame, 0
+
+    def _special_response(self, frame: bytes, key: int, version: int) -> tuple[bytes, int, int]:
+        """The bytes to keep, the version in which the response is written, flags."""
+        if key == ApiKey.FETCH:
+            return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), version, 0
+        if key == ApiKey.API_VERSIONS:  # UNSUPPORTED_VERSION is written in version 0
+            return frame, 0 if frame[8:10] == b"\0\x23" else version, 0
+        if key == ApiKey.SASL_HANDSHAKE:
+            self._raw = version == 0 and frame[8:10] == b"\0\0"
+            return frame, version, 0
+        masked = redaction.masked_response(frame, key, version, self._writer.public_configs)
+        return masked, version, Flag.MASKED if masked != frame else 0
+
+    def _request_keep(self, head: bytes) -> int:
+        return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._raw else _LARGEST
+
+    def _response_keep(self, head: bytes) -> int:
+        if not self._writer.cuts_records:
+            return _LARGEST
+        (correlation_id,) = _INT32.unpack_from(head, 4)
+        key = next((each[3] for each in self._pending if each[0] == correlation_id), None)
+        return RECORDS_KEPT if key == ApiKey.FETCH else _LARGEST
+
+
+class _Splitter:
+    """Cuts one direction of a connection into frames. Of a frame that came in pieces only what is kept of it is put together."""
+
+    __slots__ = ("_bad", "_buffer", "_ended", "_keep_of", "_size", "_skip", "_take", "busy")
+
+    def __init__(self, take: Any, bad: Any, keep_of: Any) -> None:
+        self._take = take
+        self._bad = bad
+        self._keep_of = keep_of
+        self._buffer = bytearray()
+        self._size = 0
+        self._skip = 0
+        self._ended = False
+        self.busy = False
+        """Whether a frame is unfinished, or what comes is not read any more."""
+
+    def feed(self, data: bytes) -> None:
+        """More bytes. After a length that is none, nothing is read any more."""
+        if self._ended:
+            return
+        if self._skip:
+            skipped = min(self._skip, len(data))
+            self._skip -= skipped
+            if self._skip:
+                return
+            data = data[skipped:]
+            self._finish()
+        if self._buffer:
+            self._buffer += data
+            data = self._unfinished()
+        pos, end = 0, len(data)
+        while end - pos >= 4:
+            size = 4 + _INT32.unpack_from(data, pos)[0]
+            if size < 4:
+                self._ended = self.busy = True
+                self._bad(data[pos:], self._take.__name__ == "_request")
+                return
+            if end - pos < size:
+                break
+            self._take(data if size == end else data[pos : pos + size], size)
+            pos += size
+        if pos < end:
+            self._buffer += data[pos:]
+            self.busy = True
+            self._shorten()
+
+    def end(self) -> None:
+        """The connection is closed."""
+        if self._buffer and not self._ended:
+            self._bad(bytes(self._buffer), self._take.__name__ == "_request")
+            self._buffer.clear()
+        self._ended = True
+
+    def _unfinished(self) -> bytes:
+        """What can be read now, and an empty buffer; nothing when the first frame is not whole yet."""
+        buffer = self._buffer
+        if len(buffer) < 4 or 0 <= _INT32.unpack_from(buffer)[0] > len(buffer) - 4:
+            self._shorten()
+            return b""
+        data = bytes(buffer)
+        buffer.clear()
+        self.busy = False
+        return data
+
+    def _shorten(self) -> None:
+        """Skip the rest of a frame of which enough is there."""
+        buffer = self._buffer
+        if len(buffer) > RECORDS_KEPT:
+            keep = self._keep_of(bytes(buffer[:16]))
+            size = 4 + _INT32.unpack_from(buffer)[0]
+            if len(buffer) > keep and size > len(buffer):
+                self._size = size
+                self._skip = size - len(buffer)
+                del buffer[keep:]
+
+    def _finish(self) -> None:
+        frame = bytes(self._buffer)
+        self._buffer.clear()
+        self.busy = False
+        self._take(frame, self._size)
+
+
+def _is_request(frame: bytes, size: int, key: int, version: int, length: int) -> bool:
+    """Whether this can be a request, where a SASL token may be instead."""
+    api = APIS.get(key)
+    return api is not None and 0 <= version <= api.max_version and -1 <= length <= size - _SHORTEST_REQUEST
+
+
+def _acks(frame: bytes, version: int, length: int) -> int | None:
+    """`acks` of a Produce request; None where the bytes end before it."""
+    pos = _SHORTEST_REQUEST + max(length, 0)
+    try:
+        if version >= 9:
+            pos += 1  # tagged fields of the header: clients send none
+            size = shift = 0
+            while True:
+                byte = frame[pos]
+                pos += 1
+                size |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80 or shift > 28:
+                    break
+            pos += max(size - 1, 0)
+        elif version >= 3:
+            pos += 2 + max(_INT16.unpack_from(frame, pos)[0], 0)
+        return int(_INT16.unpack_from(frame, pos)[0])
+    except (error, IndexError):
+        return None
+
+
+def _software(frame: bytes, version: int) -> str | None:
+    try:
+        _, start = messages.decode_request_header(frame[4:])
+        request, _ = messages.decode("ApiVersionsRequest", version, frame, start + 4)
+    except (RemoteProtocolError, LocalProtocolError):
+        return None
+    return f"{request.client_software_name}/{request.client_software_version}"

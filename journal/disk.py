@@ -1,0 +1,169 @@
+"""The thread that takes rows from the event loop and writes them: a batch at the latest 100 ms after its first row, segments that roll.
+
+The loop only appends to lists, and the thread takes what is at their start; both are single operations of the interpreter, so nothing
+is locked. A disk that fails, or that is so slow that too much waits for it, ends the journal with one line in the log; its broker goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from klamm.journal.batches import Constants, Contexts, ContextValues, Event, Where, events_batch, frames_batch
+from klamm.journal.segments import SEAL, OpenSegment, disk_schema
+
+log = logging.getLogger(__name__)
+
+FLUSH_S = 0.1
+SEGMENT_BYTES = 64 << 20
+SEGMENT_S = 60.0
+BATCH_ROWS = 16_384
+BATCH_BYTES = 64 << 20
+WAITING_ROWS = 500_000
+WAITING_BYTES = 1 << 30
+"""What may wait for the disk; more ends the journal."""
+
+
+class Discard(list[Any]):
+    """Takes the place of a list when the journal has ended."""
+
+    def append(self, _: object) -> None:
+        """Nothing is kept."""
+
+
+class Rows:
+    """What the loop has appended and the thread has not taken yet. A row is in `rows` before its frame is in `frames`."""
+
+    def __init__(self) -> None:
+        self.rows: list[bytes] = []
+        self.frames: list[bytes] = []
+        self.events: list[Event] = []
+        self.contexts: list[tuple[int, ContextValues]] = []
+        self.closed_contexts: list[int] = []
+
+
+class Disk:
+    """One broker's segments. `offset_ns` returns the wall clock less the monotonic clock; `ended` is called in the thread, once, when the
+    disk fails."""
+
+    def __init__(
+        self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int], ended: Callable[[], None]
+    ) -> None:
+        self.wake = threading.Event()
+        self.failed = False
+        self._folder = folder
+        self._name = f"the journal of broker {where.node_id} in {folder}"
+        self._waiting = rows
+        self._offset_ns = offset_ns
+        self._ended = ended
+        self._schemas = {table: disk_schema(table, metadata) for table in ("frames", "events")}
+        self._constants = Constants(where)
+        self._values: dict[int, ContextValues] = {}
+        self._contexts = Contexts(self._values)
+        self._open: dict[str, OpenSegment] = {}
+        self._began: dict[str, float] = {}
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"journal-{where.node_id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write and seal what there is; returns when that is done."""
+        self._closing = True
+        self.wake.set()
+        self._thread.join()
+
+    def end(self, reason: str) -> None:
+        """No more rows are written. In any thread."""
+        if not self.failed:
+            self.failed = True
+            log.error("%s ends: %s. The broker goes on without it.", self._name, reason)
+            self._ended()
+
+    def _run(self) -> None:
+        marker, next_look = self._folder / SEAL, 0.0
+        while not self.failed:
+            self.wake.wait(FLUSH_S)
+            self.wake.clear()
+            closing = self._closing
+            try:
+                self._write()
+                now = time.monotonic()
+                if now >= next_look:
+                    next_look = now + 0.25
+                    if marker.exists():
+                        self._write()
+                        self._seal(tuple(self._open))
+                        marker.unlink(missing_ok=True)
+                self._seal([t for t, s in self._open.items() if s.size >= SEGMENT_BYTES or now - self._began[t] >= SEGMENT_S])
+                if closing:
+                    self._seal(tuple(self._open))
+                    return
+            except OSError as error:
+                self.end(error.strerror or str(error))
+            except Exception as error:  # noqa: BLE001 whatever is wrong with a row, the broker goes on
+                self.end(f"{type(error).__name__}: {error}")
+        for segment in self._open.values():
+            segment.give_up()
+
+    def _write(self) -> None:
+        """Write all rows that wait."""
+        waiting = self._waiting
+        closed = waiting.closed_contexts[:]
+        del waiting.closed_contexts[: len(closed)]
+        while waiting.frames:
+            count = self._count(waiting.frames)
+            frames, rows = waiting.frames[:count], waiting.rows[:count]
+            del waiting.frames[:count], waiting.rows[:count]
+            self._take_contexts()
+            schema = self._schemas["frames"]
+            batch = frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, schema)
+            self._append("frames", batch, schema)
+        while waiting.events:
+            events = waiting.events[:BATCH_ROWS]
+            del waiting.events[: len(events)]
+            schema = self._schemas["events"]
+            self._append("events", events_batch(events, self._offset_ns(), self._constants, schema), schema)
+        if closed:
+            self._take_contexts()
+            for number in closed:
+                self._values.pop(number, None)
+
+    def _count(self, frames: list[bytes]) -> int:
+        """How many frames make the next batch."""
+        count = min(len(frames), BATCH_ROWS)
+        size = 0
+        for index in range(count):
+            size += len(frames[index])
+            if size > BATCH_BYTES:
+                return max(index, 1)
+        return count
+
+    def _take_contexts(self) -> None:
+        contexts = self._waiting.contexts
+        taken = contexts[:]
+        del contexts[: len(taken)]
+        self._values.update(taken)
+
+    def _append(self, table: str, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        segment = self._open.get(table)
+        if segment is None:
+            segment = self._open[table] = OpenSegment(self._folder, table, batch.column("seq")[0].as_py(), schema)
+            self._began[table] = time.monotonic()
+        segment.write(batch)
+
+    def _seal(self, tables: tuple[str, ...] | list[str]) -> None:
+        for table in tables:
+            self._open.pop(table).seal()
+            if table == "frames":
+                self._contexts.clear()
+
+

@@ -1,0 +1,100 @@
+"""Masks what must never be written: SASL tokens, passwords among configs, HMACs of delegation tokens, salted passwords.
+
+Each byte of a secret becomes `*`, so the frame keeps its length and decodes. Where a frame with such an API does not decode, everything
+behind its header is masked. A config's value is kept only where its name is one of `public`: unknown configs are masked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any
+
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+_BROKER_LOGGER = 8
+
+Mask = Callable[[Any, Set[str]], None]
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else "*" * len(value.encode())
+
+
+def _sasl_request(request: Any, public: Set[str]) -> None:
+    request.auth_bytes = b"*" * len(request.auth_bytes)
+
+
+def _sasl_response(response: Any, public: Set[str]) -> None:
+    response.auth_bytes = b"*" * len(response.auth_bytes)
+    response.error_message = _text(response.error_message)
+
+
+def _configs(request: Any, public: Set[str]) -> None:
+    for resource in request.resources:
+        if resource.resource_type != _BROKER_LOGGER:
+            for config in resource.configs:
+                if config.name not in public:
+                    config.value = _text(config.value)
+
+
+def _hmac(message: Any, public: Set[str]) -> None:
+    message.hmac = b"*" * len(message.hmac)
+
+
+def _hmacs(response: Any, public: Set[str]) -> None:
+    for token in response.tokens:
+        token.hmac = b"*" * len(token.hmac)
+
+
+def _scram(request: Any, public: Set[str]) -> None:
+    for upsertion in request.upsertions:
+        upsertion.salt = b"*" * len(upsertion.salt)
+        upsertion.salted_password = b"*" * len(upsertion.salted_password)
+
+
+def _everything(message: Any, public: Set[str]) -> None:
+    raise LocalProtocolError("it holds another request")
+
+
+REQUESTS: dict[int, Mask] = {
+    ApiKey.SASL_AUTHENTICATE: _sasl_request, ApiKey.ALTER_CONFIGS: _configs, ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
+    ApiKey.RENEW_DELEGATION_TOKEN: _hmac, ApiKey.EXPIRE_DELEGATION_TOKEN: _hmac, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram,
+    ApiKey.ENVELOPE: _everything,
+}  # fmt: skip
+RESPONSES: dict[int, Mask] = {
+    ApiKey.SASL_AUTHENTICATE: _sasl_response, ApiKey.CREATE_DELEGATION_TOKEN: _hmac, ApiKey.DESCRIBE_DELEGATION_TOKEN: _hmacs,
+    ApiKey.ENVELOPE: _everything,
+}  # fmt: skip
+
+
+def masked_request(frame: bytes, key: int, public: Set[str]) -> bytes:
+    """A whole frame of one of `REQUESTS` without its secrets."""
+    return _masked(frame, key, None, public)
+
+
+def masked_response(frame: bytes, key: int, version: int, public: Set[str]) -> bytes:
+    """A whole frame of one of `RESPONSES` without its secrets."""
+    return _masked(frame, key, version, public)
+
+
+def _masked(frame: bytes, key: int, version: int | None, public: Set[str]) -> bytes:
+    start = 12 if version is None else 8
+    try:
+        payload = frame[4:]
+        if version is None:
+            header, start = messages.decode_request_header(payload)
+            version, mask, name = header.api_version, REQUESTS[key], f"{APIS[key].name}Request"
+        else:
+            _, start = messages.decode_response_header(key, version, payload)
+            mask, name = RESPONSES[key], f"{APIS[key].name}Response"
+        start += 4
+        message, end = messages.decode(name, version, payload, start - 4)
+        mask(message, public)
+        body = messages.encode(message, version)
+        if len(body) == end - (start - 4):
+            return frame[:start] + body + b"*" * (len(frame) - start - len(body))
+    except (RemoteProtocolError, LocalProtocolError, KeyError, ValueError, AttributeError, TypeError):  # then nothing of it is kept
+        pass
+    return frame[:start] + b"*" * max(0, len(frame) - start)

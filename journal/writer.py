@@ -1,0 +1,239 @@
+"""A broker's journal: gives rows their numbers, and has a thread write them.
+
+    writer = JournalWriter(lake, "20261122T211500Z-a1b2", 1)       # raises JournalRefused
+    tap = writer.connection(info)                                   # tap.received(data), tap.sent(data), tap.closed("peer")
+    seq = writer.event("controller_elected", controller_epoch=3)
+    writer.close()
+
+A writer that starts in a run in which this broker has written before seals what is left, counts one process more, and goes on with `seq`.
+Two writers cannot write the same broker in the same run: the folder is locked. All methods but `open` and `close` are for one thread,
+that of the event loop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Set
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+from klamm.journal.batches import ContextValues, Where
+from klamm.journal.connection import ConnectionFacts, ConnectionJournal
+from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Discard, Disk, Rows
+from klamm.journal.reading import open_segment, seal_folder
+from klamm.journal.segments import LOCK, SEAL, node_folder, segment_metadata, segment_of
+from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+
+LOCK_S = 1.0
+"""So long a writer waits for one that is about to leave, or for a reader that seals."""
+
+
+class JournalRefused(Exception):
+    """There can be no journal; the text says why, in one line."""
+
+
+class ConnectionInfo(Protocol):
+    """What the tap says of a connection (`server/net/tap.py`)."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def listener(self) -> str | None: ...
+    @property
+    def peer_id(self) -> int | None: ...
+    @property
+    def kind(self) -> Any: ...
+
+
+class JournalWriter:
+    """The journal of one process of one broker."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run_id: str,
+        node_id: int,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        frames: str | int | None = None,
+        public_configs: Set[str] = frozenset(),
+    ) -> None:
+        """`folder` is the lake. `frames`: `full`, `headers`, so many bytes of each frame, or None: all but records. `public_configs` are
+        the names of configs whose values may be written. Raises JournalRefused."""
+        if not run_id or "/" in run_id or run_id in (".", ".."):
+            raise JournalRefused(f"{run_id!r} cannot be the name of a run: it names a folder")
+        self.frames = frames
+        self.cuts_records = frames is None
+        self.public_configs = public_configs
+        self.waiting = Rows()
+        self.now_ns: Callable[[], int] = time.monotonic_ns if clock is SYSTEM_CLOCK else lambda: int(clock.monotonic() * 1e9)
+        self._clock = clock
+        self._folder = node_folder(folder, run_id, node_id)
+        self._connection_number = 0
+        self._context_number = 0
+        self._by_id: dict[str, ConnectionJournal] = {}
+        self._names: dict[int, tuple[str, str, int | None]] = {}
+        self._channels: dict[int, ConnectionJournal] = {}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self._folder, run_id, node_id)
+        except OSError as error:
+            raise JournalRefused(f"the journal cannot be written to {folder}: {error.strerror or error}") from error
+        try:
+            seal_folder(self._folder)
+            process, last = _last_row(self._folder)
+            (self._folder / SEAL).unlink(missing_ok=True)
+        except OSError as error:
+            os.close(self._lock)
+            raise JournalRefused(f"the journal cannot be written to {folder}: {error.strerror or error}") from error
+        self.process = process + 1
+        self.seq = last + 1
+        """Of the next row."""
+        where = Where(run_id, node_id, self.process)
+        started_ns = self._offset_ns() + self.now_ns()
+        described = segment_metadata(run_id, node_id, self.process, started_ns, metadata.version("klamm"))
+        self._disk = Disk(self._folder, where, described, self.waiting, self._offset_ns, self._end)
+        self._disk.start()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the disk failed: nothing is written any more."""
+        return self._disk.failed
+
+    def event(
+        self,
+        kind: str,
+        *,
+        conn_id: int | None = None,
+        topic: str | None = None,
+        topic_id: str | None = None,
+        partition: int | None = None,
+        broker: int | None = None,
+        controller_epoch: int | None = None,
+        leader_epoch: int | None = None,
+        partition_epoch: int | None = None,
+        cause_seq: int | None = None,
+        input: object = None,
+        output: object = None,
+    ) -> int:
+        """Write an event; its `seq`. `input` and `output` are text that is JSON already, values that nobody changes, or functions that
+        return either; JSON is made of them in the thread that writes (`json_text.py`)."""
+        seq = self.seq
+        self.seq = seq + 1
+        self.waiting.events.append((
+            seq, self.now_ns(), kind, conn_id, topic, topic_id, partition, broker, controller_epoch, leader_epoch, partition_epoch,
+            cause_seq, input, output,
+        ))  # fmt: skip
+        if not seq & 511:
+            self.wake()
+        return seq
+
+    def connection(self, info: ConnectionInfo) -> ConnectionJournal:
+        """The journal of a new connection; its `conn_open` is written."""
+        kind = info.kind
+        principal = None if kind.is_ours else "User:ANONYMOUS"
+        self._connection_number += 1
+        facts = ConnectionFacts(kind.value, kind.is_ours, info.listener, info.peer, info.peer_id, principal)
+        made = ConnectionJournal(self, self._connection_number, facts)
+        self._names[made.conn_id] = info.id, kind.value, info.peer_id
+        self._by_id[info.id] = made
+        if info.peer_id is not None and kind.value == "channel":
+            self._channels[info.peer_id] = made
+        opened = {"kind": kind.value, "peer": info.peer, "listener": info.listener}
+        self.event("conn_open", conn_id=made.conn_id, broker=info.peer_id, input=opened)
+        return made
+
+    def request_seq(self, connection_id: str, correlation_id: int) -> int | None:
+        """The row of the latest request with this correlation id, on the connection with this id, that has no response yet."""
+        found = self._by_id.get(connection_id)
+        return None if found is None else found.request_seq(correlation_id)
+
+    def response_seq(self, broker_id: int) -> int | None:
+        """The row of the last response on the controller's channel to this broker."""
+        found = self._channels.get(broker_id)
+        return None if found is None else found.last_response_seq
+
+    def close(self) -> None:
+        """Write and seal everything. A second call does nothing. Nothing may be written afterwards."""
+        if self._lock >= 0:
+            self._disk.close()
+            os.close(self._lock)
+            self._lock = -1
+            self._end()
+
+    # --- what connections say
+
+    def new_context(self, values: ContextValues) -> int:
+        """The number of a context."""
+        self._context_number += 1
+        self.waiting.contexts.append((self._context_number, values))
+        return self._context_number
+
+    def retire_context(self, number: int) -> None:
+        """No further row names this context."""
+        self.waiting.closed_contexts.append(number)
+
+    def connection_closed(self, connection: ConnectionJournal, by: str, reason: str | None) -> None:
+        """A connection is gone."""
+        name = self._names.pop(connection.conn_id, None)
+        if name is not None:
+            connection_id, _, peer_id = name
+            if self._by_id.get(connection_id) is connection:
+                del self._by_id[connection_id]
+            self.event("conn_close", conn_id=connection.conn_id, broker=peer_id, output={"by": by, "reason": reason})
+
+    def wake(self) -> None:
+        """Have what waits written now; end the journal when too much waits."""
+        self._disk.wake.set()
+        waiting = self.waiting
+        rows = len(waiting.frames) + len(waiting.events)
+        if rows > WAITING_ROWS or (rows > 8192 and sum(map(len, waiting.frames)) > WAITING_BYTES):
+            self._disk.end(f"the disk is too slow: {rows} rows wait for it")
+
+    def _offset_ns(self) -> int:
+        if self._clock is SYSTEM_CLOCK:
+            return time.time_ns() - time.monotonic_ns()
+        return self._clock.now_ms() * 1_000_000 - self.now_ns()
+
+    def _end(self) -> None:
+        """Keep nothing any more."""
+        waiting = self.waiting
+        waiting.rows, waiting.frames, waiting.events = Discard(), Discard(), Discard()
+        waiting.contexts, waiting.closed_contexts = Discard(), Discard()
+
+
+def _lock(folder: Path, run_id: str, node_id: int) -> int:
+    """The descriptor that holds the lock of a folder. Raises JournalRefused."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    end = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > end:
+                os.close(lock)
+                raise JournalRefused(f"another broker {node_id} writes its journal of run {run_id} to {folder}") from None
+        time.sleep(0.02)
+
+
+def _last_row(folder: Path) -> tuple[int, int]:
+    """The last process and the last `seq` in a folder; zeros where there is nothing."""
+    process = last = 0
+    for table in ("frames", "events"):
+        found = sorted((s for s in map(segment_of, folder.iterdir()) if s is not None and s.table == table), key=lambda s: s.first_seq)
+        for segment in reversed(found):
+            rows = 0
+            for batch in open_segment(segment.path):
+                rows += batch.num_rows
+                if batch.num_rows:
+                    last = max(last, batch.column("seq")[-1].as_py())
+                    process = max(process, batch.column("process")[-1].as_py())
+            if rows:
+                break
+    return process, last

@@ -1,0 +1,326 @@
+"""A writer numbers rows without gaps, matches responses to requests, flushes, rolls, seals, and goes on after a restart."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from klamm.journal import disk, reading
+from klamm.journal.columns import Direction, Flag
+from klamm.journal.connection import RECORDS_KEPT, ConnectionJournal
+from klamm.journal.segments import SEAL, OpenSegment
+from klamm.journal.writer import JournalRefused, JournalWriter
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.server.net.tap import ConnectionInfo, ConnectionKind, ControllerEvent
+
+METADATA = messages.encode(messages.MetadataRequest(topics=None), 12)
+METADATA_RESPONSE = messages.encode(messages.MetadataResponse(cluster_id="c", controller_id=1), 12)
+
+
+def asked(corr: int = 1, client: str | None = "cli") -> bytes:
+    return messages.encode_request(ApiKey.METADATA, 12, corr, client, METADATA)
+
+
+def answered(corr: int = 1) -> bytes:
+    return messages.encode_response(ApiKey.METADATA, 12, corr, METADATA_RESPONSE)
+
+
+def rows(lake: Path, table: str = "frames") -> list[dict[str, Any]]:
+    found = [row for s in reading.segments(lake) if s.table == table for batch in reading.open_segment(s.path) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: row["seq"])
+
+
+def seqs(lake: Path) -> list[int]:
+    return sorted(row["seq"] for table in ("frames", "events") for row in rows(lake, table))
+
+
+class World(NamedTuple):
+    lake: Path
+    writer: JournalWriter
+
+    def connection(self, kind: ConnectionKind = ConnectionKind.ACCEPTED, name: str = "a", peer_id: int | None = None) -> ConnectionJournal:
+        listener = "PLAINTEXT" if kind is ConnectionKind.ACCEPTED else None
+        return self.writer.connection(ConnectionInfo(1, name, kind, "10.0.0.1:5", listener, peer_id))
+
+    def frames(self) -> list[dict[str, Any]]:
+        self.writer.close()
+        return rows(self.lake)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    writer = JournalWriter(tmp_path, "r", 1)
+    yield World(tmp_path, writer)
+    writer.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 10_000])
+def test_frames_cut_anywhere_are_whole_rows(world: World, pieces: int) -> None:
+    connection = world.connection()
+    data = asked(7) + asked(8)
+    step = max(1, len(data) // pieces)
+    for start in range(0, len(data), step):
+        connection.received(data[start : start + step])
+    connection.sent(answered(7) + answered(8))
+    found = world.frames()
+    assert [(row["seq"], row["dir"], row["correlation_id"], row["cause_seq"]) for row in found] == [
+        (2, 0, 7, None), (3, 0, 8, None), (4, 1, 7, 2), (5, 1, 8, 3)
+    ]  # fmt: skip
+    assert [row["frame"] for row in found] == [asked(7), asked(8), answered(7), answered(8)]
+    first = found[0]
+    assert (first["kind"], first["listener"], first["peer"], first["peer_id"]) == ("accepted", "PLAINTEXT", "10.0.0.1:5", None)
+    assert (first["principal"], first["client_id"], first["client_sw"]) == ("User:ANONYMOUS", "cli", None)
+    assert {(row["api_key"], row["api_version"], row["flags"]) for row in found} == {(3, 12, 0)}
+    assert first["latency_ns"] is None
+    assert all(row["latency_ns"] >= 0 for row in found[2:])
+    assert abs(first["ts_ns"] - time.time_ns()) < 60e9
+    assert seqs(world.lake) == [1, 2, 3, 4, 5]
+
+
+def test_a_response_out_of_order_finds_its_request_and_one_to_nothing_is_unmatched(world: World) -> None:
+    connection = world.connection()
+    connection.received(asked(1) + asked(2))
+    connection.sent(answered(2))
+    connection.sent(answered(3))
+    connection.sent(answered(1))
+    found = world.frames()[2:]
+    assert [(row["cause_seq"], row["api_key"], row["flags"]) for row in found] == [(3, 3, 0), (None, None, Flag.UNMATCHED), (2, 3, 0)]
+
+
+def test_requests_that_we_send_have_their_batch_as_cause(world: World) -> None:
+    channel = world.connection(ConnectionKind.CHANNEL, peer_id=4)
+    channel.sent(asked(5), ControllerEvent(9, 77))
+    assert world.writer.response_seq(4) is None
+    for byte in answered(5):
+        channel.received(bytes([byte]))
+    assert world.writer.response_seq(4) == 3
+    sent, got = world.frames()
+    assert (sent["dir"], sent["cause_seq"], sent["kind"], sent["peer_id"]) == (Direction.REQUEST_OUT, 77, "channel", 4)
+    assert (got["dir"], got["cause_seq"], got["principal"]) == (Direction.RESPONSE_IN, sent["seq"], None)
+
+
+def test_the_row_of_an_open_request_is_found_by_connection_and_correlation_id(world: World) -> None:
+    connection = world.connection(name="x")
+    connection.received(asked(5) + asked(5) + asked(6))
+    assert (world.writer.request_seq("x", 5), world.writer.request_seq("x", 6)) == (3, 4)
+    assert (world.writer.request_seq("x", 7), world.writer.request_seq("y", 5)) == (None, None)
+
+
+def test_client_software_counts_from_the_request_that_names_it(world: World) -> None:
+    connection = world.connection()
+    body = messages.encode(messages.ApiVersionsRequest(client_software_name="lib", client_software_version="1.2"), 3)
+    connection.received(asked(1, None) + messages.encode_request(ApiKey.API_VERSIONS, 3, 2, "other", body) + asked(3, ""))
+    found = [(row["client_id"], row["client_sw"]) for row in world.frames()]
+    assert found == [(None, None), ("other", "lib/1.2"), ("", "lib/1.2")]
+
+
+def test_the_refusal_of_an_unknown_version_of_api_versions_is_a_row_of_version_0(world: World) -> None:
+    connection = world.connection()
+    connection.received(messages.encode_request(ApiKey.API_VERSIONS, 4, 1, "c", b"\1\1\0"))
+    connection.sent(messages.encode_response(ApiKey.API_VERSIONS, 0, 1, messages.encode(messages.ApiVersionsResponse(error_code=35), 0)))
+    assert [row["api_version"] for row in world.frames()] == [4, 0]
+
+
+def produce(acks: int, version: int, records: bytes, client: str = "p") -> bytes:
+    partition = messages.ProduceRequest.PartitionProduceData(index=0, records=records)
+    topic = messages.ProduceRequest.TopicProduceData(name="t" * 249, partition_data=[partition])
+    message = messages.ProduceRequest(acks=acks, timeout_ms=1, topic_data=[topic])
+    return messages.encode_request(ApiKey.PRODUCE, version, 1, client, messages.encode(message, version))
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 11])
+def test_a_produce_request_without_acks_waits_for_no_response(world: World, version: int) -> None:
+    connection = world.connection()
+    connection.received(produce(0, version, b""))
+    connection.received(produce(1, version, b""))
+    connection.sent(messages.encode_response(ApiKey.PRODUCE, version, 1, messages.encode(messages.ProduceResponse(), version)))
+    found = world.frames()
+    assert [row["flags"] for row in found] == [Flag.NO_RESPONSE, 0, 0]
+    assert found[2]["cause_seq"] == found[1]["seq"]
+
+
+@pytest.mark.parametrize("piece", [1_000_000, 700, 4096])
+@pytest.mark.parametrize("version", [7, 11])
+def test_records_are_cut_and_all_before_them_decodes(world: World, version: int, piece: int) -> None:
+    connection = world.connection()
+    frame = produce(-1, version, b"\0" * 61 + b"secret of a record" * 3000)
+    for start in range(0, len(frame), piece):
+        connection.received(frame[start : start + piece])
+    connection.received(asked(2))
+    cut, after = world.frames()
+    assert cut["frame"] == frame[:RECORDS_KEPT]
+    assert frame.index(b"\0" * 61) + 61 < RECORDS_KEPT
+    assert cut["flags"] == Flag.CUT
+    assert after["frame"] == asked(2)
+
+
+def fetched(records: bytes) -> bytes:
+    data = messages.FetchResponse.PartitionData(partition_index=0, high_watermark=5, records=records)
+    response = messages.FetchResponse(responses=[messages.FetchResponse.FetchableTopicResponse(topic="t", partitions=[data])])
+    return messages.encode_response(ApiKey.FETCH, 12, 1, messages.encode(response, 12))
+
+
+@pytest.mark.parametrize("kind", [ConnectionKind.ACCEPTED, ConnectionKind.TO_LEADER])
+@pytest.mark.parametrize("piece", [1_000_000, 1000])
+def test_fetched_records_are_cut_in_both_directions(world: World, kind: ConnectionKind, piece: int) -> None:
+    connection = world.connection(kind)
+    request = messages.encode_request(ApiKey.FETCH, 12, 1, "c", messages.encode(messages.FetchRequest(), 12))
+    response = fetched(b"x" * 50_000)
+    if kind is ConnectionKind.ACCEPTED:
+        connection.received(request)
+        connection.sent(response)
+    else:
+        connection.sent(request)
+        for start in range(0, len(response), piece):
+            connection.received(response[start : start + piece])
+    found = world.frames()
+    assert (found[1]["frame"], found[1]["flags"]) == (response[:RECORDS_KEPT], Flag.CUT)
+
+
+@pytest.mark.parametrize(("frames", "kept"), [("full", 10**6), ("headers", 17), (40, 40), (0, 17)])
+def test_frames_are_kept_as_the_config_says(tmp_path: Path, frames: str | int, kept: int) -> None:
+    world = World(tmp_path, JournalWriter(tmp_path, "r", 1, frames=frames))
+    connection = world.connection()
+    frame = produce(1, 7, b"x" * 5000, client="abc")
+    for start in range(0, len(frame), 2000):
+        connection.received(frame[start : start + 2000])
+    response = messages.encode_response(ApiKey.PRODUCE, 7, 1, messages.encode(messages.ProduceResponse(), 7) + bytes(100))
+    connection.sent(response)
+    found = world.frames()
+    assert [row["frame"] for row in found] == [frame[:kept], response[: 8 if kept == 17 else kept]]
+    assert [row["flags"] for row in found] == [Flag.CUT if frames != "full" else 0] * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "nulls"),
+    [(b"\xff\xff\xff\xf0rest", True), (b"\0\0\0\4abcd", True), (b"\0\0\0\0", True), (b"GET / HTTP/1.1", True), (asked()[:20], True)],
+)  # fmt: skip
+def test_bytes_that_are_no_request_are_rows_without_a_key(world: World, data: bytes, nulls: bool) -> None:
+    connection = world.connection()
+    connection.received(data)
+    connection.closed("us", "bad")
+    (row,) = world.frames()
+    assert row["frame"] == data
+    assert (row["api_key"], row["api_version"], row["correlation_id"]) == (None, None, None)
+    assert [event["output"] for event in rows(world.lake, "events")][-1] == '{"by":"us","reason":"bad"}'
+
+
+def test_rows_are_on_disk_a_moment_later_without_closing(world: World) -> None:
+    world.connection().received(asked())
+    wait_for(lambda: len(rows(world.lake)) == 1)
+    assert not reading.segments(world.lake)[0].sealed
+
+
+def test_whoever_makes_the_marker_gets_sealed_segments(world: World) -> None:
+    connection = world.connection()
+    connection.received(asked())
+    assert reading.ask_to_seal(world.lake) == []
+    assert all(segment.sealed for segment in reading.segments(world.lake))
+    connection.received(asked(2))
+    assert len(world.frames()) == 2
+    assert not list(world.lake.rglob(SEAL))
+
+
+def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "SEGMENT_BYTES", 20_000)
+    connections = [world.connection(name=str(n)) for n in range(5)]
+    for n in range(1000):
+        connections[n % 5].received(asked(n))
+        if n % 100 == 0:
+            wait_for(lambda: not world.writer.waiting.frames)
+    monkeypatch.setattr(disk, "SEGMENT_S", 0.0)
+    wait_for(lambda: all(segment.sealed for segment in reading.segments(world.lake)))
+    assert len(reading.segments(world.lake)) > 3
+    assert [row["correlation_id"] for row in world.frames()] == list(range(1000))
+    assert seqs(world.lake) == list(range(1, 1006))
+
+
+def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
+    world.connection().received(asked())
+    wait_for(lambda: len(rows(world.lake)) == 1)
+    copy = world.lake / "copy"
+    folder = copy / "journal" / "run=r" / "node=1"
+    folder.mkdir(parents=True)
+    for segment in reading.segments(world.lake):  # as kill -9 leaves it
+        (folder / segment.path.name).write_bytes(segment.path.read_bytes() + b"\xff\xff\xff\xfftorn")
+    again = World(copy, JournalWriter(copy, "r", 1))
+    assert (again.writer.process, again.writer.seq) == (2, 3)
+    again.connection().received(asked(2))
+    assert [(row["process"], row["seq"]) for row in again.frames()] == [(1, 2), (2, 4)]
+    assert seqs(copy) == [1, 2, 3, 4]
+
+
+def test_two_brokers_cannot_write_the_same_journal(world: World) -> None:
+    with pytest.raises(JournalRefused, match="another broker 1 writes its journal of run r"):
+        JournalWriter(world.lake, "r", 1)
+    JournalWriter(world.lake, "r", 2).close()
+    JournalWriter(world.lake, "s", 1).close()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalRefused, match=r"the journal cannot be written to .*file"):
+        JournalWriter(tmp_path / "file", "r", 1)
+    with pytest.raises(JournalRefused, match="cannot be the name of a run"):
+        JournalWriter(tmp_path, "a/b", 1)
+
+
+def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = world.connection()
+    connection.received(asked(1))
+    wait_for(lambda: len(rows(world.lake)) == 1)
+
+    def full(self: Any, batch: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(OpenSegment, "write", full)
+    with caplog.at_level(logging.ERROR):
+        connection.received(asked(2))
+        wait_for(lambda: world.writer.has_ended)
+    for corr in range(3, 2000):
+        connection.received(asked(corr))
+    assert [row["correlation_id"] for row in world.frames()] == [1]
+    assert len(caplog.records) == 1
+    assert "ends: No space left on device. The broker goes on without it." in caplog.text
+    assert not world.writer.waiting.frames
+
+
+def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("klamm.journal.writer.WAITING_ROWS", 3000)
+    monkeypatch.setattr(OpenSegment, "write", lambda self, batch: time.sleep(0.3))
+    connection = world.connection()
+    for corr in range(10_000):
+        connection.received(asked(corr))
+    assert world.writer.has_ended
+    assert "the disk is too slow" in caplog.text
+
+
+def test_values_of_events_become_json_in_the_writer(world: World) -> None:
+    class Rule(NamedTuple):
+        name: str
+        isr: frozenset[int]
+
+    first = world.writer.event("decision", topic="t", partition=0, input=Rule("x", frozenset({3, 1})), output=lambda: {"a": b"\xff"})
+    world.writer.event("timer", cause_seq=first, input='{"is": "json"}')
+    world.writer.close()
+    one, two = rows(world.lake, "events")
+    assert (one["input"], one["output"]) == ('{"name":"x","isr":[1,3]}', '{"a":"_w"}')
+    assert (one["topic"], one["partition"], one["broker"], one["run_id"], one["process"]) == ("t", 0, None, "r", 1)
+    assert (two["input"], two["cause_seq"], two["output"]) == ('{"is": "json"}', first, None)
