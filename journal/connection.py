@@ -1,7 +1,8 @@
 """The journal of one connection: cuts bytes into frames, matches responses to their requests, and appends a packed row for each.
 
 Requests of a connection are answered in their order, so the request of a response is the first that waits; where correlation ids say
-otherwise it is looked for. The fast path is for one whole frame of an API of which nothing has to be cut, masked or remembered.
+otherwise it is looked for. What comes as one whole frame, of an API of which nothing has to be cut, masked or remembered, takes a short way
+(`_request_in`, `_response_out`), which does nothing else than to append the row; the long way makes the same row.
 
 By default `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept: all up to the first records, and some of these.
 """
@@ -9,8 +10,9 @@ By default `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Set
 from struct import Struct, error
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from klamm.journal import redaction
 from klamm.journal.batches import NO_API, NO_CORRELATION, ROW, ContextValues
@@ -19,9 +21,6 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
-if TYPE_CHECKING:
-    from klamm.journal.writer import JournalWriter
-
 RECORDS_KEPT = 1024
 """Bytes of a Produce request or a Fetch response, its length included."""
 
@@ -29,13 +28,18 @@ LARGE_FRAME = 1 << 16
 """One of this size wakes the thread that writes."""
 
 _LARGEST = 1 << 30
+_FRAME = Struct(">ihhih").unpack_from
+"""Length, API key, API version, correlation id, length of the client id."""
+_RESPONSE = Struct(">ii").unpack_from
 _REQUEST = Struct(">hhih")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _SHORTEST_REQUEST = 14
 
 _SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.REQUESTS)})
+_SECRET_REQUESTS = frozenset(key.to_bytes(2, "big") for key in redaction.REQUESTS)
 _SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
+_pack = ROW.pack
 _RAW = -1
 """The API key, in the list of those that wait, of a SASL token that is no request."""
 
@@ -51,15 +55,40 @@ class ConnectionFacts(NamedTuple):
     principal: str | None
 
 
+class Owner(Protocol):
+    """What a connection needs of its `JournalWriter`."""
+
+    seq: int
+    """Of the next row."""
+    rows: list[bytes]
+    frames: list[bytes]
+    closed_contexts: list[int]
+    now_ns: Callable[[], int]
+    keeps: str | int | None
+    """As `klamm.journal.frames`."""
+    cuts_records: bool
+    public_configs: Set[str]
+
+    def new_context(self, values: ContextValues) -> int:
+        """The number of a context."""
+
+    def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
+        """A connection is gone."""
+
+    def wake(self, size: int = 0) -> None:
+        """Have what waits written now. `size` is that of a frame that makes it worth it."""
+
+
 class ConnectionJournal:
     """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
 
     __slots__ = (
-        "_client", "_client_id", "_context", "_contexts", "_facts", "_keep", "_pack", "_pending", "_public", "_raw", "_request_dir",
-        "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq",
+        "_client", "_client_id", "_context", "_contexts", "_facts", "_keep", "_long_way", "_longest", "_now_ns", "_pending", "_raw",
+        "_request_dir", "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq",
+        "received", "sent",
     )  # fmt: skip
 
-    def __init__(self, writer: JournalWriter, conn_id: int, facts: ConnectionFacts) -> None:
+    def __init__(self, writer: Owner, conn_id: int, facts: ConnectionFacts) -> None:
         self.conn_id = conn_id
         self.last_response_seq: int | None = None
         """The row of the last response on this connection."""
@@ -67,7 +96,7 @@ class ConnectionJournal:
         self._facts = facts
         self._request_dir = int(Direction.REQUEST_OUT if facts.is_ours else Direction.REQUEST_IN)
         self._response_dir = int(Direction.RESPONSE_IN if facts.is_ours else Direction.RESPONSE_OUT)
-        self._pack = ROW.pack
+        self._now_ns = writer.now_ns
         self._pending: deque[tuple[int, int, int, int, int, int]] = deque()
         """Requests without response: correlation id, seq, when, API key and version, context."""
         self._client: bytes | None = None
@@ -76,30 +105,64 @@ class ConnectionJournal:
         self._contexts: list[int] = []
         self._context = self._new_context()
         self._raw = False
-        self._keep = 0 if writer.frames == "headers" else writer.frames if isinstance(writer.frames, int) else _LARGEST
+        self._keep = 0 if writer.keeps == "headers" else writer.keeps if isinstance(writer.keeps, int) else _LARGEST
         self._split_requests = _Splitter(self._request, self._bad_length, self._request_keep)
         self._split_responses = _Splitter(self._response, self._bad_length, self._response_keep)
+        self._longest = LARGE_FRAME if self._keep == _LARGEST else -1
+        """The length of frames that may go the short way."""
+        self._long_way = False
+        """Whether requests must not go the short way: in the middle of one, or where SASL tokens may come."""
+        self.received: Callable[[bytes], None] = self._split_responses.feed if facts.is_ours else self._request_in
+        """Bytes came, cut anywhere."""
+        self.sent: Callable[..., None] = self._request_out if facts.is_ours else self._response_out
+        """`sent(data, cause)`: whole frames are written. `cause.batch`, where there is one, is the row of a request's batch."""
 
     # --- what happens on the connection
 
-    def received(self, data: bytes) -> None:
-        """Bytes came, cut anywhere."""
-        if self._facts.is_ours:
-            self._split_responses.feed(data)
-        elif len(data) >= _SHORTEST_REQUEST and not self._split_requests.busy and _INT32.unpack_from(data)[0] + 4 == len(data):
-            self._request(data, len(data))
-        else:
-            self._split_requests.feed(data)
+    def _request_in(self, data: bytes) -> None:
+        if len(data) >= _SHORTEST_REQUEST and not self._long_way:
+            length, key, version, correlation_id, named = _FRAME(data)
+            if (
+                length == len(data) - 4
+                and length <= self._longest
+                and key not in _SPECIAL_REQUESTS
+                and data[12 : 14 + named] == self._client
+            ):
+                writer = self._writer
+                seq = writer.seq
+                writer.seq = seq + 1
+                now = self._now_ns()
+                context = self._context
+                writer.rows.append(_pack(seq, now, self.conn_id, -1, 0, context, correlation_id, 0, key, version, 0, 0))
+                writer.frames.append(data)
+                self._pending.append((correlation_id, seq, now, key, version, context))
+                if not seq & 511:
+                    writer.wake()
+                return
+        self._split_requests.feed(data)
+        self._long_way = self._raw or self._split_requests.busy
 
-    def sent(self, data: bytes, cause: Any = None) -> None:
-        """Whole frames are written. `cause.batch`, where there is one, is the row of the batch that a request belongs to."""
-        if self._facts.is_ours:
-            batch = getattr(cause, "batch", None)
-            self._request(data, len(data), 0 if batch is None else batch)
-        elif len(data) >= 8 and _INT32.unpack_from(data)[0] + 4 == len(data):
-            self._response(data, len(data))
-        else:
-            self._split_responses.feed(data)
+    def _response_out(self, data: bytes, cause: object = None) -> None:
+        pending = self._pending
+        if pending and 8 <= len(data) <= self._longest:
+            length, correlation_id = _RESPONSE(data)
+            expected, asked, began, key, version, context = pending[0]
+            if correlation_id == expected and length == len(data) - 4 and key >= 0 and key not in _SPECIAL_RESPONSES:
+                pending.popleft()
+                writer = self._writer
+                seq = writer.seq
+                writer.seq = seq + 1
+                now = self._now_ns()
+                writer.rows.append(_pack(seq, now, self.conn_id, now - began, asked, context, correlation_id, 0, key, version, 1, 0))
+                writer.frames.append(data)
+                if not seq & 511:
+                    writer.wake()
+                return
+        self._split_responses.feed(data)
+
+    def _request_out(self, data: bytes, cause: object = None) -> None:
+        batch = getattr(cause, "batch", None)
+        self._request(data, len(data), 0 if batch is None else batch)
 
     def authenticated(self, principal: str) -> None:
         """Who the peer is, from here on."""
@@ -110,8 +173,9 @@ class ConnectionJournal:
         """The connection is gone; an unfinished frame becomes a row of its own."""
         self._split_requests.end()
         self._split_responses.end()
-        self._writer.connection_closed(self, by, reason)
-        self._writer.waiting.closed_contexts.extend(self._contexts)
+        self._writer.connection_closed(self.conn_id, by, reason)
+        self._writer.closed_contexts.extend(self._contexts)
+        self._contexts = []
 
     def request_seq(self, correlation_id: int) -> int | None:
         """The row of the latest request with this id that has no response yet."""
@@ -122,9 +186,8 @@ class ConnectionJournal:
     def _request(self, frame: bytes, size: int, cause: int = 0) -> None:
         """One request of `size` bytes, of which `frame` has all or the first ones."""
         writer = self._writer
-        waiting = writer.waiting
         seq = writer.seq
-        now = writer.now_ns()
+        now = self._now_ns()
         flags = 0
         try:
             key, version, correlation_id, length = _REQUEST.unpack_from(frame, 4)
@@ -142,19 +205,18 @@ class ConnectionJournal:
         if size > self._keep or len(frame) < size:
             frame, flags = self._cut(frame, size, 14 + max(length, 0), flags)
         writer.seq = seq + 1
-        waiting.rows.append(
-            self._pack(seq, now, self.conn_id, -1, cause, self._context, correlation_id, flags, key, version, self._request_dir, 0)
+        writer.rows.append(
+            _pack(seq, now, self.conn_id, -1, cause, self._context, correlation_id, flags, key, version, self._request_dir, 0)
         )
-        waiting.frames.append(frame)
+        writer.frames.append(frame)
         if not flags & Flag.NO_RESPONSE:
             self._pending.append((correlation_id, seq, now, key, version, self._context))
         if not seq & 511 or size > LARGE_FRAME:
-            writer.wake()
+            writer.wake(len(frame))
 
     def _response(self, frame: bytes, size: int) -> None:
         """One response of `size` bytes, of which `frame` has all or the first ones."""
         writer = self._writer
-        waiting = writer.waiting
         pending = self._pending
         if pending and pending[0][3] == _RAW:
             pending.popleft()
@@ -181,13 +243,13 @@ class ConnectionJournal:
         seq = writer.seq
         writer.seq = seq + 1
         self.last_response_seq = seq
-        now = writer.now_ns()
-        waiting.rows.append(
-            self._pack(seq, now, self.conn_id, now - began, cause, context, correlation_id, flags, key, version, self._response_dir, 0)
+        now = self._now_ns()
+        writer.rows.append(
+            _pack(seq, now, self.conn_id, now - began, cause, context, correlation_id, flags, key, version, self._response_dir, 0)
         )
-        waiting.frames.append(frame)
+        writer.frames.append(frame)
         if not seq & 511 or size > LARGE_FRAME:
-            writer.wake()
+            writer.wake(len(frame))
 
     def _cut(self, frame: bytes, size: int, header: int, flags: int) -> tuple[bytes, int]:
         if size > self._keep:
@@ -199,11 +261,11 @@ class ConnectionJournal:
         writer = self._writer
         seq = writer.seq
         writer.seq = seq + 1
-        row = self._pack(
+        row = _pack(
             seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, flags, 0, 0, way, nulls
         )  # fmt: skip
-        writer.waiting.rows.append(row)
-        writer.waiting.frames.append(frame)
+        writer.rows.append(row)
+        writer.frames.append(frame)
         if not seq & 511:
             writer.wake()
 
@@ -215,12 +277,12 @@ class ConnectionJournal:
             key, version, correlation_id = _INT16.unpack_from(frame, 4)[0], _INT16.unpack_from(frame, 6)[0], _INT32.unpack_from(frame, 8)[0]
             self._pending.append((correlation_id, self._writer.seq, self._writer.now_ns(), key, version, self._context))
             writer = self._writer
-            row = self._pack(
+            row = _pack(
                 writer.seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, 0, key, version, self._request_dir, 0
             )
             writer.seq += 1
-            writer.waiting.rows.append(row)
-            writer.waiting.frames.append(frame)
+            writer.rows.append(row)
+            writer.frames.append(frame)
         elif self._raw:
             self._pending.append((0, self._writer.seq, self._writer.now_ns(), _RAW, 0, self._context))
             self._token(len(frame), self._request_dir)
@@ -235,6 +297,10 @@ class ConnectionJournal:
         """A length that is none, or the part of a frame that came before the connection was closed."""
         if self._raw:
             rest = rest[:4]
+        elif is_request and rest[4:6] in _SECRET_REQUESTS:
+            rest = rest[:12]
+        elif not is_request and any(each[3] in redaction.RESPONSES for each in self._pending):
+            rest = rest[:8]
         flags = Flag.CUT if len(rest) >= 4 and _INT32.unpack_from(rest)[0] + 4 > len(rest) else 0
         self._row(rest[:RECORDS_KEPT], self._request_dir if is_request else self._response_dir, flags, NO_API | NO_CORRELATION)
 
@@ -249,7 +315,7 @@ class ConnectionJournal:
         number = self._writer.new_context(values)
         self._contexts.append(number)
         if len(self._contexts) > 64:  # of a client that changes its name all the time; requests that wait may still name the youngest
-            self._writer.retire_context(self._contexts.pop(0))
+            self._writer.closed_contexts.append(self._contexts.pop(0))
         return number
 
     def _special_request(self, frame: bytes, key: int, version: int, length: int) -> tuple[bytes, int]:
@@ -271,7 +337,7 @@ class ConnectionJournal:
         if key == ApiKey.API_VERSIONS:  # UNSUPPORTED_VERSION is written in version 0
             return frame, 0 if frame[8:10] == b"\0\x23" else version, 0
         if key == ApiKey.SASL_HANDSHAKE:
-            self._raw = version == 0 and frame[8:10] == b"\0\0"
+            self._raw = self._long_way = version == 0 and frame[8:10] == b"\0\0"
             return frame, version, 0
         masked = redaction.masked_response(frame, key, version, self._writer.public_configs)
         return masked, version, Flag.MASKED if masked != frame else 0

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -30,13 +29,6 @@ WAITING_BYTES = 1 << 30
 """What may wait for the disk; more ends the journal."""
 
 
-class Discard(list[Any]):
-    """Takes the place of a list when the journal has ended."""
-
-    def append(self, _: object) -> None:
-        """Nothing is kept."""
-
-
 class Rows:
     """What the loop has appended and the thread has not taken yet. A row is in `rows` before its frame is in `frames`."""
 
@@ -47,13 +39,17 @@ class Rows:
         self.contexts: list[tuple[int, ContextValues]] = []
         self.closed_contexts: list[int] = []
 
+    def clear(self) -> None:
+        """Drop them."""
+        for each in (self.rows, self.frames, self.events, self.contexts, self.closed_contexts):
+            each.clear()
+
 
 class Disk:
-    """One broker's segments. `offset_ns` returns the wall clock less the monotonic clock; `ended` is called in the thread, once, when the
-    disk fails."""
+    """One broker's segments. `offset_ns` returns the wall clock less the monotonic clock."""
 
     def __init__(
-        self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int], ended: Callable[[], None]
+        self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int]
     ) -> None:
         self.wake = threading.Event()
         self.failed = False
@@ -61,7 +57,6 @@ class Disk:
         self._name = f"the journal of broker {where.node_id} in {folder}"
         self._waiting = rows
         self._offset_ns = offset_ns
-        self._ended = ended
         self._schemas = {table: disk_schema(table, metadata) for table in ("frames", "events")}
         self._constants = Constants(where)
         self._values: dict[int, ContextValues] = {}
@@ -86,7 +81,6 @@ class Disk:
         if not self.failed:
             self.failed = True
             log.error("%s ends: %s. The broker goes on without it.", self._name, reason)
-            self._ended()
 
     def _run(self) -> None:
         marker, next_look = self._folder / SEAL, 0.0
@@ -113,6 +107,11 @@ class Disk:
                 self.end(f"{type(error).__name__}: {error}")
         for segment in self._open.values():
             segment.give_up()
+        while not self._closing:  # what still comes is dropped
+            self._waiting.clear()
+            self.wake.wait(FLUSH_S)
+            self.wake.clear()
+        self._waiting.clear()
 
     def _write(self) -> None:
         """Write all rows that wait."""

@@ -15,46 +15,50 @@ from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 _BROKER_LOGGER = 8
 
-Mask = Callable[[Any, Set[str]], None]
+Mask = Callable[[Any, Set[str]], Any]
 
 
 def _text(value: str | None) -> str | None:
     return None if value is None else "*" * len(value.encode())
 
 
-def _sasl_request(request: Any, public: Set[str]) -> None:
-    request.auth_bytes = b"*" * len(request.auth_bytes)
+def _stars(value: bytes) -> bytes:
+    return b"*" * len(value)
 
 
-def _sasl_response(response: Any, public: Set[str]) -> None:
-    response.auth_bytes = b"*" * len(response.auth_bytes)
-    response.error_message = _text(response.error_message)
+def _sasl_request(request: Any, public: Set[str]) -> Any:
+    return request._replace(auth_bytes=_stars(request.auth_bytes))
 
 
-def _configs(request: Any, public: Set[str]) -> None:
-    for resource in request.resources:
-        if resource.resource_type != _BROKER_LOGGER:
-            for config in resource.configs:
-                if config.name not in public:
-                    config.value = _text(config.value)
+def _sasl_response(response: Any, public: Set[str]) -> Any:
+    return response._replace(auth_bytes=_stars(response.auth_bytes), error_message=_text(response.error_message))
 
 
-def _hmac(message: Any, public: Set[str]) -> None:
-    message.hmac = b"*" * len(message.hmac)
+def _configs(request: Any, public: Set[str]) -> Any:
+    return request._replace(
+        resources=[
+            resource._replace(configs=[c if c.name in public else c._replace(value=_text(c.value)) for c in resource.configs])
+            if resource.resource_type != _BROKER_LOGGER
+            else resource
+            for resource in request.resources
+        ]
+    )
 
 
-def _hmacs(response: Any, public: Set[str]) -> None:
-    for token in response.tokens:
-        token.hmac = b"*" * len(token.hmac)
+def _hmac(message: Any, public: Set[str]) -> Any:
+    return message._replace(hmac=_stars(message.hmac))
 
 
-def _scram(request: Any, public: Set[str]) -> None:
-    for upsertion in request.upsertions:
-        upsertion.salt = b"*" * len(upsertion.salt)
-        upsertion.salted_password = b"*" * len(upsertion.salted_password)
+def _hmacs(response: Any, public: Set[str]) -> Any:
+    return response._replace(tokens=[token._replace(hmac=_stars(token.hmac)) for token in response.tokens])
 
 
-def _everything(message: Any, public: Set[str]) -> None:
+def _scram(request: Any, public: Set[str]) -> Any:
+    masked = [each._replace(salt=_stars(each.salt), salted_password=_stars(each.salted_password)) for each in request.upsertions]
+    return request._replace(upsertions=masked)
+
+
+def _everything(message: Any, public: Set[str]) -> Any:
     raise LocalProtocolError("it holds another request")
 
 
@@ -91,8 +95,7 @@ def _masked(frame: bytes, key: int, version: int | None, public: Set[str]) -> by
             mask, name = RESPONSES[key], f"{APIS[key].name}Response"
         start += 4
         message, end = messages.decode(name, version, payload, start - 4)
-        mask(message, public)
-        body = messages.encode(message, version)
+        body = messages.encode(mask(message, public), version)
         if len(body) == end - (start - 4):
             return frame[:start] + body + b"*" * (len(frame) - start - len(body))
     except (RemoteProtocolError, LocalProtocolError, KeyError, ValueError, AttributeError, TypeError):  # then nothing of it is kept

@@ -22,10 +22,13 @@ from typing import Any, Protocol
 
 from klamm.journal.batches import ContextValues, Where
 from klamm.journal.connection import ConnectionFacts, ConnectionJournal
-from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Discard, Disk, Rows
+from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
 from klamm.journal.segments import LOCK, SEAL, node_folder, segment_metadata, segment_of
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+
+_MUCH = 1 << 20
+"""A frame of this size is counted at once."""
 
 LOCK_S = 1.0
 """So long a writer waits for one that is about to leave, or for a reader that seals."""
@@ -67,17 +70,22 @@ class JournalWriter:
         the names of configs whose values may be written. Raises JournalRefused."""
         if not run_id or "/" in run_id or run_id in (".", ".."):
             raise JournalRefused(f"{run_id!r} cannot be the name of a run: it names a folder")
-        self.frames = frames
+        self.keeps = frames
         self.cuts_records = frames is None
         self.public_configs = public_configs
-        self.waiting = Rows()
+        waiting = Rows()
+        self.rows = waiting.rows
+        self.frames = waiting.frames
+        self.events = waiting.events
+        self.contexts = waiting.contexts
+        self.closed_contexts = waiting.closed_contexts
         self.now_ns: Callable[[], int] = time.monotonic_ns if clock is SYSTEM_CLOCK else lambda: int(clock.monotonic() * 1e9)
         self._clock = clock
         self._folder = node_folder(folder, run_id, node_id)
         self._connection_number = 0
         self._context_number = 0
         self._by_id: dict[str, ConnectionJournal] = {}
-        self._names: dict[int, tuple[str, str, int | None]] = {}
+        self._names: dict[int, tuple[str, int | None]] = {}
         self._channels: dict[int, ConnectionJournal] = {}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +105,7 @@ class JournalWriter:
         where = Where(run_id, node_id, self.process)
         started_ns = self._offset_ns() + self.now_ns()
         described = segment_metadata(run_id, node_id, self.process, started_ns, metadata.version("klamm"))
-        self._disk = Disk(self._folder, where, described, self.waiting, self._offset_ns, self._end)
+        self._disk = Disk(self._folder, where, described, waiting, self._offset_ns)
         self._disk.start()
 
     @property
@@ -125,7 +133,7 @@ class JournalWriter:
         return either; JSON is made of them in the thread that writes (`json_text.py`)."""
         seq = self.seq
         self.seq = seq + 1
-        self.waiting.events.append((
+        self.events.append((
             seq, self.now_ns(), kind, conn_id, topic, topic_id, partition, broker, controller_epoch, leader_epoch, partition_epoch,
             cause_seq, input, output,
         ))  # fmt: skip
@@ -140,7 +148,7 @@ class JournalWriter:
         self._connection_number += 1
         facts = ConnectionFacts(kind.value, kind.is_ours, info.listener, info.peer, info.peer_id, principal)
         made = ConnectionJournal(self, self._connection_number, facts)
-        self._names[made.conn_id] = info.id, kind.value, info.peer_id
+        self._names[made.conn_id] = info.id, info.peer_id
         self._by_id[info.id] = made
         if info.peer_id is not None and kind.value == "channel":
             self._channels[info.peer_id] = made
@@ -164,47 +172,36 @@ class JournalWriter:
             self._disk.close()
             os.close(self._lock)
             self._lock = -1
-            self._end()
 
     # --- what connections say
 
     def new_context(self, values: ContextValues) -> int:
         """The number of a context."""
         self._context_number += 1
-        self.waiting.contexts.append((self._context_number, values))
+        self.contexts.append((self._context_number, values))
         return self._context_number
 
-    def retire_context(self, number: int) -> None:
-        """No further row names this context."""
-        self.waiting.closed_contexts.append(number)
-
-    def connection_closed(self, connection: ConnectionJournal, by: str, reason: str | None) -> None:
+    def connection_closed(self, conn_id: int, by: str, reason: str | None) -> None:
         """A connection is gone."""
-        name = self._names.pop(connection.conn_id, None)
+        name = self._names.pop(conn_id, None)
         if name is not None:
-            connection_id, _, peer_id = name
-            if self._by_id.get(connection_id) is connection:
-                del self._by_id[connection_id]
-            self.event("conn_close", conn_id=connection.conn_id, broker=peer_id, output={"by": by, "reason": reason})
+            connection_id, peer_id = name
+            self._by_id.pop(connection_id, None)
+            if peer_id is not None and (channel := self._channels.get(peer_id)) is not None and channel.conn_id == conn_id:
+                del self._channels[peer_id]
+            self.event("conn_close", conn_id=conn_id, broker=peer_id, output={"by": by, "reason": reason})
 
-    def wake(self) -> None:
-        """Have what waits written now; end the journal when too much waits."""
+    def wake(self, size: int = 0) -> None:
+        """Have what waits written now; end the journal when too much waits. `size`: of a frame that makes it worth it."""
         self._disk.wake.set()
-        waiting = self.waiting
-        rows = len(waiting.frames) + len(waiting.events)
-        if rows > WAITING_ROWS or (rows > 8192 and sum(map(len, waiting.frames)) > WAITING_BYTES):
+        rows = len(self.frames) + len(self.events)
+        if rows > WAITING_ROWS or ((rows > 16_384 or size > _MUCH) and sum(map(len, self.frames)) > WAITING_BYTES):
             self._disk.end(f"the disk is too slow: {rows} rows wait for it")
 
     def _offset_ns(self) -> int:
         if self._clock is SYSTEM_CLOCK:
             return time.time_ns() - time.monotonic_ns()
         return self._clock.now_ms() * 1_000_000 - self.now_ns()
-
-    def _end(self) -> None:
-        """Keep nothing any more."""
-        waiting = self.waiting
-        waiting.rows, waiting.frames, waiting.events = Discard(), Discard(), Discard()
-        waiting.contexts, waiting.closed_contexts = Discard(), Discard()
 
 
 def _lock(folder: Path, run_id: str, node_id: int) -> int:

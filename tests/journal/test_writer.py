@@ -240,7 +240,7 @@ def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypa
     for n in range(1000):
         connections[n % 5].received(asked(n))
         if n % 100 == 0:
-            wait_for(lambda: not world.writer.waiting.frames)
+            wait_for(lambda: not world.writer.frames)
     monkeypatch.setattr(disk, "SEGMENT_S", 0.0)
     wait_for(lambda: all(segment.sealed for segment in reading.segments(world.lake)))
     assert len(reading.segments(world.lake)) > 3
@@ -297,7 +297,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
     assert [row["correlation_id"] for row in world.frames()] == [1]
     assert len(caplog.records) == 1
     assert "ends: No space left on device. The broker goes on without it." in caplog.text
-    assert not world.writer.waiting.frames
+    assert not world.writer.frames
 
 
 def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(

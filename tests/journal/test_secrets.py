@@ -1,0 +1,167 @@
+"""No secret is in any file of a journal, and what is masked still decodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.journal.columns import Flag
+from klamm.journal.writer import JournalWriter
+from klamm.protocol import messages
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.server.broker_journal import public_configs
+from klamm.server.net.tap import ConnectionKind
+from klamm.tests.journal.test_writer import World, asked, rows
+
+SECRET = "hunter2-passwörd"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, JournalWriter(tmp_path, "r", 1, frames="full", public_configs=public_configs()))
+
+
+def is_written(lake: Path, secret: bytes = SECRET.encode()) -> bool:
+    return any(secret in path.read_bytes() for path in lake.rglob("*") if path.is_file())
+
+
+def request(key: ApiKey, version: int, message: Any) -> bytes:
+    return messages.encode_request(key, version, 1, "c", messages.encode(message, version))
+
+
+def response(key: ApiKey, version: int, message: Any) -> bytes:
+    return messages.encode_response(key, version, 1, messages.encode(message, version))
+
+
+def of(name: str, **fields: Any) -> Any:
+    return getattr(messages, name)(**fields)
+
+
+def altered(api: str, config: str, resource_type: int = 4) -> Any:
+    top = getattr(messages, f"{api}Request")
+    resource = top.AlterConfigsResource(
+        resource_type=resource_type, resource_name="1", configs=[top.AlterableConfig(name=config, value=SECRET)]
+    )
+    return top(resources=[resource])
+
+
+def upserted() -> Any:
+    top = messages.AlterUserScramCredentialsRequest
+    upsertion = top.ScramCredentialUpsertion(name="u", mechanism=1, iterations=4096, salt=SECRET.encode(), salted_password=SECRET.encode())
+    return top(upsertions=[upsertion])
+
+
+REQUESTS = [
+    (ApiKey.SASL_AUTHENTICATE, 0, lambda: messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode())),
+    (ApiKey.SASL_AUTHENTICATE, 2, lambda: messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode())),
+    (ApiKey.ALTER_CONFIGS, 0, lambda: altered("AlterConfigs", "ssl.key.password")),
+    (ApiKey.ALTER_CONFIGS, 2, lambda: altered("AlterConfigs", "listener.name.x.ssl.key.password")),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, lambda: altered("IncrementalAlterConfigs", "some.unknown.config")),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, lambda: altered("IncrementalAlterConfigs", "sasl.jaas.config")),
+    (ApiKey.RENEW_DELEGATION_TOKEN, 2, lambda: messages.RenewDelegationTokenRequest(hmac=SECRET.encode())),
+    (ApiKey.EXPIRE_DELEGATION_TOKEN, 1, lambda: messages.ExpireDelegationTokenRequest(hmac=SECRET.encode())),
+    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, upserted),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "version", "make"), REQUESTS, ids=lambda value: value.name if isinstance(value, ApiKey) else "")
+@pytest.mark.parametrize("kind", [ConnectionKind.ACCEPTED, ConnectionKind.TO_CONTROLLER])
+def test_secrets_in_requests_are_masked_and_the_frame_decodes(
+    world: World, key: ApiKey, version: int, make: Any, kind: ConnectionKind
+) -> None:
+    connection = world.connection(kind)
+    frame = request(key, version, make())
+    assert SECRET.encode() in frame
+    (connection.received if kind is ConnectionKind.ACCEPTED else connection.sent)(frame)
+    (row,) = world.frames()
+    assert not is_written(world.lake)
+    assert row["flags"] == Flag.MASKED
+    assert len(row["frame"]) == len(frame)
+    header, start = messages.decode_request_header(row["frame"][4:])
+    _, end = messages.decode(f"{APIS[key].name}Request", version, row["frame"][4:], start)
+    assert (header.api_key, end) == (key, len(frame) - 4)
+
+
+@pytest.mark.parametrize("name", ["retention.ms", "log.retention.ms", "leader.replication.throttled.rate"])
+def test_values_of_known_configs_that_are_no_passwords_are_kept(world: World, name: str) -> None:
+    world.connection().received(request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered("IncrementalAlterConfigs", name)))
+    (row,) = world.frames()
+    assert (row["flags"], SECRET.encode() in row["frame"]) == (0, True)
+
+
+def tokens() -> Any:
+    token = messages.DescribeDelegationTokenResponse.DescribedDelegationToken(token_id="t", hmac=SECRET.encode())
+    return messages.DescribeDelegationTokenResponse(tokens=[token])
+
+
+RESPONSES = [
+    (ApiKey.SASL_AUTHENTICATE, 1, lambda: messages.SaslAuthenticateResponse(auth_bytes=SECRET.encode(), error_message=SECRET)),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 2, lambda: messages.CreateDelegationTokenResponse(hmac=SECRET.encode())),
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, tokens),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "version", "make"), RESPONSES, ids=lambda value: value.name if isinstance(value, ApiKey) else "")
+def test_secrets_in_responses_are_masked(world: World, key: ApiKey, version: int, make: Any) -> None:
+    connection = world.connection()
+    connection.received(request(key, version, of(f"{APIS[key].name}Request")))
+    frame = response(key, version, make())
+    connection.sent(frame)
+    row = world.frames()[1]
+    assert not is_written(world.lake)
+    assert (row["flags"], len(row["frame"])) == (Flag.MASKED, len(frame))
+    payload = row["frame"][4:]
+    messages.decode(f"{APIS[key].name}Response", version, payload, messages.decode_response_header(key, version, payload)[1])
+
+
+@pytest.mark.parametrize("key", [ApiKey.SASL_AUTHENTICATE, ApiKey.ALTER_CONFIGS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ENVELOPE])
+@pytest.mark.parametrize("version", [0, 1, 99, -1])
+def test_a_request_that_may_hold_a_secret_and_does_not_decode_is_masked_behind_its_header(world: World, key: ApiKey, version: int) -> None:
+    world.connection().received(messages.encode_request(key, version, 1, "c", b"\xff\xff\x7f" + SECRET.encode()))
+    (row,) = world.frames()
+    assert not is_written(world.lake)
+    assert (row["api_key"], row["flags"]) == (key, Flag.MASKED)
+
+
+def test_surplus_bytes_behind_a_request_with_secrets_are_masked(world: World) -> None:
+    message = messages.encode(messages.SaslAuthenticateRequest(auth_bytes=b"x"), 0) + SECRET.encode()
+    world.connection().received(messages.encode_request(ApiKey.SASL_AUTHENTICATE, 0, 1, "c", message))
+    world.frames()
+    assert not is_written(world.lake)
+
+
+@pytest.mark.parametrize(
+    "token", [b"\0user\0" + SECRET.encode(), b"", SECRET.encode() * 300, b"n,,n=u,r=" + SECRET.encode(), b"ab" + SECRET.encode()]
+)
+@pytest.mark.parametrize("piece", [10**6, 5])
+def test_tokens_after_a_handshake_of_version_0_are_never_written(world: World, token: bytes, piece: int) -> None:
+    connection = world.connection()
+    connection.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN")))
+    connection.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse(mechanisms=["PLAIN"])))
+    framed = len(token).to_bytes(4, "big") + token
+    for start in range(0, len(framed), piece):
+        connection.received(framed[start : start + piece])
+    connection.sent(framed)
+    connection.received(asked(9))
+    found = world.frames()[2:]
+    assert not is_written(world.lake)
+    assert [row["dir"] for row in found] == [0, 1, 0]
+    assert [bool(row["flags"] & Flag.RAW_TOKEN) for row in found] == [True, True, False]
+    assert (found[0]["frame"], found[0]["api_key"]) == (framed[:4], None)
+    assert found[2]["api_key"] == ApiKey.METADATA
+
+
+def test_an_unfinished_request_with_a_secret_is_not_written_when_the_connection_ends(world: World) -> None:
+    connection = world.connection()
+    connection.received(request(ApiKey.SASL_AUTHENTICATE, 1, messages.SaslAuthenticateRequest(auth_bytes=SECRET.encode() * 2))[:-3])
+    connection.closed("peer")
+    assert len(world.frames()) == 1
+    assert not is_written(world.lake)
+
+
+def test_secrets_are_in_no_event(world: World) -> None:
+    world.connection().received(request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered("IncrementalAlterConfigs", "ssl.key.password")))
+    world.frames()
+    assert [row["kind"] for row in rows(world.lake, "events")] == ["conn_open"]
