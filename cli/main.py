@@ -24,6 +24,7 @@ VERBS = {
     "metadata-log": "klamm.cli.metadata_log.verb",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
+    "report": "klamm.cli.report",
     "serve": "klamm.cli.serve",
 }
 """Verb → the module that has its `command`."""
@@ -60,6 +61,7 @@ def klamm() -> None:
     klamm metadata-log dump          shows the log that brokers follow which register with the controller
     klamm preferred-replica-election makes preferred replicas the leaders (KIP-183)
     klamm reassign-partitions        moves replicas to other brokers, with or without a throttle
+    klamm report                     draws what happened in a run, as one HTML file
     """
 
 

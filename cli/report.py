@@ -1,0 +1,45 @@
+"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` and `check` made. Neither Java nor Spark runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from klamm.cli.output import say
+
+
+@click.command(short_help="Draw what happened in a run, as one HTML file.")
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default="report.html", show_default=True, help="The file.")
+@click.option("--run", metavar="RUN", help="The run to report. Default: the latest one of the lake.")
+def command(lake: Path, output: Path, run: str | None) -> None:
+    """Draw what happened in a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
+
+    The file needs no network and no other file. `klamm pipeline run` makes the tables, `klamm pipeline check` the verdicts.
+
+    \b
+    klamm report ./lake
+    klamm report ./lake --run 20261122T211500Z-a1b2 -o incident.html
+    """
+    try:
+        from klamm.pipeline.report import page
+        from klamm.pipeline.report.facts import NothingToReport
+        from klamm.pipeline.report.write import report
+    except ImportError as missing:
+        raise click.ClickException(f"the report needs {missing.name}: pip install 'klamm[pipeline]'") from missing
+    from klamm.pipeline.rules.runner import rules
+
+    texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}
+    try:
+        html = report(lake, run, texts)
+    except NothingToReport as nothing:
+        raise click.ClickException(str(nothing)) from nothing
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        temporary.write_text(html, encoding="utf-8")
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+    say(f"{output}: {len(html.encode()) / 1e6:.1f} MB")

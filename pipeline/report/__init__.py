@@ -1,0 +1,1 @@
+"""One page about one run: what happened, what it cost, and which rules hold. It needs neither Java nor a network."""

@@ -1,0 +1,324 @@
+"""What the report says of a run, read from the tables of the lake.
+
+The tables of gold are small and were made by Spark; here they are read as plain Parquet, through their manifests, and without Java. A
+picture gets at most some thousand marks: the busiest partitions are shown, time is cut into buckets, and whatever was left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from klamm.pipeline import manifest
+from klamm.pipeline.tables import (
+    API_ERRORS,
+    API_MATRIX,
+    BRONZE,
+    CLIENT_SCORECARD,
+    EVENT_TABLE,
+    LATENCY,
+    LEADER_TIMELINE,
+    QUARANTINE,
+    REASSIGN_SPANS,
+    RULE_STATS,
+    VERDICTS,
+    Table,
+)
+from klamm.protocol.apis import APIS
+from klamm.protocol.errors import ErrorCode
+
+PARTITIONS = 40
+"""So many partitions have a line in a timeline."""
+CLIENTS = 40
+BUCKETS = 80
+"""Time is cut into so many parts."""
+VIOLATIONS = 5
+"""So many violations of a rule are shown with their evidence."""
+MARKS = 2000
+
+Row = dict[str, Any]
+
+FRAMES, EVENTS = BRONZE
+
+
+class NothingToReport(Exception):
+    """The lake has no such run, or no tables yet; the text is one line."""
+
+
+class RuleResult(NamedTuple):
+    """What a run says of a rule."""
+
+    rule: str
+    checked: int
+    violated: int
+    violations: list[Row]
+    """The first ones of VERDICTS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that the pictures and tables of the report show. Times are milliseconds since 1970."""
+
+    run: str
+    runs: list[str]
+    """All runs of the lake, the latest last."""
+    begin_ms: float
+    end_ms: float
+    counts: Mapping[str, int]
+    """Rows of frames, events and quarantine."""
+    brokers: list[int]
+    controllers: list[Row]
+    """broker, controller_epoch, from_ms, to_ms: who was the controller."""
+    leaders: list[Row]
+    """topic_partition, leader, leader_epoch, controller_epoch, from_ms, to_ms: of the partitions whose leaders changed most often."""
+    partitions: int
+    """How many partitions have leaders in this run."""
+    led: list[Row]
+    """leader, at_ms, partitions: how many partitions a broker leads at a time."""
+    phases: list[Row]
+    """topic_partition, phase, step, throttle, from_ms, to_ms: of reassignments."""
+    reassigned: int
+    errors: list[Row]
+    """at_ms, to_ms, what, code, count: what is the API with the error's name."""
+    latencies: list[Row]
+    """api, percentile, ms, count."""
+    matrix: list[Row]
+    """client, api, version, requests, errors, outside, quarantined."""
+    clients: int
+    scorecard: list[Row]
+    rules: list[RuleResult]
+    quarantine: list[Row]
+    """reason, count."""
+
+
+def collect(lake: Path, run: str | None = None) -> Facts:
+    """The facts of a run, of the latest one where none is named. Raises NothingToReport."""
+    if not lake.is_dir():
+        raise NothingToReport(f"{lake} is not a folder")
+    runs = list(dict.fromkeys(entry.run for entry in manifest.entries(lake, FRAMES.path) if entry.rows > 0))
+    if not runs:
+        raise NothingToReport(f"{lake} has no tables with frames: `klamm pipeline run {lake}` makes them of a journal")
+    if run is None:
+        run = runs[-1]
+    elif run not in runs:
+        raise NothingToReport(f"{lake} has no run {run!r}; it has {', '.join(runs[-5:])}")
+    tables = _Reader(lake, run)
+    times = tables.read(FRAMES, ("ts_ns", "node_id"))
+    begin, end = _limits(times["ts_ns"])
+    timeline = tables.read(LEADER_TIMELINE, LEADER_TIMELINE.names)
+    spans = tables.read(REASSIGN_SPANS, REASSIGN_SPANS.names)
+    matrix, clients = _matrix(tables.read(API_MATRIX, API_MATRIX.names))
+    leaders, partitions = _leaders(timeline, end)
+    phases, reassigned = _phases(spans, end)
+    return Facts(
+        run, runs, _ms(begin), _ms(end),
+        {"frames": times.num_rows, "events": tables.rows(EVENT_TABLE), "quarantine": tables.rows(QUARANTINE)},
+        sorted(pc.unique(times["node_id"]).to_pylist()),
+        _controllers(tables.read(EVENT_TABLE, ("ts_ns", "kind", "node_id", "controller_epoch")), end),
+        leaders, partitions, _led(timeline, begin, end), phases, reassigned,
+        _errors(tables.read(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
+        _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
+        tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
+        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))),
+    )  # fmt: skip
+
+
+def api_name(key: int | None) -> str:
+    """The name of an API, or its number."""
+    if key is None:
+        return "no request"
+    return APIS[key].name if key in APIS else f"API {key}"
+
+
+class _Reader:
+    """Reads the rows of one run."""
+
+    def __init__(self, lake: Path, run: str) -> None:
+        self._lake = lake
+        self._run = run
+
+    def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
+        """These columns of a table; a table that was never written is empty."""
+        files = [str(path) for path in manifest.files(self._lake, table.path, [self._run])]
+        names = list(columns)
+        if not files:
+            return pa.table({name: pa.array([], pa.null()) for name in names})
+        return ds.dataset(files, format="parquet").to_table(columns=names, filter=ds.field("run_id") == self._run)
+
+    def rows(self, table: Table) -> int:
+        return manifest.rows(self._lake, table.path, [self._run])
+
+
+def _ms(ns: int) -> float:
+    return ns / 1e6
+
+
+def _limits(times: pa.ChunkedArray) -> tuple[int, int]:
+    """First and last time; clocks that jumped are no concern of this function."""
+    limits = pc.min_max(times).as_py()
+    return limits["min"], max(limits["max"], limits["min"] + 1)
+
+
+def _controllers(events: pa.Table, end: int) -> list[Row]:
+    """Terms of controllers: each ends when it resigns, or when the next one is elected."""
+    if not events.num_rows:
+        return []
+    chosen = events.filter(pc.is_in(events["kind"], pa.array(["controller_elected", "controller_resigned"]))).sort_by("ts_ns").to_pylist()
+    terms: list[Row] = []
+    for row in chosen:
+        if terms and terms[-1]["to_ms"] is None and (row["kind"] == "controller_elected" or row["node_id"] == terms[-1]["broker"]):
+            terms[-1]["to_ms"] = _ms(row["ts_ns"])
+        if row["kind"] == "controller_elected":
+            terms.append(
+                {"broker": row["node_id"], "controller_epoch": row["controller_epoch"], "from_ms": _ms(row["ts_ns"]), "to_ms": None}
+            )
+    if terms and terms[-1]["to_ms"] is None:
+        terms[-1]["to_ms"] = _ms(end)
+    return terms
+
+
+def _topic_partition(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}"
+
+
+def _busiest(rows: Sequence[Row]) -> tuple[list[Row], int]:
+    """The rows of the partitions that have most of them, at most MARKS, and how many partitions there are."""
+    counts = Counter(map(_topic_partition, rows))
+    shown = {name for name, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:PARTITIONS]}
+    return [row for row in rows if _topic_partition(row) in shown][:MARKS], len(counts)
+
+
+def _leaders(timeline: pa.Table, end: int) -> tuple[list[Row], int]:
+    rows = timeline.sort_by("from_ts_ns").to_pylist() if timeline.num_rows else []
+    shown, partitions = _busiest(rows)
+    return [
+        {
+            "topic_partition": _topic_partition(row),
+            "leader": str(row["leader"]) if row["leader"] >= 0 else "none",
+            "leader_epoch": row["leader_epoch"],
+            "controller_epoch": row["controller_epoch"],
+            "from_ms": _ms(row["from_ts_ns"]),
+            "to_ms": _ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
+        }
+        for row in shown
+    ], partitions
+
+
+def _led(timeline: pa.Table, begin: int, end: int) -> list[Row]:
+    """How many partitions each broker leads at the end of each part of the time."""
+    if not timeline.num_rows:
+        return []
+    width = (end - begin) / BUCKETS
+    changes: dict[str, Counter[int]] = {}
+    for leader, since, until in zip(*(timeline[name].to_pylist() for name in ("leader", "from_ts_ns", "to_ts_ns")), strict=True):
+        name = str(leader) if leader >= 0 else "none"
+        per_bucket = changes.setdefault(name, Counter())
+        per_bucket[min(BUCKETS, max(0, int((since - begin) / width)))] += 1
+        if until is not None:
+            per_bucket[min(BUCKETS, max(0, int((until - begin) / width)))] -= 1
+    rows = []
+    for leader, per_bucket in sorted(changes.items()):
+        count = 0
+        for bucket in range(BUCKETS + 1):
+            count += per_bucket[bucket]
+            rows.append({"leader": leader, "at_ms": _ms(int(begin + bucket * width)), "partitions": count})
+    return rows
+
+
+def _phases(spans: pa.Table, end: int) -> tuple[list[Row], int]:
+    rows = spans.sort_by("from_ts_ns").to_pylist() if spans.num_rows else []
+    shown, partitions = _busiest(rows)
+    return [
+        {
+            "topic_partition": _topic_partition(row),
+            "phase": row["phase"],
+            "step": row["step"],
+            "throttle": "throttled" if row["throttle"] else "not throttled",
+            "from_ms": _ms(row["from_ts_ns"]),
+            "to_ms": _ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
+        }
+        for row in shown
+    ], partitions
+
+
+def _errors(errors: pa.Table, begin: int, end: int) -> list[Row]:
+    """Error codes of the responses that brokers sent, by API and time."""
+    width = (end - begin) / BUCKETS
+    counts: Counter[tuple[int, int, int]] = Counter()
+    for row in errors.to_pylist():
+        if row["dir"] == 1:
+            counts[int((row["ts_ns"] - begin) / width), row["api_key"], row["error_code"]] += row["count"]
+    return [
+        {
+            "at_ms": _ms(int(begin + bucket * width)),
+            "to_ms": _ms(int(begin + (bucket + 1) * width)),
+            "what": f"{api_name(key)}: {_error_name(code)}",
+            "code": code,
+            "count": count,
+        }
+        for (bucket, key, code), count in sorted(counts.items())[:MARKS]
+    ]
+
+
+def _error_name(code: int) -> str:
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
+
+
+def _latencies(latency: pa.Table) -> list[Row]:
+    """Of the responses that brokers sent; of several brokers the slowest."""
+    slowest: dict[tuple[str, str], int] = {}
+    counts: Counter[str] = Counter()
+    for row in latency.to_pylist():
+        if row["dir"] != 1:
+            continue
+        api = row["api"] or api_name(row["api_key"])
+        counts[api] += row["count"]
+        for column, percentile in (("p50_ns", "p50"), ("p99_ns", "p99"), ("p999_ns", "p99.9"), ("max_ns", "max")):
+            slowest[api, percentile] = max(slowest.get((api, percentile), 0), row[column])
+    return [{"api": api, "percentile": p, "ms": _ms(max(ns, 1)), "count": counts[api]} for (api, p), ns in sorted(slowest.items())]
+
+
+def _matrix(matrix: pa.Table) -> tuple[list[Row], int]:
+    cells: dict[tuple[str, str, int | None], Counter[str]] = {}
+    for row in matrix.to_pylist():
+        client = row["client_sw"] or row["client_id"] or "unknown client"
+        cell = cells.setdefault((client, row["api"] or api_name(row["api_key"]), row["api_version"]), Counter())
+        for name in ("requests", "errors", "outside", "quarantined"):
+            cell[name] += row[name]
+    totals: Counter[str] = Counter()
+    for (client, _, _), cell in cells.items():
+        totals[client] += cell["requests"]
+    shown = {client for client, _ in totals.most_common(CLIENTS)}
+    rows = [
+        {"client": client, "api": api, "version": "?" if version is None else f"v{version}", **{n: cell[n] for n in NUMBERS}}
+        for (client, api, version), cell in sorted(cells.items(), key=lambda item: tuple(map(str, item[0])))
+        if client in shown
+    ]
+    return rows[:MARKS], len(totals)
+
+
+NUMBERS = ("requests", "errors", "outside", "quarantined")
+
+
+def _rules(tables: _Reader) -> list[RuleResult]:
+    violations: dict[str, list[Row]] = {}
+    for row in tables.read(VERDICTS, VERDICTS.names).to_pylist():
+        of_rule = violations.setdefault(row["rule"], [])
+        if len(of_rule) < VIOLATIONS:
+            of_rule.append(row)
+    return [
+        RuleResult(row["rule"], row["checked"], row["violated"], violations.get(row["rule"], []))
+        for row in tables.read(RULE_STATS, RULE_STATS.names).to_pylist()
+    ]
+
+
+def _reasons(quarantine: pa.Table) -> list[Row]:
+    counts = Counter(quarantine["reason"].to_pylist())
+    return [{"reason": reason, "count": count} for reason, count in counts.most_common()]

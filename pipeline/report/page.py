@@ -1,0 +1,236 @@
+"""The page: one HTML file that needs nothing else. Vega draws its pictures in the browser, in the look that the system or the reader wants.
+
+Text of the journal (names of topics and clients, frames) is anybody's: it is escaped in HTML, and in the JSON of the pictures `<` is
+written as a number, so that nothing of it can end a script.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from importlib import resources
+from typing import Any
+
+from klamm.pipeline.report import charts
+from klamm.pipeline.report.evidence import Evidence, Incident, Place
+from klamm.pipeline.report.facts import CLIENTS, PARTITIONS, Facts, Row, RuleResult
+
+
+@dataclass(frozen=True, slots=True)
+class RuleText:
+    """What a rule says, beside its id."""
+
+    severity: str
+    statement: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A section that somebody else made: a title, a sentence, the columns of a table and its rows."""
+
+    title: str
+    text: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+
+
+def render(
+    facts: Facts,
+    rules: Mapping[str, RuleText],
+    shown: Sequence[Evidence],
+    incident: Incident | None,
+    vega: str,
+    extras: Sequence[Extra] = (),
+) -> str:
+    """The page as text. `vega` is the JavaScript of Vega, Vega-Lite and Vega-Embed."""
+    specs: dict[str, charts.Spec] = {}
+
+    def picture(name: str, spec: charts.Spec | None, missing: str) -> str:
+        if spec is None:
+            return _none(missing) if missing else ""
+        specs[name] = spec
+        return f'<div class="picture" id="{name}" role="img"></div>'
+
+    more = f"the {PARTITIONS} that changed most of {facts.partitions:,}" if facts.partitions > PARTITIONS else f"all {facts.partitions:,}"
+    sections = [
+        _section("rules", "Rules", _rule_table(facts.rules, rules)),
+        _section(
+            "leadership", "Leaders", f"<p>Partitions: {more}. Bands are the terms of controllers.</p>"
+            + picture("leadership-picture", charts.leadership(facts), "No request of a controller said who leads.")
+            + _table(facts.leaders, ("topic_partition", "leader", "leader_epoch", "controller_epoch", "from_ms", "to_ms")),
+        ),
+        _section(
+            "led", "Leaders per broker",
+            picture("led-picture", charts.led(facts), "No partition had a leader.")
+            + picture("balance-picture", charts.leaders_before_and_after(facts), ""),
+        ),
+        _section(
+            "reassignments", "Reassignments", f"<p>{facts.reassigned:,} partitions were reassigned.</p>"
+            + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.")
+            + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
+        ),
+        _section(
+            "errors", "Errors",
+            picture("errors-picture", charts.errors(facts), "No response had an error code.")
+            + _table(facts.errors, ("what", "code", "at_ms", "count")),
+        ),
+        _section(
+            "latency", "Latency", "<p>From a request to its response, at the slowest broker.</p>"
+            + picture("latency-picture", charts.latencies(facts), "No response was sent.")
+            + _table(facts.latencies, ("api", "percentile", "ms", "count")),
+        ),
+        _section(
+            "clients", "Clients",
+            (f"<p>The {CLIENTS} busiest of {facts.clients:,} clients.</p>" if facts.clients > CLIENTS else "")
+            + picture("matrix-picture", charts.matrix(facts), "No client sent a request.")
+            + _table(facts.matrix, ("client", "api", "version", "requests", "errors", "outside", "quarantined")),
+        ),
+        _section(
+            "incident", "An incident",
+            "" if incident is None else f"<p>{escape(incident.title)}</p>"
+            + picture("incident-picture", charts.sequence(incident.arrows, incident.lifelines), ""),
+        ) if incident is not None else "",
+        _section("quarantine", "Quarantine", _plain(("reason", "count"), facts.quarantine) or _none("Every frame decodes.")),
+        *(
+            _section(f"extra-{number}", extra.title, f"<p>{escape(extra.text)}</p>{_plain(extra.columns, extra.rows)}")
+            for number, extra in enumerate(extras)
+        ),
+        _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation to prove.")),
+    ]  # fmt: skip
+    template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "TITLE": escape(f"Klamm: {facts.run}"),
+        "HEAD": _head(facts, rules),
+        "BODY": "\n".join(sections),
+        "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
+        "VEGA": vega.replace("</script", "<\\/script"),
+    }
+    page = template
+    for name, text in parts.items():
+        before, _, after = page.partition("{{" + name + "}}")
+        page = before + text + after
+    return page
+
+
+def status(result: RuleResult, severity: str) -> str:
+    """A rule that nothing exercised did not hold and did not fail."""
+    if result.checked == 0:
+        return "not exercised"
+    if result.violated == 0:
+        return "holds"
+    return "violated" if severity == "error" else "warning"
+
+
+def anchor(place: Place) -> str:
+    """The id of a row's place on the page."""
+    return f"row-{place.node_id}-{place.seq}"
+
+
+def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
+    counts = {"holds": 0, "violated": 0, "warning": 0, "not exercised": 0}
+    for result in facts.rules:
+        counts[status(result, _severity(rules, result.rule))] += 1
+    seconds = (facts.end_ms - facts.begin_ms) / 1000
+    figures = [
+        (f"{facts.counts['frames']:,}", "frames"),
+        (f"{facts.counts['events']:,}", "events"),
+        (f"{facts.counts['quarantine']:,}", "in quarantine"),
+        (f"{len(facts.brokers)}", "brokers"),
+        (f"{facts.partitions:,}", "partitions"),
+        (f"{seconds:,.1f} s", f"from {_clock(facts.begin_ms)}"),
+    ]
+    tiles = "".join(f'<div class="tile"><b>{value}</b><span>{escape(name)}</span></div>' for value, name in figures)
+    chips = "".join(_chip(name, f"{count} {name}", "#rules") for name, count in counts.items() if count or name != "warning")
+    others = [run for run in facts.runs[-8:] if run != facts.run]
+    also = f'<p class="dim">Other runs of this lake: {escape(", ".join(others))}</p>' if others else ""
+    verdicts = f'<div class="chips">{chips}</div>' if facts.rules else ""
+    return f'<h1>{escape(facts.run)}</h1><div class="tiles">{tiles}</div>{verdicts}{also}'
+
+
+def _chip(status_name: str, text: str, link: str = "") -> str:
+    name = status_name.replace(" ", "-")
+    return f'<a class="chip {name}" href="{link}">{escape(text)}</a>' if link else f'<span class="chip {name}">{escape(text)}</span>'
+
+
+def _none(text: str) -> str:
+    return f'<p class="none">{escape(text)}</p>'
+
+
+def _severity(rules: Mapping[str, RuleText], rule: str) -> str:
+    return rules[rule].severity if rule in rules else "error"
+
+
+def _section(name: str, title: str, content: str) -> str:
+    return f'<section id="{name}"><h2>{escape(title)}</h2>{content}</section>'
+
+
+def _rule_table(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) -> str:
+    order = {"violated": 0, "warning": 1, "holds": 2, "not exercised": 3}
+    lines = []
+    for result in sorted(results, key=lambda one: (order[status(one, _severity(rules, one.rule))], one.rule)):
+        text = rules.get(result.rule, RuleText("error", "", ""))
+        name = status(result, text.severity)
+        links = "".join(_violation(violation) for violation in result.violations)
+        more = f"<li>{result.violated - len(result.violations):,} more</li>" if result.violated > len(result.violations) else ""
+        lines.append(
+            f"<tr><td><b>{escape(result.rule)}</b></td><td>{_chip(name, name)}</td>"
+            f'<td class="number">{result.checked:,}</td><td class="number">{result.violated:,}</td>'
+            f'<td>{escape(text.statement)} <span class="dim">{escape(text.source)}</span>'
+            f"{f'<ul>{links}{more}</ul>' if links else ''}</td></tr>"
+        )
+    if not lines:
+        return _none("No rule was checked: `klamm pipeline check` does that.")
+    head = "".join(f"<th>{name}</th>" for name in ("Rule", "", "Checked", "Violated", "Statement"))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _violation(violation: Row) -> str:
+    broker = violation["node_id"]
+    seqs = violation["evidence"] or [violation["seq"]]
+    links = " ".join(f'<a href="#{anchor(Place(broker, seq))}">{seq}</a>' for seq in seqs if broker is not None and seq is not None)
+    return f'<li>{escape(violation["detail"] or "")} <span class="dim">broker {broker}, rows</span> {links}</li>'
+
+
+def _evidence(each: Evidence) -> str:
+    hexes = f"<pre>{escape(each.hex)}</pre>" if each.hex else ""
+    return (
+        f'<details class="row" id="{anchor(each.place)}"><summary><b>broker {each.place.node_id}, row {each.place.seq}</b> '
+        f'{escape(each.title)} <span class="dim">{_clock(each.at_ms)}</span></summary>'
+        f'<div class="both"><pre>{escape(each.text)}</pre>{hexes}</div></details>'
+    )
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """The rows of a picture, folded."""
+    return "" if not rows else f"<details><summary>{len(rows):,} rows</summary>{_plain(columns, rows)}</details>"
+
+
+def _plain(columns: Sequence[str], rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(name.removesuffix('_ms').replace('_', ' '))}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(_cell(name, row.get(name)) for name in columns) + "</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "<td></td>"
+    if name.endswith("_ms"):
+        return f"<td>{_clock(value)}</td>"
+    if isinstance(value, float):
+        return f'<td class="number">{value:,.3f}</td>'
+    if isinstance(value, int):
+        return f'<td class="number">{value:,}</td>'
+    return f"<td>{escape(str(value))}</td>"
+
+
+def _clock(at_ms: float) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms:.0f} ms"

@@ -1,0 +1,24 @@
+"""Makes the report of a run: facts, evidence and an incident, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from klamm.pipeline.report import evidence, facts, page
+
+
+def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
+    """The page about a run of the lake, of the latest where none is named. Raises NothingToReport."""
+    collected = facts.collect(lake, run)
+    rows = evidence.Rows(lake, collected.run)
+    shown = evidence.evidence(rows, evidence.places(collected))
+    incident = evidence.incident(rows, collected, shown)
+    return page.render(collected, rules, shown, incident, _vega())
+
+
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing else: about 0.9 MB."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle())  # type: ignore[call-arg] # its stub does not know that everything has a default
