@@ -14,10 +14,13 @@ from klamm.pipeline.report.facts import Facts, Row
 
 Spec = dict[str, Any]
 
-WIDTH = 860
+WIDTH = 1120
+"""Of a picture with its labels and its legend, in pixels."""
 ROW = 16
 """Height of a line of a timeline, in pixels."""
 COLOURS = "tableau10"
+LEGEND = 250
+"""Height of a long legend, in pixels."""
 THROTTLE = ["throttled", "not throttled"]
 
 
@@ -28,7 +31,7 @@ def leadership(facts: Facts) -> Spec | None:
     bars = alt.Chart(_data(facts.leaders)).mark_bar(height=ROW - 5, cornerRadius=2).encode(
         x=_time("from_ms"),
         x2="to_ms:T",
-        y=alt.Y("topic_partition:N", title=None, sort="ascending", axis=alt.Axis(labelLimit=260)),
+        y=_lines(facts.leaders),
         color=alt.Color("leader:N", title="leader", scale=_by_broker(row["leader"] for row in facts.leaders)),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", "controller_epoch:Q", _tip("from_ms"), _tip("to_ms")],
     )  # fmt: skip
@@ -78,19 +81,23 @@ def reassignments(facts: Facts) -> Spec | None:
     bars = alt.Chart(_data(facts.phases)).mark_bar(height=ROW - 5).encode(
         x=_time("from_ms"),
         x2="to_ms:T",
-        y=alt.Y("topic_partition:N", title=None, axis=alt.Axis(labelLimit=260)),
+        y=_lines(facts.phases),
         color=alt.Color("phase:N", title="phase", scale=alt.Scale(scheme="tableau20")),
-        stroke=alt.Stroke("throttle:N", title=None, scale=alt.Scale(domain=THROTTLE, range=["#d62728", "transparent"])),
+        stroke=alt.Stroke(
+            "throttle:N",
+            scale=alt.Scale(domain=THROTTLE, range=["#d62728", "transparent"]),
+            legend=alt.Legend(title=None, values=THROTTLE[:1]),
+        ),
         strokeWidth=alt.value(2),
         tooltip=["topic_partition:N", "phase:N", "step:Q", "throttle:N", _tip("from_ms"), _tip("to_ms")],
     )  # fmt: skip
     epochs = [row for row in facts.leaders if row["topic_partition"] in moving]
     ticks = alt.Chart(_data(epochs)).mark_tick(thickness=2, height=ROW, color="#888").encode(
         x=_time("from_ms"),
-        y=alt.Y("topic_partition:N", title=None),
+        y=_lines(facts.phases),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", _tip("from_ms")],
     )  # fmt: skip
-    return _spec(alt.layer(bars, ticks) if epochs else bars, len(moving))
+    return _spec(alt.layer(bars, ticks) if epochs else bars, len(moving), least=LEGEND)
 
 
 def errors(facts: Facts) -> Spec | None:
@@ -142,7 +149,7 @@ def matrix(facts: Facts) -> Spec | None:
         x=x, y=y, tooltip=tooltip, shape=alt.Shape("odd:N", title="odd", scale=alt.Scale(range=["circle", "square"]))
     )  # fmt: skip
     clients = len({row["client"] for row in rows})
-    return _spec(alt.layer(cells, rings) if odd else cells, len({row["used"] for row in rows}), width=min(WIDTH, 90 + 70 * clients))
+    return _spec(alt.layer(cells, rings) if odd else cells, len({row["used"] for row in rows}), width=min(WIDTH, 420 + 70 * clients), least=LEGEND)
 
 
 def sequence(arrows: list[Row], lifelines: list[str]) -> Spec | None:
@@ -172,6 +179,13 @@ def sequence(arrows: list[Row], lifelines: list[str]) -> Spec | None:
 
 def _data(rows: list[Row]) -> Any:
     return alt.Data(values=rows)
+
+
+def _lines(rows: list[Row]) -> alt.Y:
+    """A line for each partition; partition 10 is behind partition 9."""
+    names = {row["topic_partition"]: None for row in rows}
+    order = sorted(names, key=lambda name: (name.rpartition("-")[0], int(name.rpartition("-")[2])))
+    return alt.Y("topic_partition:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
 
 
 def _time(name: str) -> alt.X:
@@ -210,8 +224,8 @@ def _terms(facts: Facts) -> alt.Chart:
     )  # fmt: skip
 
 
-def _spec(chart: Any, lines: int, *, width: int = WIDTH, row: int = ROW) -> Spec:
-    sized = chart.properties(width=width, height=max(90, lines * row))
+def _spec(chart: Any, lines: int, *, width: int = WIDTH, row: int = ROW, least: int = 90) -> Spec:
+    sized = chart.properties(width=width, height=max(least, lines * row), autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
     spec: Spec = sized.configure_view(stroke=None).to_dict()
     spec["background"] = "transparent"
     return spec

@@ -119,8 +119,8 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
     write(lake, REASSIGN_SPANS, spans)
     apis = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CREATE_TOPICS)
     write(lake, API_ERRORS, [
-        {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "error_code": chance.choice([3, 5, 6, 41]),
-         "count": chance.randrange(1, 20), "path": "errorCode", "kind": "accepted"}
+        {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "path": "errorCode", "kind": "accepted",
+         "error_code": chance.choice([3, 5, 6, 41]), "count": chance.randrange(1, 20)}
         for _ in range(300)
     ])  # fmt: skip
     write(lake, LATENCY, [
@@ -136,8 +136,8 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
     ])  # fmt: skip
     write(lake, QUARANTINE, [{"kind": "accepted", "reason": reason, "frame": b""} for reason in ["truncated"] * 3 + ["unknown_key"]])
     write(lake, RULE_STATS, [
-        {"rule": "W-01", "checked": 1000, "violated": 0}, {"rule": "W-03", "checked": 500, "violated": 7}, {"rule": "X-03", "checked": 9, "violated": 1},
-        {"rule": "C-16", "checked": 0, "violated": 0},
+        {"rule": "W-01", "checked": 1000, "violated": 0}, {"rule": "W-03", "checked": 500, "violated": 7},
+        {"rule": "X-03", "checked": 9, "violated": 1}, {"rule": "C-16", "checked": 0, "violated": 0},
     ])  # fmt: skip
     evidence = [seqs["request"], seqs["response"], seqs["garbage"], seqs["gone"]]
     verdict = {"rule": "W-03", "severity": "error", "node_id": 1, "conn_id": 7, "seq": evidence[0], "detail": f"no answer to {HOSTILE}"}

@@ -1,0 +1,162 @@
+"""The report of a lake that was written without Spark: what the page says, and that nobody's text can change it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from klamm.cli.main import klamm
+from klamm.pipeline.decode import Reason
+from klamm.pipeline.report import charts, evidence, facts
+from klamm.pipeline.report.page import RuleText
+from klamm.pipeline.report.write import report
+from klamm.tests.pipeline.report import lakes
+
+RULES = {
+    "W-01": RuleText("error", "responses leave in request order", "wire 1"),
+    "W-03": RuleText("error", "every request is answered once", "wire 1"),
+    "X-03": RuleText("warn", "retry storm", "advisory"),
+    "C-16": RuleText("error", "Metadata shows the last UpdateMetadata", "controller 15"),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("lake")
+    seqs = lakes.journal(lake)
+    lakes.write_bronze(lake)
+    lakes.tables(lake, seqs)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def page(lake: Path) -> str:
+    return report(lake, None, RULES)
+
+
+def specs(page: str) -> dict[str, dict]:
+    found = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_page_has_all_pictures_and_their_rows(page: str) -> None:
+    assert set(specs(page)) == {
+        "leadership-picture", "led-picture", "balance-picture", "reassign-picture", "errors-picture", "latency-picture", "matrix-picture",
+        "incident-picture",
+    }  # fmt: skip
+
+
+def test_page_loads_nothing(page: str) -> None:
+    html = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r"""(?:src|href)=["'](?!#)[^"']*""", html) == []
+    assert "@import" not in html and "url(" not in html
+
+
+def test_text_of_a_journal_stays_text(page: str) -> None:
+    assert lakes.HOSTILE not in page
+    assert "<script>document.title" not in page
+    assert page.count("</script>") == 3, "the specifications, Vega, and what draws them"
+
+
+def test_rules_are_violated_warn_hold_or_are_not_exercised(page: str) -> None:
+    rows = dict(re.findall(r"<tr><td><b>([A-Z]-\d\d)</b></td><td><span class=\"chip ([a-z-]+)\">", page))
+    assert rows == {"W-03": "violated", "X-03": "warning", "W-01": "holds", "C-16": "not-exercised"}
+    assert "<li>2 more</li>" in page
+
+
+def test_every_link_to_evidence_has_its_row(page: str) -> None:
+    linked = set(re.findall(r'href="#(row-[^"]+)"', page))
+    assert linked and linked <= set(re.findall(r'id="(row-[^"]+)"', page))
+
+
+def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
+    collected = facts.collect(lake)
+    shown = evidence.evidence(evidence.Rows(lake, collected.run), evidence.places(collected))
+    assert [each.title for each in shown] == [
+        "Metadata v12 request", "Metadata v12 response", "bytes that are no request", "event controller_event",
+    ]  # fmt: skip
+    assert json.loads(shown[0].text)["topics"][0]["name"] == lakes.HOSTILE
+    assert shown[0].hex.splitlines()[0].split()[:5] == ["0", "00", "00", "00", f"{shown[0].row['frame'][3]:02x}"]
+    assert shown[2].text.partition(":")[0] in set(Reason)
+    assert json.loads(shown[3].text)["input"]["name"] == "BrokerChange"
+
+
+def test_without_violations_the_incident_is_the_death_of_a_broker(lake: Path) -> None:
+    collected = facts.collect(lake)
+    incident = evidence.incident(evidence.Rows(lake, collected.run), collected, [])
+    assert incident is not None
+    assert incident.title == "Controller 1: BrokerChange"
+    assert incident.lifelines == ["broker 1", "broker 2", "ZooKeeper"]
+    assert [(arrow["from"], arrow["to"], arrow["text"]) for arrow in incident.arrows] == [
+        ("broker 1", "broker 1", "BrokerChange"),
+        ("broker 1", "broker 1", "broker 3 is gone"),
+        ("broker 1", "broker 1", "decides"),
+        ("broker 1", "ZooKeeper", "set /brokers/topics/t/partitions/0/state and 3 more"),
+        ("broker 1", "broker 1", "UpdateMetadata v8 request"),
+        ("broker 1", "broker 1", "UpdateMetadata v8 response"),
+        ("broker 1", "broker 2", "UpdateMetadata v8 request"),
+        ("broker 2", "broker 1", "UpdateMetadata v8 response"),
+    ]
+
+
+def test_pictures_are_bounded_and_the_page_says_what_is_left_out(page: str, lake: Path) -> None:
+    collected = facts.collect(lake)
+    assert len({row["topic_partition"] for row in collected.leaders}) == facts.PARTITIONS < collected.partitions == 64
+    assert "the 40 that changed most of 64" in page
+
+
+def test_leaders_of_all_partitions_are_counted_at_each_time(lake: Path) -> None:
+    collected = facts.collect(lake)
+    for at_ms in {row["at_ms"] for row in collected.led}:
+        assert sum(row["partitions"] for row in collected.led if row["at_ms"] == at_ms) <= 64
+    end = max(row["at_ms"] for row in collected.led)
+    assert sum(row["partitions"] for row in collected.led if row["at_ms"] == end) == 64
+
+
+def test_tables_without_rows_are_sentences(tmp_path: Path) -> None:
+    lakes.journal(tmp_path)
+    lakes.write_bronze(tmp_path)
+    page = report(tmp_path, None, RULES)
+    assert set(specs(page)) == {"incident-picture"}
+    for sentence in ("Nothing was reassigned.", "No response had an error code.", "No rule was checked", "Every frame decodes."):
+        assert sentence in page
+
+
+def test_brokers_have_the_same_colour_in_every_picture(lake: Path) -> None:
+    collected = facts.collect(lake)
+    leadership, led = charts.leadership(collected), charts.led(collected)
+    assert leadership is not None and led is not None
+    scales = [spec["layer"][1]["encoding"]["color"]["scale"] for spec in (leadership, led)]
+    colours = [dict(zip(scale["domain"], scale["range"], strict=True)) for scale in scales]
+    assert colours[0] == colours[1] and len(set(colours[0].values())) == len(colours[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere"], "nowhere is not a folder"),
+        (["."], "has no tables with frames: `klamm pipeline run .` makes them of a journal"),
+        (["{lake}", "--run", "other"], "has no run 'other'; it has 20261122T120000Z-0001"),
+    ],
+)
+def test_what_cannot_be_reported_is_one_line(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(klamm, ["report", *(each.format(lake=lake) for each in arguments)])
+    assert result.exit_code == 1
+    assert reason in result.output and len(result.output.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_writes_the_file_and_says_its_size(lake: Path, tmp_path: Path) -> None:
+    output = tmp_path / "r.html"
+    result = CliRunner().invoke(klamm, ["report", str(lake), "-o", str(output)])
+    assert result.exit_code == 0, result.output
+    assert re.fullmatch(rf"{output}: [01]\.\d MB\n", result.output)
+    assert output.read_text().startswith("<!doctype html>")
