@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from klamm.pipeline.report.facts import Facts, Row
+from klamm.pipeline.report.facts import Facts, Row, Simulation
 
 Spec = dict[str, Any]
 
@@ -148,8 +148,22 @@ def matrix(facts: Facts) -> Spec | None:
     rings = alt.Chart(_data(odd)).mark_point(size=90, strokeWidth=2.5, filled=False, color="#d62728").encode(
         x=x, y=y, tooltip=tooltip, shape=alt.Shape("odd:N", title="odd", scale=alt.Scale(range=["circle", "square"]))
     )  # fmt: skip
-    clients = len({row["client"] for row in rows})
-    return _spec(alt.layer(cells, rings) if odd else cells, len({row["used"] for row in rows}), width=min(WIDTH, 420 + 70 * clients), least=LEGEND)
+    lines, clients = len({row["used"] for row in rows}), len({row["client"] for row in rows})
+    return _spec(alt.layer(cells, rings) if odd else cells, lines, width=min(WIDTH, 420 + 70 * clients), least=LEGEND)
+
+
+def simulated(simulation: Simulation | None) -> Spec | None:
+    """How many partitions each broker leads before the first step of a simulation and after its last one."""
+    if simulation is None or not simulation.leaders:
+        return None
+    bars = alt.Chart(_data(simulation.leaders)).mark_bar().encode(
+        x=alt.X("broker:O", title="broker", axis=alt.Axis(labelOverlap=True)),
+        xOffset=alt.XOffset("when:N", sort=["before", "after"]),
+        y=alt.Y("leaders:Q", title="partitions led"),
+        color=alt.Color("when:N", title=None, sort=["before", "after"], scale=alt.Scale(scheme=COLOURS)),
+        tooltip=["broker:O", "when:N", "leaders:Q"],
+    )  # fmt: skip
+    return _spec(bars, 16)
 
 
 def sequence(arrows: list[Row], lifelines: list[str]) -> Spec | None:

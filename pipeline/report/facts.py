@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from klamm.pipeline import manifest
+from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.pipeline.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -62,6 +63,16 @@ class RuleResult(NamedTuple):
     """The first ones of VERDICTS."""
 
 
+class Simulation(NamedTuple):
+    """The simulation that was written to the lake last."""
+
+    name: str
+    leaders: list[Row]
+    """broker, when (before, after), leaders."""
+    steps: list[Row]
+    """SIM_SUMMARY, a row for each step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything that the pictures and tables of the report show. Times are milliseconds since 1970."""
@@ -96,6 +107,7 @@ class Facts:
     rules: list[RuleResult]
     quarantine: list[Row]
     """reason, count."""
+    simulation: Simulation | None
 
 
 def collect(lake: Path, run: str | None = None) -> Facts:
@@ -126,7 +138,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         _errors(tables.read(API_ERRORS, ("ts_ns", "api_key", "error_code", "count", "dir")), begin, end),
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
-        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))),
+        _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
     )  # fmt: skip
 
 
@@ -317,6 +329,21 @@ def _rules(tables: _Reader) -> list[RuleResult]:
         RuleResult(row["rule"], row["checked"], row["violated"], violations.get(row["rule"], []))
         for row in tables.read(RULE_STATS, RULE_STATS.names).to_pylist()
     ]
+
+
+def _simulation(lake: Path) -> Simulation | None:
+    names = [entry.run for entry in manifest.entries(lake, SIM_SUMMARY.path)]
+    if not names:
+        return None
+    tables = _Reader(lake, names[-1])
+    steps = tables.read(SIM_SUMMARY, SIM_SUMMARY.names).sort_by("step").to_pylist()
+    last = steps[-1]["step"] if steps else 0
+    leaders = [
+        {"broker": row["broker"], "when": "before" if row["step"] == 0 else "after", "leaders": row["leaders"]}
+        for row in tables.read(SIM_LEADERS, ("step", "broker", "leaders")).to_pylist()
+        if row["step"] in (0, last)
+    ]
+    return Simulation(names[-1], sorted(leaders, key=lambda row: row["broker"])[:MARKS], steps)
 
 
 def _reasons(quarantine: pa.Table) -> list[Row]:

@@ -28,14 +28,11 @@ class RuleText:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """A section that somebody else made: a title, a sentence, the columns of a table and its rows."""
-
-    title: str
-    text: str
-    columns: Sequence[str]
-    rows: Sequence[Row]
+SIMULATED = (
+    "step", "action", "partitions", "leaderless", "under_min_isr", "most_leaders", "fewest_leaders", "leaders_moved", "replicas_moved",
+    "bytes_moved", "hours",
+)  # fmt: skip
+"""Columns of a simulation's summary that the page shows."""
 
 
 def render(
@@ -44,7 +41,6 @@ def render(
     shown: Sequence[Evidence],
     incident: Incident | None,
     vega: str,
-    extras: Sequence[Extra] = (),
 ) -> str:
     """The page as text. `vega` is the JavaScript of Vega, Vega-Lite and Vega-Embed."""
     specs: dict[str, charts.Spec] = {}
@@ -95,9 +91,9 @@ def render(
             + picture("incident-picture", charts.sequence(incident.arrows, incident.lifelines), ""),
         ) if incident is not None else "",
         _section("quarantine", "Quarantine", _plain(("reason", "count"), facts.quarantine) or _none("Every frame decodes.")),
-        *(
-            _section(f"extra-{number}", extra.title, f"<p>{escape(extra.text)}</p>{_plain(extra.columns, extra.rows)}")
-            for number, extra in enumerate(extras)
+        "" if facts.simulation is None else _section(
+            "simulation", "Simulation", f"<p>{escape(facts.simulation.name)}</p>"
+            + picture("simulation-picture", charts.simulated(facts.simulation), "") + _plain(SIMULATED, facts.simulation.steps),
         ),
         _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation to prove.")),
     ]  # fmt: skip

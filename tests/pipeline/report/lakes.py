@@ -12,6 +12,7 @@ import pyarrow.parquet
 from klamm.journal import reading
 from klamm.journal.columns import Direction
 from klamm.pipeline import manifest
+from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.pipeline.tables import (
     API_ERRORS,
     API_MATRIX,
@@ -119,8 +120,8 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
     write(lake, REASSIGN_SPANS, spans)
     apis = (ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.CREATE_TOPICS)
     write(lake, API_ERRORS, [
-        {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "path": "errorCode", "kind": "accepted",
-         "error_code": chance.choice([3, 5, 6, 41]), "count": chance.randrange(1, 20)}
+        {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "path": "errorCode",
+         "kind": "accepted", "error_code": chance.choice([3, 5, 6, 41]), "count": chance.randrange(1, 20)}
         for _ in range(300)
     ])  # fmt: skip
     write(lake, LATENCY, [
@@ -139,6 +140,10 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
         {"rule": "W-01", "checked": 1000, "violated": 0}, {"rule": "W-03", "checked": 500, "violated": 7},
         {"rule": "X-03", "checked": 9, "violated": 1}, {"rule": "C-16", "checked": 0, "violated": 0},
     ])  # fmt: skip
+    steps = [{"step": step, "action": action, "partitions": 900, "hours": 0.5} for step, action in enumerate(["", "kill 3"])]
+    write(lake, SIM_SUMMARY, steps, "sim-1")
+    led = [(0, 1, 300), (0, 2, 300), (0, 3, 300), (1, 1, 480), (1, 2, 420), (1, 3, 0)]
+    write(lake, SIM_LEADERS, [{"step": step, "broker": broker, "leaders": leaders} for step, broker, leaders in led], "sim-1")
     evidence = [seqs["request"], seqs["response"], seqs["garbage"], seqs["gone"]]
     verdict = {"rule": "W-03", "severity": "error", "node_id": 1, "conn_id": 7, "seq": evidence[0], "detail": f"no answer to {HOSTILE}"}
     write(lake, VERDICTS, [verdict | {"evidence": evidence}] * 7 + [verdict | {"rule": "X-03", "severity": "warn", "evidence": []}])

@@ -47,7 +47,7 @@ def specs(page: str) -> dict[str, dict]:
 def test_page_has_all_pictures_and_their_rows(page: str) -> None:
     assert set(specs(page)) == {
         "leadership-picture", "led-picture", "balance-picture", "reassign-picture", "errors-picture", "latency-picture", "matrix-picture",
-        "incident-picture",
+        "incident-picture", "simulation-picture",
     }  # fmt: skip
 
 
