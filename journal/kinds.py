@@ -68,7 +68,7 @@ _ALL = (
     ),
     Kind("conn_open", "A connection was opened.", ("conn_id", "broker?"), '{"kind", "peer", "listener"|null}'),
     Kind("authenticated", "Somebody authenticated on a connection.", ("conn_id",), "", '{"principal", "mechanism"}'),
-    Kind("conn_close", "A connection ended.", ("conn_id",), "", '{"by": "us"|"peer", "reason": text|null}'),
+    Kind("conn_close", "A connection ended.", ("conn_id", "broker?"), "", '{"by": "us"|"peer", "reason": text|null}'),
     Kind(
         "config_change",
         "Stored configs of an entity changed, as this broker saw it: the keys that changed, or that it has values of now. "

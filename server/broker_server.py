@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from importlib import metadata as metadata_of_packages
 from typing import TYPE_CHECKING
 
 from klamm.broker.log.files.directory import DirectoryInUse
@@ -29,12 +30,14 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.brokers import unsupported_features
 from klamm.controller.events import WatchEvent
 from klamm.controller.loop import Controller
+from klamm.controller.store import Store
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server import policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
+from klamm.server.broker_events import BrokerEvents
 from klamm.server.broker_journal import JournalMissing, keeps_journal, open_journal
 from klamm.server.broker_registration import BrokerRegistration, Registration
 from klamm.server.config_application import FETCHERS, ConfigApplication, controller_options
@@ -45,6 +48,8 @@ from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, Fe
 from klamm.server.first_connection import connect
 from klamm.server.handlers import handlers_of, offered
 from klamm.server.identity import BrokerIdentity
+from klamm.server.journaled_store import JournaledStore
+from klamm.server.journaling import ControllerJournal
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id, write_missing
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
@@ -127,6 +132,7 @@ class BrokerServer:
         self._tap = self.seams.broker_tap(config.broker_id, keeps_journal(config))
         self.journal: JournalWriter | None = None
         """Where this broker writes down what happens; None without `klamm.journal.dir`."""
+        self._events: BrokerEvents | None = None
         self.listeners = Listeners(config, self._tap, self.clock)
         self.zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"), self._on_session)
         self.admin_zk = AdminZk(self.zk, reads_registrations=config.get("registerbroker.enable"))
@@ -253,6 +259,8 @@ class BrokerServer:
         await self.zk.stop()
         if self.journal is not None and self._tap is not None:
             self._tap.journal = None
+            if self._events is not None and self.started and not self._killed:
+                self._events.stopped()
             await asyncio.to_thread(self.journal.close)
 
     # --- steps of the start
@@ -271,14 +279,17 @@ class BrokerServer:
             self._tap.broker_id = self.id
             if keeps_journal(config):
                 self.journal = self._tap.journal = await open_journal(config, self.cluster_id, self.id, self.clock)
+                self._events = BrokerEvents(self.journal, self.id)
+                self._events.started(config, metadata_of_packages.version("klamm"))
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap, self.clock)
         feature_version = step.feature_node_version if step.has_feature_versioning else None
         self.store = ZkStore(self.zk, self._on_event, ZkStoreOptions(feature_version), self._feature_seen)
+        store, observer = self._observed(self.seams.wrap_store(self.id, self.store))
         self.controller = Controller(
-            self.id, self.seams.wrap_store(self.id, self.store), self._channels, controller_options(config), self._registration.register,
+            self.id, store, self._channels, controller_options(config), self._registration.register,
             clock=self.clock, new_topic_id=self.seams.new_topic_id,
             finalized_features=lambda: self._feature_cache.current.finalized, steering=self.seams.steering,
-            subscriber=self.seams.subscriber(self.id),
+            subscriber=self.seams.subscriber(self.id), observer=observer,
         )  # fmt: skip
         metadata = MetadataCache(self.id)
         self._controller_requests = ControllerRequests(str(self.id), partial(self._find_controller, metadata), self._tap, self.clock)
@@ -291,6 +302,8 @@ class BrokerServer:
             config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
             self._followers.resize,
         )  # fmt: skip
+        if self._events is not None:
+            dynamic_configs.listen(self._events.config_changed)
         dynamic_configs.listen(application)
         dynamic_configs.announce_to(application.announced)
         self._session = SessionHandler(
@@ -300,6 +313,8 @@ class BrokerServer:
         await dynamic_configs.start()
         self.listeners.bind(self._registration.dispatcher(self.services, handlers_of(self.config)))
         self._registration.advertised = self.listeners.advertised()
+        if self._events is not None:
+            self._events.offers([listener.name for listener in config.listeners], self.services.offered)
         await self._start_logs()
         await self._registration.register()
         if self._feature_watch is not None:
@@ -318,6 +333,13 @@ class BrokerServer:
         if config.get("klamm.broker.registration") == "controller":
             return ControllerRegistration(config, identity, self.zk, self.listeners, self._tap, self.clock)
         return BrokerRegistration(config, identity, self.zk, self.admin_zk, self.listeners, self.clock)
+
+    def _observed(self, store: Store) -> tuple[Store, ControllerJournal | None]:
+        """The store of the controller and who looks on at it, where there is a journal."""
+        if self.journal is None:
+            return store, None
+        observer = ControllerJournal(self.journal, self.id, str(self.config.get("inter.broker.protocol.version")), self.journal)
+        return JournaledStore(store, observer), observer
 
     async def _start_logs(self) -> None:
         """Load the logs on disk. Raises StartFailed when no log directory can be used."""
