@@ -30,6 +30,8 @@ SPARE = 104
 HOLDER = 999
 LOGGED = "logged"
 """Klamm with `registerbroker.enable`: the controller keeps a metadata log."""
+JOURNALED = "journaled"
+"""Klamm with `klamm.journal.dir`."""
 PER_TOPIC = 100
 _CHUNK = 500
 _JVM = "-server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent"
@@ -107,7 +109,7 @@ class Fakes:
 
 def broker_command(target: str, kafka_jars: str | None, partitions: int, folder: pathlib.Path) -> list[str]:
     """How to start the broker under test; its properties file is appended."""
-    if target in ("klamm", LOGGED):
+    if target in ("klamm", LOGGED, JOURNALED):
         return klamm("broker")
     heap = "4g" if partitions > 20_000 else "1g"
     log4j = folder / "log4j.properties"
@@ -271,6 +273,8 @@ class ControlledCluster:
         }
         if self.target == LOGGED:
             settings["registerbroker.enable"] = "true"
+        if self.target == JOURNALED:
+            settings["klamm.journal.dir"] = self.folder / "lake"
         file = self.folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self.server = Process([*self._command, str(file)], self.folder / "broker.log")

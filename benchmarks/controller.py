@@ -1,13 +1,14 @@
 """The controller's own work at N partitions: klamm alone, or in turn with a real Kafka in the same run.
 
     python -m klamm.benchmarks.controller [--partitions 10000] [--rounds 3] [--kafka-jars DIR] [--fsync] [--stalls] [--json FILE]
-        [--reassigned N] [--only-reassigning] [--metadata-log]
+        [--reassigned N] [--only-reassigning] [--metadata-log] [--journal]
 
 One broker is the controller of N partitions with three replicas each on fake brokers that agree to everything at once, on a real ZooKeeper.
 A scenario begins with an act (a node deleted, a broker gone, a request sent) and ends with its last effect: the last write of a state, the
 last frame answered by a fake broker, or the answer to the request, whichever is latest. It counts only when every state in ZooKeeper is as
 it must be and the fakes were told exactly these leaders and leader epochs. Wall and CPU (of the broker's process) are in seconds.
 With `--metadata-log` klamm does the same in the same run with a metadata log (`registerbroker.enable`) too, which nobody fetches.
+With `--journal` it does the same once more with a journal (`klamm.journal.dir`).
 With `--stalls` another client asks all the time, and its longest wait is told too (see `stalls.py`); this costs some CPU.
 """
 
@@ -23,7 +24,7 @@ import time
 from functools import partial
 from typing import Any
 
-from klamm.benchmarks.controlled_cluster import FAKES, LOGGED, ControlledCluster, Partition
+from klamm.benchmarks.controlled_cluster import FAKES, JOURNALED, LOGGED, ControlledCluster, Partition
 from klamm.benchmarks.measuring import LIMIT_S, Measuring, error_codes
 from klamm.benchmarks.processes import note
 from klamm.benchmarks.reassigning import reassign_move, reassign_order
@@ -247,10 +248,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--reassigned", type=int, help="how many partitions are reassigned; a tenth when it is not said")
     parser.add_argument("--only-reassigning", action="store_true", help="no scenarios but fail-over and those of reassignment")
     parser.add_argument("--without-klamm", action="store_true", help="run Kafka alone")
+    parser.add_argument("--journal", action="store_true", help="run klamm with a journal too, in turn with klamm without one")
     parser.add_argument("--metadata-log", action="store_true", help="run klamm with a metadata log too, in turn with klamm without one")
     parser.add_argument("--json", help="write all results here")
     options = parser.parse_args(arguments)
-    targets = [*([] if options.without_klamm else ["klamm"]), *([LOGGED] if options.metadata_log else [])]
+    targets = [
+        *([] if options.without_klamm else ["klamm"]),
+        *([LOGGED] if options.metadata_log else []),
+        *([JOURNALED] if options.journal else []),
+    ]
     targets += ["kafka"] if options.kafka_jars else []
     reassigned = max(1, options.partitions // 10) if options.reassigned is None else options.reassigned
     results: list[dict[str, Any]] = []
