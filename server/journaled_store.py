@@ -6,7 +6,7 @@ of them is a row of its own (`throttle_set`, `throttle_removed`), found by compa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from klamm.zk import paths
 T = TypeVar("T")
 
 _OK = WriteOutcome.OK
+_NOTHING: Mapping[str, Any] = {}
 _THROTTLES = NO_REPLICAS.keys() | NO_RATES.keys()
 
 
@@ -38,8 +39,8 @@ class _Change(NamedTuple):
 
     op: str
     path: str
-    more: Mapping[str, Any] = {}
-    """What else the row says."""
+    more: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = _NOTHING
+    """What else the row says, or what makes it in the writer's thread."""
     columns: Mapping[str, Any] = {}
 
 
@@ -103,9 +104,8 @@ class JournaledStore:
         return await self._each(self._store.write_topics(writes), changes)
 
     def _topic_change(self, write: TopicWrite) -> _Change:
-        assignments = {str(index): assignment._asdict() for index, assignment in write.assignments.items()}
         columns = {"topic": write.topic, "topic_id": self._journal.topic_id(write.topic)}
-        return _Change("set", paths.topic_path(write.topic), {"assignments": assignments}, columns)
+        return _Change("set", paths.topic_path(write.topic), partial(_assignments, write), columns)
 
     async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
         return await self._states("set", writes, self._store.write_states(writes))
@@ -272,7 +272,7 @@ class JournaledStore:
         self._event(
             "zk_write",
             cause_seq=self._journal.cause,
-            input=partial(to_text, {"op": change.op, "path": change.path, "version": expected, **change.more}),
+            input=partial(_change_json, change, expected),
             output=partial(_outcome_json, outcome, version),
             **columns,
         )
@@ -283,6 +283,15 @@ def _columns_of(entity: ConfigEntity) -> dict[str, Any]:
     if entity.kind == "topics":
         return {"topic": entity.name}
     return {"broker": int(entity.name)} if entity.kind == "brokers" and entity.name.isdecimal() else {}
+
+
+def _change_json(change: _Change, expected: int | None) -> str:
+    more = change.more() if callable(change.more) else change.more
+    return to_text({"op": change.op, "path": change.path, "version": expected, **more})
+
+
+def _assignments(write: TopicWrite) -> dict[str, Any]:
+    return {"assignments": {str(index): assignment._asdict() for index, assignment in write.assignments.items()}}
 
 
 @lru_cache(maxsize=4096)
