@@ -28,6 +28,7 @@ from klamm.controller.cluster import Partition
 from klamm.controller.events import ControllerEvent, Event
 from klamm.controller.phases import DeletionPhase, ThrottlePhase
 from klamm.controller.term import Term
+from klamm.controller.throttle_removal import remove_when_idle
 from klamm.controller.values import Broker
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -90,7 +91,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             await config_events.on_configs_changed(term, list(dict.fromkeys(entities)))
         case events.ZkPartitionReassignment():
             term.throttling.entries_announced = False
-            await reassignment.on_zk_reassignment(term)
+            if not await reassignment.on_zk_reassignment(term):
+                await remove_when_idle(term)  # a request may have taken the entries out before they began, and begun nothing itself
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.PhaseReleased(phase):

@@ -251,6 +251,13 @@ async def test_reassignments_survive_everything_at_once_and_held_phases(seed: in
     await run(seed, Faults(**EVERYTHING), controllers=3, held=True)
 
 
+@pytest.mark.requirement("R179-24")
+async def test_entries_that_are_taken_out_before_they_began_leave_no_throttle() -> None:
+    """A throttled reassignment is recorded; before its event comes, its topic is queued for deletion, and a request for its partition,
+    which is refused, takes the entry out."""
+    await run(109, Faults(**CRASHES))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 async def test_reassignments_survive_many_seeds(block: int) -> None:
