@@ -7,12 +7,13 @@ Gold is computed again for a whole run whenever the run has new rows; the folder
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from klamm.pipeline import manifest
 from klamm.pipeline.manifest import Entry
-from klamm.pipeline.silver import write_parts
+from klamm.pipeline.silver import at_once, write_parts
 from klamm.pipeline.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table, ddl, views
 from klamm.protocol.apis import APIS
 
@@ -98,19 +99,20 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
     if not runs:
         return []
     views(spark, lake, runs)
-    entries: list[Entry] = []
-    for table, query in QUERIES.items():
-        rows = spark.sql(query).cache()
-        try:
-            counts = {row["run_id"]: row["count"] for row in rows.groupBy("run_id").count().collect()}
-            if counts:
-                entries += write_parts(lake, table, _cast(rows, table), BATCH, counts)
-        finally:
-            rows.unpersist()
-        had = manifest.entries(lake, table.path, runs)
-        entries += [entry._replace(rows=0) for entry in had if entry.run not in counts]
+    entries = at_once([partial(_build, spark, lake, table, query, runs) for table, query in QUERIES.items()])
     manifest.append(lake, entries)
     return entries
+
+
+def _build(spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str]) -> list[Entry]:
+    """Write one table; a run that had rows and has none any more gets an entry without rows."""
+    rows = spark.sql(query).cache()
+    try:
+        counts = {row["run_id"]: row["count"] for row in rows.groupBy("run_id").count().collect()}
+        entries = write_parts(lake, table, _cast(rows, table), BATCH, counts) if counts else []
+    finally:
+        rows.unpersist()
+    return entries + [entry._replace(rows=0) for entry in manifest.entries(lake, table.path, runs) if entry.run not in counts]
 
 
 def _cast(rows: Any, table: Table) -> Any:

@@ -2,13 +2,16 @@
 
 A batch is what one micro-batch of the stream brings, of one run or of many. Each table gets a folder `run=<id>/batch=<id>`, which is
 overwritten when the same batch comes again, and then one line in its manifest; so a batch that was interrupted is simply written again.
-The decoded rows are kept in Spark's cache while the tables are written, because decoding costs more than all the rest. Rows in are rows
-out: the frames of bronze are counted against messages and quarantine, and a difference is an error.
+The decoded rows are kept in Spark's cache while the tables are written, because decoding costs more than all the rest; the tables are
+written side by side, because planning and committing a small one takes longer than its rows do. Rows in are rows out: the frames of bronze
+are counted against messages and quarantine, and a difference is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,9 @@ _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 
 REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set", "throttle_removed")
 
+AT_ONCE = 4
+"""Tables that are written at the same time."""
+
 Select = Callable[[Any], Any]
 
 
@@ -48,13 +54,20 @@ def build_silver(spark: Any, lake: Path, frames: Any, events: Any, batch_id: int
     `frames` and `events` are DataFrames with the columns of bronze; either may be None. Without `variant` bodies are JSON in the column
     `body_json`. Raises RowsLostError.
     """
-    entries: list[Entry] = []
+    parts: list[Callable[[], list[Entry]]] = []
     if frames is not None:
-        entries += _build_from_frames(lake, frames, str(batch_id), variant)
+        parts.append(lambda: _build_from_frames(lake, frames, str(batch_id), variant))
     if events is not None:
-        entries += _build_from_events(lake, events, str(batch_id))
+        parts.append(lambda: _build_from_events(lake, events, str(batch_id)))
+    entries = at_once(parts)
     manifest.append(lake, entries)
     return entries
+
+
+def at_once(parts: Sequence[Callable[[], list[Entry]]]) -> list[Entry]:
+    """Write parts of tables at the same time; the entries of all, in order. The first error is raised when all have ended."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [entry for entries in pool.map(lambda part: part(), parts) for entry in entries]
 
 
 def decode(frames: Any) -> Any:
@@ -65,14 +78,15 @@ def decode(frames: Any) -> Any:
 def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool) -> list[Entry]:
     decoded = decode(frames).cache()
     try:
-        counts = {row["run_id"]: row for row in decoded.groupBy("run_id").agg(*_counts()).collect()}
-        _check_counts(frames, counts)
-        entries = []
-        for table, select in _from_frames(variant).items():
-            rows = {run: row[table.name] for run, row in counts.items() if row[table.name] > 0}
-            if rows:
-                entries += write_parts(lake, table, select(decoded), batch, rows)
-        return entries
+        with ThreadPoolExecutor(1) as pool:
+            expected = pool.submit(frames.groupBy("run_id").count().collect)
+            counts = {row["run_id"]: row for row in decoded.groupBy("run_id").agg(*_counts()).collect()}
+            _check_counts(expected.result(), counts)
+        return at_once([
+            partial(write_parts, lake, table, select(decoded), batch, rows)
+            for table, select in _from_frames(variant).items()
+            if (rows := {run: row[table.name] for run, row in counts.items() if row[table.name] > 0})
+        ])
     finally:
         decoded.unpersist()
 
@@ -91,9 +105,9 @@ def _counts() -> list[Any]:
     return [F.expr(f"{text} AS {table.name}") for table, text in counted.items()]
 
 
-def _check_counts(frames: Any, counts: dict[str, Any]) -> None:
+def _check_counts(expected: Sequence[Any], counts: dict[str, Any]) -> None:
     """Every frame is in one of the two tables."""
-    for row in frames.groupBy("run_id").count().collect():
+    for row in expected:
         found = counts.get(row["run_id"])
         out = 0 if found is None else found["messages"] + found["quarantine"]
         if out != row["count"]:
@@ -126,12 +140,11 @@ def _build_from_events(lake: Path, events: Any, batch: str) -> list[Entry]:
     kinds = ", ".join(f"'{kind}'" for kind in REASSIGN_KINDS)
     counts = events.groupBy("run_id").agg(*_event_counts(kinds)).collect()
     tables: dict[Table, Select] = {EVENT_TABLE: _events, DECISIONS: _decisions, REASSIGN: lambda rows: _reassign(rows, kinds)}
-    entries = []
-    for table, select in tables.items():
-        rows = {row["run_id"]: row[table.name] for row in counts if row[table.name] > 0}
-        if rows:
-            entries += write_parts(lake, table, select(events), batch, rows)
-    return entries
+    return at_once([
+        partial(write_parts, lake, table, select(events), batch, rows)
+        for table, select in tables.items()
+        if (rows := {row["run_id"]: row[table.name] for row in counts if row[table.name] > 0})
+    ])
 
 
 def _event_counts(kinds: str) -> list[Any]:
