@@ -134,14 +134,14 @@ class AdminStore(Protocol):
     async def topic_exists(self, topic: str) -> bool:
         """Whether the topic has a znode."""
 
-    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
-        """Assignments in the order of the names, None where there is no topic."""
+    async def read_versioned_topics(self, names: Sequence[str]) -> list[tuple[StoredTopic | None, int]]:
+        """Assignments and versions of their znodes in the order of the names, None where there is no topic."""
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
         """Create (name, id, replicas by partition, configs) each; the codes in the same order."""
 
-    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
-        """Replace assignments; the codes in the same order."""
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic, int]]) -> list[ErrorCode]:
+        """Replace assignments whose znodes have these versions still; the codes in the same order, INVALID_UPDATE_VERSION where not."""
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
         """Mark topics for deletion; the codes in the same order."""

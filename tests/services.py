@@ -136,13 +136,13 @@ class LostStore:
     async def topic_exists(self, topic: str) -> bool:
         raise StoreLost("no session")
 
-    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+    async def read_versioned_topics(self, names: Sequence[str]) -> list[tuple[StoredTopic | None, int]]:
         raise StoreLost("no session")
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
         raise StoreLost("no session")
 
-    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic, int]]) -> list[ErrorCode]:
         raise StoreLost("no session")
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:

@@ -121,8 +121,15 @@ class AdminZk:
 
     async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
         """Topic znodes in the requested order, None where there is none that can be read."""
+        return [stored for stored, _ in await self.read_versioned_topics(names)]
+
+    async def read_versioned_topics(self, names: Sequence[str]) -> list[tuple[StoredTopic | None, int]]:
+        """As `read_topics`, each with the version of its znode, -1 where there is none."""
         nodes = await self._session.read_versions(list(map(paths.topic_path, names)))
-        return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, nodes, strict=True)]
+        return [
+            (None, -1) if node is None else (topic_layout.decode_topic(name, node[0]), node[1])
+            for name, node in zip(names, nodes, strict=True)
+        ]
 
     async def create_topics(self, topics: Sequence[tuple[str, bytes | None, Mapping[int, Ints], Mapping[str, str]]]) -> list[ErrorCode]:
         """Create (name, id, replicas by partition, config) each; NONE, TOPIC_ALREADY_EXISTS or UNKNOWN_SERVER_ERROR in the same order."""
@@ -163,17 +170,19 @@ class AdminZk:
             return False
         return True
 
-    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic]]) -> list[ErrorCode]:
-        """Replace topic znodes, as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_SERVER_ERROR."""
+    async def write_topics(self, topics: Sequence[tuple[str, StoredTopic, int]]) -> list[ErrorCode]:
+        """Replace topic znodes that have these versions still (-1: any), as when partitions are added; NONE, UNKNOWN_TOPIC_OR_PARTITION,
+        INVALID_UPDATE_VERSION or UNKNOWN_SERVER_ERROR. A write whose response was lost is INVALID_UPDATE_VERSION too.
+        """
         set_data = self._session.ops.set_data
 
         def entries() -> list[Entry]:
             return [
-                Entry((set_data(paths.topic_path(name), topic_layout.encode_topic(topic.topic_id, topic.assignments), -1),))
-                for name, topic in topics
+                Entry((set_data(paths.topic_path(name), topic_layout.encode_topic(topic.topic_id, topic.assignments), version),))
+                for name, topic, version in topics
             ]
 
-        return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t in topics)), settle))
+        return _codes(await write_entries(self._multi, await _made(entries, sum(len(t.assignments) for _, t, _ in topics)), settle))
 
     async def request_deletions(self, topics: Iterable[str]) -> list[ErrorCode]:
         """Request the deletion of topics from the controller; a repeated request is fine. UNKNOWN_TOPIC_OR_PARTITION for topics without a
@@ -230,5 +239,10 @@ async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:
 
 
 def _codes(outcomes: Iterable[WriteOutcome], exists: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> list[ErrorCode]:
-    codes = {WriteOutcome.OK: ErrorCode.NONE, WriteOutcome.NO_NODE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, WriteOutcome.NODE_EXISTS: exists}
+    codes = {
+        WriteOutcome.OK: ErrorCode.NONE,
+        WriteOutcome.NO_NODE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        WriteOutcome.NODE_EXISTS: exists,
+        WriteOutcome.BAD_VERSION: ErrorCode.INVALID_UPDATE_VERSION,
+    }
     return [codes.get(outcome, ErrorCode.UNKNOWN_SERVER_ERROR) for outcome in outcomes]

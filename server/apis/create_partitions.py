@@ -3,15 +3,17 @@
 On other brokers every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails by itself, checked
 against its znode (controller 5.5). When only some brokers have a rack, the whole request is UNKNOWN_SERVER_ERROR; also when a topic has a
 name that cannot be part of a ZooKeeper path, but then the topics before it get their partitions. Null assignments mean that the broker
-places the replicas. Accepted topics are written to their znodes; then the request waits until this broker's metadata cache shows a leader
-for every partition, old ones included, at most TimeoutMs; topics that are not ready then are REQUEST_TIMED_OUT. Validate only writes
-nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
+places the replicas. Accepted topics are written to their znodes while these are as they were read: where another request or the controller
+was faster, the topic is read and checked again, so that nobody's partitions are lost. Then the request waits until this broker's metadata
+cache shows a leader for every partition, old ones included, at most TimeoutMs; topics that are not ready then are REQUEST_TIMED_OUT.
+Validate only writes nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 from klamm.controller.pace import Pace
 from klamm.controller.placement import check_racks
@@ -21,10 +23,13 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import Context
+from klamm.server.services import Services
 from klamm.server.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.zk.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3
+ATTEMPTS = 20
+"""A topic whose znode changes so often between reading and writing is UNKNOWN_SERVER_ERROR; each time somebody else's write took hold."""
 
 _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR))
 
@@ -61,27 +66,64 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
     results: dict[str, Result] = {name: _DONE if refusal is None else (refusal.code, refusal.message) for name, refusal in refusals.items()}
     wanted = [topic for topic in request.topics if refusals[topic.name] is None]
     reached = list(takewhile(lambda topic: may_be_in_path(topic.name), wanted))
-    plans = []
-    pace = Pace()
-    for topic, stored in zip(reached, await services.admin_store.read_topics([topic.name for topic in reached]), strict=True):
-        await pace(TOPIC_ENTRIES)
-        try:
-            plans.append(plan_growth(topic, stored, racks))
-        except ApiError as refusal:
-            results[topic.name] = refusal.code, refusal.message
+    growing = _Growing(services, {topic.name: topic for topic in reached}, racks, results)
+    plans = await growing.plan([topic.name for topic in reached])
     throttle_ms = 0
     complete = len(reached) == len(wanted)
     if not request.validate_only:
         plans, throttle_ms = _within_quota(ctx, plans, results)
-        codes = await services.admin_store.write_topics([(plan.name, _grown(plan)) for plan in plans])
-        results.update((plan.name, (code, None)) for plan, code in zip(plans, codes, strict=True))
-        started = [plan for plan, code in zip(plans, codes, strict=True) if code is ErrorCode.NONE]
-        partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in started}
+        partitions = {plan.name: (*plan.stored.assignments, *plan.added) for plan in await growing.write(plans)}
         for name in await wait_for_leaders(services, partitions, request.timeout_ms) if complete else ():
             results[name] = ErrorCode.REQUEST_TIMED_OUT, None
     if not complete:
         return refuse(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     return await _response(ctx, results, throttle_ms)
+
+
+class _Growing:
+    """The topics of one request, by name; what is refused, or written, has its result in `results`."""
+
+    def __init__(self, services: Services, topics: Mapping[str, Any], racks: Mapping[int, str | None], results: dict[str, Result]) -> None:
+        self._services = services
+        self._topics = topics
+        self._racks = racks
+        self._results = results
+        self._versions: dict[str, int] = {}
+        """Of the znodes, when they were read."""
+
+    async def plan(self, names: Sequence[str], written: Mapping[str, StoredTopic] | None = None) -> list[GrowthPlan]:
+        """Read these topics and plan what to add. One that is as in `written` has it already: the response of the write was lost."""
+        plans = []
+        pace = Pace()
+        for name, (stored, version) in zip(names, await self._services.admin_store.read_versioned_topics(names), strict=True):
+            await pace(TOPIC_ENTRIES)
+            if written is not None and stored == written[name]:
+                plans.append(GrowthPlan(name, written[name], {}))
+                continue
+            self._versions[name] = version
+            try:
+                plans.append(plan_growth(self._topics[name], stored, self._racks))
+            except ApiError as refusal:
+                self._results[name] = refusal.code, refusal.message
+        return plans
+
+    async def write(self, plans: Sequence[GrowthPlan]) -> list[GrowthPlan]:
+        """Write the plans; those that took hold."""
+        done: list[GrowthPlan] = []
+        for _ in range(ATTEMPTS):
+            done += [plan for plan in plans if not plan.added]
+            plans = [plan for plan in plans if plan.added]
+            if not plans:
+                break
+            writes = [(plan.name, _grown(plan), self._versions[plan.name]) for plan in plans]
+            codes = dict(zip((plan.name for plan in plans), await self._services.admin_store.write_topics(writes), strict=True))
+            self._results.update((name, (code, None)) for name, code in codes.items())
+            done += [plan for plan in plans if codes[plan.name] is ErrorCode.NONE]
+            lost = {name: topic for name, topic, _ in writes if codes[name] is ErrorCode.INVALID_UPDATE_VERSION}
+            self._results.update((name, (ErrorCode.UNKNOWN_SERVER_ERROR, None)) for name in lost)
+            plans = await self.plan(list(lost), lost)
+        self._results.update((plan.name, _DONE) for plan in done)
+        return done
 
 
 def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> tuple[list[GrowthPlan], int]:

@@ -1,5 +1,6 @@
 """CreatePartitions: every version's answer, what gets into the topic node, waiting, rights and quota."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
+from klamm.protocol.errors import ErrorCode
 from klamm.server.authorizer import Operation
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
@@ -62,10 +64,10 @@ async def test_refused(node: TopicBroker, version: int, validate_only: bool) -> 
     moving = await node.stored("moving")
     assert moving is not None
     entries = {**moving.assignments, 1: Assignment((0, 1, 2), (0,), (2,))}
-    await node.admin_zk.write_topics([("moving", StoredTopic(moving.topic_id, entries))])
+    await node.admin_zk.write_topics([("moving", StoredTopic(moving.topic_id, entries), -1)])
     wide = await node.stored("wide")
     assert wide is not None
-    await node.admin_zk.write_topics([("wide", StoredTopic(wide.topic_id, {0: Assignment((0, 1, 2, 3))}))])
+    await node.admin_zk.write_topics([("wide", StoredTopic(wide.topic_id, {0: Assignment((0, 1, 2, 3))}), -1)])
     node.controller.dying.add("dying")
     before = {name: await node.stored(name) for name in names}
     wanted = {
@@ -109,6 +111,58 @@ async def test_old_partitions_are_waited_for_as_well(node: TopicBroker) -> None:
     assert await create(node, manual({0: [0], 1: [77]}, name="half"), topic("whole", 1, 1), timeout_ms=100) == [7, 0]
     assert await codes(node, growth(3, [[0]], name="half"), growth(2, name="whole"), timeout_ms=200) == {"half": 7, "whole": 0}
     assert len(await lists(node, "half")) == 3
+
+
+async def test_requests_at_the_same_time_take_no_partitions_from_each_other(node: TopicBroker) -> None:
+    await create(node, manual({0: [0]}, name="t"))
+    counts = [9, 4, 6, 12, 5]
+    answers = await asyncio.gather(*(codes(node, growth(count)) for count in counts))
+    assert len(await lists(node, "t")) == 12
+    found = {count: answer["t"] for count, answer in zip(counts, answers, strict=True)}
+    assert found[12] == 0 and set(found.values()) <= {0, 37}, "done, or the topic has more already"
+
+
+async def test_a_topic_that_changes_between_reading_and_writing_is_checked_again(node: TopicBroker) -> None:
+    await create(node, *(manual({0: [0]}, name=name) for name in ("moving", "grown", "gone", "fine")))
+    write = node.admin_zk.write_topics
+
+    async def late(topics: Any) -> Any:
+        node.admin_zk.write_topics = write  # type: ignore[method-assign]
+        for name, assignments in (("moving", {0: Assignment((0, 1), (1,), ())}), ("grown", {n: Assignment((2,)) for n in range(3)})):
+            stored = await node.stored(name)
+            assert stored is not None
+            await write([(name, StoredTopic(stored.topic_id, assignments), -1)])
+        await node.session.delete("/brokers/topics/gone")
+        return await write(topics)
+
+    node.admin_zk.write_topics = late  # type: ignore[method-assign]
+    found = await codes(node, growth(2, name="moving"), growth(4, name="grown"), growth(2, name="gone"), growth(2, name="fine"))
+    assert found == {"moving": 60, "grown": 0, "gone": 3, "fine": 0}
+    assert await lists(node, "moving") == [(0, 1)]
+    assert (await lists(node, "grown"))[:3] == [(2,), (2,), (2,)] and len(await lists(node, "grown")) == 4
+
+
+async def test_a_write_whose_response_was_lost_counts(node: TopicBroker) -> None:
+    await create(node, manual({0: [0]}, name="t"))
+    write = node.admin_zk.write_topics
+
+    async def repeated(topics: Any) -> Any:
+        await write(topics)
+        return await write(topics)
+
+    node.admin_zk.write_topics = repeated  # type: ignore[method-assign]
+    assert await codes(node, growth(3)) == {"t": 0}
+    assert len(await lists(node, "t")) == 3
+
+
+async def test_a_topic_that_always_changes_is_given_up(node: TopicBroker) -> None:
+    await create(node, manual({0: [0]}, name="t"))
+
+    async def lost(topics: Any) -> Any:
+        return [ErrorCode.INVALID_UPDATE_VERSION] * len(topics)
+
+    node.admin_zk.write_topics = lost  # type: ignore[method-assign]
+    assert await codes(node, growth(3)) == {"t": -1}
 
 
 async def test_racks(node: TopicBroker) -> None:

@@ -286,8 +286,18 @@ async def test_a_creation_whose_answer_was_lost_counts(zookeeper: str, chroot: s
 async def test_topics_grow(admin: AdminZk) -> None:
     await admin.create_topics([("a", TOPIC_ID, {0: (1,)}, {})])
     grown = StoredTopic(TOPIC_ID, {0: Assignment((1,)), 1: Assignment((2,))})
-    assert await admin.write_topics([("a", grown), ("missing", grown)]) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert await admin.read_topics(["a"]) == [grown]
+    codes = await admin.write_topics([("a", grown, 0), ("missing", grown, -1)])
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert await admin.read_versioned_topics(["a", "missing"]) == [(grown, 1), (None, -1)]
+
+
+async def test_a_topic_that_changed_since_it_was_read_is_not_replaced(admin: AdminZk) -> None:
+    await admin.create_topics([("a", TOPIC_ID, {0: (1,)}, {}), ("b", TOPIC_ID, {0: (1,)}, {})])
+    grown = StoredTopic(TOPIC_ID, {0: Assignment((1,)), 1: Assignment((2,))})
+    assert await admin.write_topics([("a", grown, 0)]) == [ErrorCode.NONE]
+    other = StoredTopic(TOPIC_ID, {0: Assignment((1,)), 1: Assignment((3,))})
+    assert await admin.write_topics([("a", other, 0), ("b", other, 0)]) == [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.NONE]
+    assert await admin.read_topics(["a", "b"]) == [grown, other]
 
 
 async def test_deletions_are_asked_for(session: ZkSession, admin: AdminZk) -> None:
