@@ -152,6 +152,7 @@ class EarlyZooKeeper:
 
         self.zookeeper = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
         self.started: Future[None] = Future()
+        self.started.set_running_or_notify_cancel()  # who waits for it may be cancelled; the start itself goes on and ends it
         threading.Thread(target=self._start, name="embedded-zookeeper", daemon=True).start()
 
     def _start(self) -> None:

@@ -99,9 +99,14 @@ def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_e
     file = members.file({(topic, 0): [0, 2], (topic, 7): [1], ("no-such-topic", 0): [1], (topic, 8): [9]})
     moved = members.file({(topic, 0): [0, 2]}, "moved.json")
     members.succeed("--execute", "--reassignment-json-file", moved, "--throttle", "4000")
-    rows = members.succeed("--progress", "--reassignment-json-file", file).splitlines()
-    cells = [row.split(maxsplit=3) for row in rows]
-    assert cells[0] == ["Topic", "Partition", "Broker", "Status"] and set(rows[1]) == {"-"}
+
+    def cells_of_progress() -> list[list[str]] | None:
+        """Where the new replica is there."""
+        cells = [row.split(maxsplit=3) for row in members.succeed("--progress", "--reassignment-json-file", file).splitlines()]
+        return None if cells[3][3] == "Broker does not host this partition" else cells
+
+    cells = wait_for(cells_of_progress, "the new replica is there")
+    assert cells[0] == ["Topic", "Partition", "Broker", "Status"] and set("".join(cells[1])) == {"-"}
     assert cells[2] == [topic, "0", "0", "In sync"]
     assert cells[3][:3] == [topic, "0", "2"]
     if members.kind == "klamm":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +21,11 @@ from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from klamm.cli.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
 from klamm.tests.harness.ports import free_ports
+from klamm.zk.embedded import EmbeddedZooKeeper
 
 
 def topics_at(bootstrap: str) -> dict[str, int]:
@@ -127,6 +131,24 @@ def test_a_signal_while_the_zookeeper_starts_stops_it_too(start: Start, tmp_path
     assert cluster.ended() == 0, cluster.stderr
     assert "Traceback" not in cluster.stderr
     wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
+
+
+async def test_zookeeper_that_starts_after_its_waiter_was_cancelled_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is ending then; what ended it has been said."""
+    go_on, faults = threading.Event(), list[object]()
+    monkeypatch.setattr(EmbeddedZooKeeper, "start", lambda _: go_on.wait(WITHIN_S))
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    early = EarlyZooKeeper(None)
+    waiting = asyncio.ensure_future(asyncio.wrap_future(early.started))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    go_on.set()
+    await asyncio.to_thread(early.started.result, WITHIN_S)
+    for thread in threading.enumerate():
+        if thread.name == "embedded-zookeeper":
+            thread.join(WITHIN_S)
+    assert waiting.cancelled() and faults == []
 
 
 def test_a_signal_while_the_brokers_start_stops_it_too(start: Start) -> None:
