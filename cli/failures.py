@@ -19,6 +19,9 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.reassign_partitions.cluster", "ToolFailed"),
     ("klamm.cli.reassign_partitions.files", "BadFile"),
     ("klamm.cli.client_properties", "BadClientProperties"),
+    ("klamm.pipeline.java", "NoJava"),
+    ("klamm.pipeline.lake", "PipelineFailed"),
+    ("klamm.pipeline.session", "NoSpark"),
 )
 """Module and name of each exception class of such failures."""
 

@@ -22,6 +22,7 @@ VERBS = {
     "configs": "klamm.cli.configs",
     "leader-election": "klamm.cli.leader_election",
     "metadata-log": "klamm.cli.metadata_log.verb",
+    "pipeline": "klamm.cli.pipeline.verb",
     "preferred-replica-election": "klamm.cli.preferred_replica_election",
     "reassign-partitions": "klamm.cli.reassign_partitions.verb",
     "report": "klamm.cli.report",
@@ -59,6 +60,7 @@ def klamm() -> None:
     klamm configs                    shows and changes dynamic configs of topics and brokers
     klamm leader-election            elects leaders: preferred replicas, or unclean ones
     klamm metadata-log dump          shows the log that brokers follow which register with the controller
+    klamm pipeline                   turns journals of frames and events into tables and verdicts, with Spark
     klamm preferred-replica-election makes preferred replicas the leaders (KIP-183)
     klamm reassign-partitions        moves replicas to other brokers, with or without a throttle
     klamm report                     draws what happened in a run, as one HTML file

@@ -41,6 +41,11 @@ def replace(lake: Path, entry: Entry, dropped: Iterable[Entry]) -> None:
     _append(lake, entry.table, [entry._asdict() | {"drop": [[gone.run, gone.batch] for gone in dropped]}])
 
 
+def drop(lake: Path, table: str, dropped: Iterable[Entry]) -> None:
+    """Take parts out of their table. Their files stay until `sweep`."""
+    _append(lake, table, [{"drop": [[gone.run, gone.batch] for gone in dropped]}])
+
+
 def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list[Entry]:
     """The parts of a table, in the order of their last writing; only of these runs, where some are given."""
     path = lake / table / NAME
@@ -49,13 +54,14 @@ def entries(lake: Path, table: str, runs: Collection[str] | None = None) -> list
         try:
             change = json.loads(line)
             dropped = change.pop("drop", ())
-            entry = Entry(**change)
+            entry = Entry(**change) if change else None
         except (ValueError, TypeError, AttributeError):
             continue
         for run, batch in dropped:
             latest.pop((run, batch), None)
-        latest.pop((entry.run, entry.batch), None)
-        latest[entry.run, entry.batch] = entry
+        if entry is not None:
+            latest.pop((entry.run, entry.batch), None)
+            latest[entry.run, entry.batch] = entry
     return [entry for entry in latest.values() if runs is None or entry.run in runs]
 
 
@@ -67,6 +73,13 @@ def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[P
 def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
     """The rows of all parts of a table, as its manifest counts them."""
     return sum(entry.rows for entry in entries(lake, table, runs))
+
+
+def rows_on_disk(part: Path) -> int:
+    """The rows of a part, as its files say."""
+    import pyarrow.parquet as pq
+
+    return sum(pq.read_metadata(file).num_rows for file in _files(part)) if part.exists() else 0
 
 
 def sweep(lake: Path, table: str) -> list[Path]:

@@ -1,7 +1,7 @@
 """A Spark session that starts quickly, here or on a cluster.
 
 Settings of the JVM have to be known before it starts: the first session of a process decides. Locally Spark gets few shuffle partitions,
-no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made (`pipeline/warm.py`), which the
+no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made (`class_archive.py`), which the
 JVM ignores when it does not fit. What the JVM prints goes to a file and is shown only when the start fails. With `remote` there is no JVM:
 a Spark Connect server does the work.
 """
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from klamm.pipeline.class_archive import archive_options
+from klamm.pipeline.cluster import code_zip, environment
 from klamm.pipeline.java import Java, cache_folder, find_java
 
 LOCAL = "local[*]"
@@ -71,8 +73,6 @@ def open_session(
 
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens."""
-    from klamm.pipeline.warm import archive_options
-
     local = master.startswith("local")
     jvm = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={_log_settings()}"]
     jvm += archive_options(java) if options is None else options
@@ -93,6 +93,8 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.adaptive.enabled": "false",
         }
+    if not master.startswith("local[") and master != "local":
+        chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
 
 
@@ -106,6 +108,7 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
     for key, value in settings.items():
         session.conf.set(key, value)
+    session.addArtifact(str(code_zip()), pyfile=True)
     return session
 
 
@@ -123,17 +126,7 @@ def _log_settings() -> Path:
 @contextlib.contextmanager
 def _environment(java: Java) -> Iterator[None]:
     """What the JVM and the Python workers inherit while the JVM starts."""
-    from importlib.util import find_spec
-
-    spark = find_spec("pyspark")
-    assert spark is not None and spark.origin is not None
-    ours = {
-        "JAVA_HOME": str(java.home),
-        "SPARK_HOME": str(Path(spark.origin).parent),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LAUNCHER_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
+    ours = environment(java, {})
     before = {key: os.environ.get(key) for key in ours}
     os.environ.update(ours)
     try:

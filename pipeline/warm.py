@@ -1,31 +1,96 @@
-"""The archive of loaded classes that halves the start of Spark's JVM.
+"""Makes the archive of loaded classes (`pipeline/class_archive.py`).
 
-It belongs to one Java runtime and one set of jars: its name says both, and the JVM ignores an archive that does not fit.
+It is made by a JVM that brings the tables of a small lake up to date and writes at its exit what it had loaded.
 """
 
 from __future__ import annotations
 
-import hashlib
-from importlib.metadata import version
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from klamm.pipeline.java import Java, cache_folder
+from klamm.pipeline.class_archive import AOT_SINCE, archive_path
+from klamm.pipeline.java import find_java
+from klamm.pipeline.session import NoSpark, open_session
 
-AOT_SINCE = 25
-"""The Java version from which on an AOT cache takes the place of the class-data archive."""
-
-
-def archive_path(java: Java) -> Path:
-    """Where the archive for this runtime and this PySpark is, or will be."""
-    key = hashlib.sha256(f"{java.identity}\n{version('pyspark')}\n{Path(__file__)}".encode()).hexdigest()[:16]
-    return cache_folder() / f"classes-{key}.{'aot' if java.major >= AOT_SINCE else 'jsa'}"
+EXIT_S = 300
+"""How long the JVM may take to write the archive."""
 
 
-def archive_options(java: Java) -> tuple[str, ...]:
-    """Options of the JVM that use the archive; none when there is no archive."""
+def warm(work: Callable[[Any], None]) -> Path:
+    """Make the archive with the classes that `work` needs; it gets a session. Raises NoJava, NoSpark and what `work` raises."""
+    from pyspark import SparkContext
+
+    java = find_java()
     path = archive_path(java)
-    if not path.exists():
-        return ()
-    if java.major >= AOT_SINCE:
-        return (f"-XX:AOTCache={path}", "-Xlog:disable", "-Xlog:all=off")
-    return (f"-XX:SharedArchiveFile={path}", "-Xlog:disable")
+    temporary = path.with_name(f"making-{path.name}")
+    temporary.unlink(missing_ok=True)
+    temporary.parent.mkdir(parents=True, exist_ok=True)
+    option = f"-XX:{'AOTCacheOutput' if java.major >= AOT_SINCE else 'ArchiveClassesAtExit'}={temporary}"
+    session = open_session("local[2]", options=(option, "-Xlog:disable"))
+    work(session)
+    gateway = SparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends with it, and writes the archive then
+    gateway.proc.wait(EXIT_S)
+    SparkContext._gateway = SparkContext._jvm = None
+    if not temporary.exists():
+        raise NoSpark(f"{java.launcher} wrote no class archive")
+    temporary.replace(path)
+    for old in path.parent.glob("classes-*"):
+        if old != path and old.suffix == path.suffix:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def sample_work(session: Any) -> None:
+    """What `klamm pipeline run` does, on a lake of a few frames and events."""
+    from klamm.pipeline.run import run
+
+    with tempfile.TemporaryDirectory(prefix="klamm-warm-") as folder:
+        write_sample(Path(folder))
+        run(Path(folder), lambda: session, _Silent())
+
+
+def write_sample(lake: Path) -> None:
+    """The journal of a client that gets metadata once, and an event."""
+    import pyarrow as pa
+
+    from klamm.journal.segments import OpenSegment, disk_schema, node_folder, segment_metadata, table_schema
+    from klamm.protocol import messages
+    from klamm.protocol.apis import ApiKey
+
+    request = messages.encode_request(ApiKey.METADATA, 12, 1, "warm", messages.encode(messages.MetadataRequest(), 12))
+    response = messages.encode_response(ApiKey.METADATA, 12, 1, messages.encode(messages.MetadataResponse(cluster_id="warm"), 12))
+    where = {"run_id": "warm", "node_id": 1, "process": 1, "ts_ns": 0, "mono_ns": 0}
+    header = {"conn_id": 1, "kind": "accepted", "peer": "127.0.0.1:1", "client_id": "warm", "correlation_id": 1, "flags": 0}
+    header |= {"api_key": int(ApiKey.METADATA), "api_version": 12}
+    rows = {
+        "frames": [
+            {**where, **header, "seq": 1, "dir": 0, "frame": request},
+            {**where, **header, "seq": 2, "dir": 1, "frame": response, "cause_seq": 1, "latency_ns": 1},
+        ],
+        "events": [{**where, "seq": 3, "kind": "broker_stopped"}],
+    }
+    folder = node_folder(lake, "warm", 1)
+    folder.mkdir(parents=True)
+    for table, first_seq in (("frames", 1), ("events", 3)):
+        disk = disk_schema(table, segment_metadata("warm", 1, 1, 0, "0"))
+        plain = pa.RecordBatch.from_pylist(rows[table], schema=table_schema(table))
+        columns = [
+            plain.column(field.name).dictionary_encode() if pa.types.is_dictionary(field.type) else plain.column(field.name)
+            for field in disk
+        ]
+        segment = OpenSegment(folder, table, first_seq, disk)
+        segment.write(pa.RecordBatch.from_arrays(columns, schema=disk))
+        segment.seal()
+
+
+class _Silent:
+    def begin(self, what: str, total: int | None) -> None:
+        pass
+
+    def step(self, steps: int) -> None:
+        pass

@@ -117,7 +117,27 @@ def folders() -> tuple[str, ...]:
 
 def find(name: str) -> str | None:
     """The file that defines a message; None where there is none."""
-    return next((path for path in (os.path.join(folder, f"{name}.json") for folder in folders()) if os.path.isfile(path)), None)
+    return next((path for path in (os.path.join(folder, f"{name}.json") for folder in folders()) if _data(path) is not None), None)
+
+
+def definition(name: str) -> str | None:
+    """The text of the file that defines a message; None where there is none."""
+    return next((text for folder in folders() if (text := _data(os.path.join(folder, f"{name}.json"))) is not None), None)
+
+
+def _data(path: str) -> str | None:
+    """The text of a file, also where it is in a zip that this package is imported from, as Spark's workers do."""
+    for read in (_read_file, klamm.schemas.__loader__.get_data):  # type: ignore[union-attr]
+        try:
+            return str(read(path), "utf-8")
+        except OSError:
+            continue
+    return None
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def load(name: str, valid: Versions | None = None) -> Schema:
@@ -125,11 +145,10 @@ def load(name: str, valid: Versions | None = None) -> Schema:
 
     Files of later brokers mark early versions as invalid but still describe them, so `valid` takes precedence.
     """
-    path = find(name)
-    if path is None:
+    text = definition(name)
+    if text is None:
         raise LocalProtocolError(f"{name}: no such message")
-    with open(path, encoding="utf-8") as file:
-        spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", file.read()))
+    spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
     return parse(spec, Versions.parse(spec["validVersions"]) if valid is None else valid)
 
 

@@ -1,0 +1,31 @@
+"""`klamm pipeline run`: brings all tables of a lake up to date, then ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from klamm.cli.logs import printable
+from klamm.cli.output import say
+from klamm.cli.pipeline.options import LAKE, Bars, sentence, session_options
+
+
+@click.command("run", short_help="Bring all tables of a lake up to date.")
+@click.argument("lake", type=LAKE)
+@session_options
+def command(lake: Path, master: str, remote: str | None, memory: str) -> None:
+    """Bring all tables of LAKE up to date with its journal.
+
+    Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new
+    segments are read. A run that was killed can be repeated: each row counts once. All rows are counted: frames of the journal are the
+    messages and the frames in quarantine; if not, the exit code is 1.
+    """
+    from klamm.pipeline.run import run
+    from klamm.pipeline.session import open_session
+
+    with Bars() as bars:
+        outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars)
+    for note in outcome.notes:
+        click.echo(printable(note), err=True)
+    say(sentence(outcome))

@@ -1,0 +1,65 @@
+"""`klamm pipeline serve`: a Spark Connect server that later commands use with --remote."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from types import FrameType
+
+import click
+
+from klamm.cli.output import say
+
+START_S = 120.0
+POLL_S = 0.1
+
+
+@click.command("serve", short_help="Run a Spark Connect server for --remote until Ctrl-C.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on. Whoever reaches it can run any code here.")
+@click.option("--port", type=click.IntRange(1, 65535), default=15002, show_default=True)
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where the server's jobs run.")
+@click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
+def command(host: str, port: int, master: str, memory: str) -> None:
+    """Run a Spark Connect server until Ctrl-C. Commands with --remote sc://HOST:PORT need no start of Spark.
+
+    The server has to see lakes under the same paths. It has no authentication: let it listen on loopback only.
+    """
+    from klamm.pipeline.cluster import connect_command, environment
+    from klamm.pipeline.java import find_java
+    from klamm.pipeline.lake import PipelineFailed
+    from klamm.pipeline.session import session_settings
+
+    java = find_java()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as problem:
+            raise PipelineFailed(f"{host}:{port}: {problem.strerror}") from problem
+    command = connect_command(session_settings(master, java, memory), host, port, master)
+    server = subprocess.Popen(command, env=environment(java), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        server.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    if _listens(server, host, port):
+        say(f"sc://{host}:{port}")
+    code = server.wait()
+    if code not in (0, 143, 130, -signal.SIGTERM, -signal.SIGINT):
+        raise PipelineFailed(f"the Spark Connect server ended with code {code}")
+
+
+def _listens(server: subprocess.Popen[bytes], host: str, port: int) -> bool:
+    """Wait until the server accepts connections; False when it ends before."""
+    end = time.monotonic() + START_S
+    while server.poll() is None and time.monotonic() < end:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex((host, port)) == 0:
+                return True
+        time.sleep(POLL_S)
+    return False

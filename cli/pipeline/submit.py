@@ -1,0 +1,36 @@
+"""`klamm pipeline submit`: runs a program of yours on a cluster, with Klamm's code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+
+from klamm.cli.parameters import KeyValue
+
+
+@click.command(
+    "submit", short_help="Run a Python program on a cluster, with Klamm's code.", context_settings={"ignore_unknown_options": True}
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
+)
+@click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
+@click.option("--conf", "settings", type=KeyValue(), multiple=True, help="A setting of Spark; may be repeated.")
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], program: tuple[str, ...]) -> None:
+    """Run PROGRAM, a Python file with its arguments, by spark-submit, with the settings of `klamm pipeline run`.
+
+    Workers get Klamm's code as a zip, and need what it is built on (`pip install 'klamm[pipeline]'`), for example from Klamm's image.
+
+    \b
+    klamm pipeline submit --master spark://host:7077 -- job.py /lake
+    """
+    from klamm.pipeline.cluster import code_zip, environment, submit_command
+    from klamm.pipeline.java import find_java
+    from klamm.pipeline.session import session_settings
+
+    java = find_java()
+    chosen = session_settings(master, java, memory) | {"spark.submit.pyFiles": str(code_zip())} | dict(settings)
+    sys.exit(subprocess.call(submit_command(chosen, "--master", master, *program), env=environment(java)))

@@ -1,0 +1,43 @@
+"""The verb `klamm pipeline`: a group of commands, each in a file that is imported only when the command is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import cast
+
+import click
+
+COMMANDS = {
+    "compact": "klamm.cli.pipeline.compact",
+    "run": "klamm.cli.pipeline.run",
+    "serve": "klamm.cli.pipeline.serve",
+    "submit": "klamm.cli.pipeline.submit",
+    "warm": "klamm.cli.pipeline.warm",
+    "watch": "klamm.cli.pipeline.watch",
+}
+"""Command → the module that has its `command`."""
+
+
+class Commands(click.Group):
+    """Finds a command by its name without importing the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name; None when there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        return cast(click.Command, importlib.import_module(COMMANDS[cmd_name]).command)
+
+
+@click.command(cls=Commands, short_help="Turn journals into tables, verdicts and reports, with Spark.")
+def command() -> None:
+    """Turn the journals of a lake into tables, verdicts and reports, with Spark.
+
+    A lake is the folder of `klamm serve --journal LAKE`; the tables grow beside the journal in it, as Parquet.
+
+    \b
+    klamm pipeline run LAKE     bring all tables up to date
+    """

@@ -1,0 +1,23 @@
+"""`klamm pipeline warm`: makes Spark start in half the time."""
+
+from __future__ import annotations
+
+import click
+
+from klamm.cli.output import say
+from klamm.cli.pipeline.options import Bars
+
+
+@click.command("warm", short_help="Make Spark start in half the time, once per machine.")
+def command() -> None:
+    """Write an archive of the classes that Spark loads, which halves the time to start it.
+
+    It takes about half a minute and 200 MB of the user's cache folder. The archive belongs to one Java runtime and one PySpark: after a
+    change of either, Spark starts without it until this command is run again.
+    """
+    from klamm.pipeline.warm import sample_work, warm
+
+    with Bars() as bars:
+        bars.begin("warming", None)
+        path = warm(sample_work)
+    say(f"{path}: {path.stat().st_size >> 20} MB")

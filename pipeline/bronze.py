@@ -1,0 +1,171 @@
+"""Sealed segments of the journal become bronze: one Parquet file each, the rows as they are and the segment's name.
+
+A file gets its name when it is whole, so a run that was killed leaves at most a file with another name. The manifest names it; then a file
+in `bronze/commits` lists what became valid together: these commits, never the Parquet files themselves, are what the stream to silver
+reads, and the lake's account of rows. A segment with a torn end gives its whole batches. Little work is done here, while the JVM starts;
+much work is done by Spark's workers, with the same function.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klamm.journal.reading import is_written, open_segment, segments
+from klamm.journal.segments import Segment
+from klamm.pipeline import manifest
+from klamm.pipeline.lake import PipelineFailed
+from klamm.pipeline.manifest import Entry
+
+COMMITS = "bronze/commits"
+COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"
+LOCAL_BYTES = 256 << 20
+"""Segments of more bytes than these are converted by Spark's workers."""
+COMMIT_ROWS = 4_000_000
+"""About how many rows one commit, hence one micro-batch, has."""
+
+
+class Converted(NamedTuple):
+    """A segment that is bronze. `torn` says why it ended before its end mark; None where it is whole."""
+
+    table: str
+    run: str
+    batch: str
+    path: str
+    rows: int
+    torn: str | None
+
+    @property
+    def entry(self) -> Entry:
+        """Its line of the manifest."""
+        return Entry(f"bronze/{self.table}", self.run, self.batch, self.path, self.rows)
+
+
+def batch_name(segment: Segment) -> str:
+    """What a segment is called in manifests and commits, beside its run."""
+    return f"node={segment.node}/{segment.name}"
+
+
+def pending(lake: Path, done: set[tuple[str, str]]) -> list[Segment]:
+    """Segments that are not bronze yet: sealed ones, and those that a dead writer left open where they cannot be renamed."""
+    return [
+        segment
+        for segment in segments(lake)
+        if (segment.run, batch_name(segment)) not in done and (segment.sealed or not is_written(segment.path.parent))
+    ]
+
+
+def foreign_files(lake: Path) -> list[Path]:
+    """Files in the folders of brokers that are no part of a journal."""
+    known = {segment.path for segment in segments(lake)}
+    return sorted(
+        path
+        for path in (lake / "journal").glob("run=*/node=*/*")
+        if path not in known and path.name not in ("lock", "seal") and path.suffix != ".torn"
+    )
+
+
+def convert(lake: Path, segment: Segment) -> Converted:
+    """Write a segment's rows as a Parquet file, zstd. The same segment gives the same file. Raises PipelineFailed when rows get lost."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = Path(segment.name).stem + ".parquet"
+    target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / name
+    reader = open_segment(segment.path)
+    rows, writer = 0, None
+    temporary = target.with_name(f".{name}.{os.getpid()}")
+    for batch in reader:
+        if not batch.num_rows:
+            continue
+        column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
+        if writer is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            schema = batch.schema.append(pa.field("segment", pa.string(), nullable=False)).remove_metadata()
+            writer = pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=1)
+        writer.write_batch(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema), row_group_size=1 << 17)
+        rows += batch.num_rows
+    if writer is not None:
+        writer.close()
+        there = pq.read_metadata(temporary).num_rows
+        if there != rows:
+            raise PipelineFailed(f"{segment.path}: {rows} rows were read and {there} written")
+        temporary.replace(target)
+    return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), rows, reader.torn)
+
+
+def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:
+    """Convert segments in this process; `step` gets how many more are done."""
+    result = []
+    for segment in found:
+        result.append(convert(lake, segment))
+        step(1)
+    return result
+
+
+def convert_by_workers(spark: Any, lake: Path, found: Sequence[Segment]) -> list[Converted]:
+    """Convert segments in Spark's workers, which see the lake under the same path."""
+    listed, folder = list(found), str(lake)
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            done = [json.dumps(convert(Path(folder), listed[number])) for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_arrays([pa.array(done, pa.string())], names=["done"])
+
+    tasks = min(len(listed), 200)
+    frame = spark.range(0, len(listed), 1, tasks).mapInArrow(work, "done string")
+    return [Converted(*json.loads(row.done)) for row in frame.collect()]
+
+
+class Commits:
+    """What became valid in bronze, in order. `rows` is the account that silver is checked against."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self._folder = lake / COMMITS
+        self.done: set[tuple[str, str]] = set()
+        """(run, batch) of all segments that are committed."""
+        self.rows = {"frames": 0, "events": 0}
+        self.runs: set[str] = set()
+        self.last = -1
+        for path in sorted(self._folder.glob("[0-9]*.json")):
+            self.last = int(path.stem)
+            for line in path.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                self._count(Entry(f"bronze/{row['table']}", row["run"], row["batch"], row["path"], row["rows"]))
+
+    def add(self, converted: Sequence[Converted]) -> None:
+        """Make segments valid: first their lines of the manifest, then commits of about COMMIT_ROWS rows each."""
+        new = [one for one in converted if (one.run, one.batch) not in self.done]
+        manifest.append(self._lake, [one.entry for one in new])
+        chunk: list[Converted] = []
+        for one in sorted(new, key=lambda one: (one.run, one.batch.partition("-")[2], one.batch)):
+            chunk.append(one)
+            if sum(each.rows for each in chunk) >= COMMIT_ROWS:
+                self._write(chunk)
+                chunk = []
+        if chunk:
+            self._write(chunk)
+
+    def _write(self, chunk: Sequence[Converted]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self.last + 1:010d}.json"
+        temporary = path.with_name(f".{path.name}")
+        lines = (
+            json.dumps({"table": one.table, "run": one.run, "batch": one.batch, "path": one.path, "rows": one.rows}) + "\n" for one in chunk
+        )
+        temporary.write_text("".join(lines), encoding="utf-8")
+        temporary.replace(path)
+        self.last += 1
+        for one in chunk:
+            self._count(one.entry)
+
+    def _count(self, entry: Entry) -> None:
+        self.done.add((entry.run, entry.batch))
+        self.rows[entry.table.removeprefix("bronze/")] += entry.rows
+        self.runs.add(entry.run)

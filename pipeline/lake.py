@@ -1,0 +1,47 @@
+"""A lake: the folder that brokers journal to, beside whose `journal` the tables grow. One process at a time writes tables."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CHECKPOINTS = "_checkpoints"
+LAYERS = ("bronze", "silver", "gold")
+
+
+class PipelineFailed(Exception):
+    """A failure that the user can correct, or numbers that do not add up; the text is one line."""
+
+
+def existing(lake: Path) -> Path:
+    """The lake's absolute path. Raises PipelineFailed where there is no such folder, or nothing in it is a lake's."""
+    if not lake.is_dir():
+        raise PipelineFailed(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
+    path = lake.resolve()
+    if not any((path / name).is_dir() for name in ("journal", *LAYERS)):
+        raise PipelineFailed(f"{lake}: no lake, it has no folder `journal`")
+    return path
+
+
+@contextmanager
+def written(lake: Path) -> Iterator[Path]:
+    """The absolute path of a lake that only this process writes tables in meanwhile. Raises PipelineFailed."""
+    path = existing(lake)
+    try:
+        (path / CHECKPOINTS).mkdir(exist_ok=True)
+        lock = os.open(path / CHECKPOINTS / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as problem:
+        raise PipelineFailed(
+            f"{lake}: {problem.strerror}; tables grow beside the journal: copy the lake to where it can be written"
+        ) from problem
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            raise PipelineFailed(f"{lake}: another process of the pipeline writes its tables") from problem
+        yield path
+    finally:
+        os.close(lock)

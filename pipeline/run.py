@@ -1,0 +1,148 @@
+"""`klamm pipeline run` and `watch`: from the journal of a lake to its tables.
+
+Living writers are asked to seal what they have, and segments that dead ones left are sealed. Then sealed segments become bronze, while the
+JVM starts, and the stream does the rest (`pipeline/stream.py`). Watching repeats the first part each second while the stream runs on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
+from klamm.journal.segments import SEAL, Segment
+from klamm.pipeline import manifest, stream
+from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
+from klamm.pipeline.gold import build_gold
+from klamm.pipeline.lake import PipelineFailed, written
+
+SEAL_WAIT_S = 5.0
+KILLED = "no end mark"
+"""What the reader says of a segment whose writer was killed between two batches: nothing that is there is lost."""
+
+
+class Progress(Protocol):
+    """Where long work says how far it is."""
+
+    def begin(self, what: str, total: int | None) -> None:
+        """A new piece of work, of so many steps where that is known."""
+
+    def step(self, steps: int) -> None:
+        """So many more steps are done."""
+
+
+class Outcome(NamedTuple):
+    """What a run did. `rows` are those of the whole lake, by table; `notes` are lines for people."""
+
+    rows: dict[str, int]
+    segments: int
+    runs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True) -> Outcome:
+    """Bring all tables of a lake up to date. `session` opens Spark. Raises PipelineFailed, also when rows got lost."""
+    with written(folder) as lake:
+        late = ask_to_seal(lake, SEAL_WAIT_S)
+        seal_leftovers(lake)
+        anew = stream.prepare(lake)
+        commits = Commits(lake)
+        stream.remove_remains(lake)
+        found = pending(lake, commits.done)
+        notes = [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
+        if not found and not commits.done:
+            nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
+            return Outcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
+        spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
+        torn = [one for one in converted if one.torn is not None and one.torn != KILLED]
+        notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.torn}" for one in torn]
+        commits.add(converted)
+        runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
+        progress.begin("silver", None)
+        finish(stream.start(spark, lake, every_s=None))
+        rows = stream.account(lake, commits)
+        if gold:
+            _gold(spark, lake, runs, progress)
+        return Outcome(rows, len(found), tuple(runs), tuple(notes))
+
+
+def watch(folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event) -> Outcome:
+    """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
+    with written(folder) as lake:
+        seal_leftovers(lake)
+        stream.prepare(lake)
+        commits = Commits(lake)
+        before = set(commits.done)
+        spark = session()
+        query = stream.start(spark, lake, every_s=every_s)
+        progress.begin("watching", None)
+        try:
+            while not stop.is_set() and query.isActive:
+                _want_seals(lake)
+                found = pending(lake, commits.done)
+                commits.add(convert_here(lake, found, progress.step))
+                stop.wait(every_s)
+        finally:
+            query.stop()
+        if query.exception() is not None:
+            raise PipelineFailed(_spark_reason(query.exception()))
+    outcome = run(folder, lambda: spark, progress)
+    return outcome._replace(segments=len(commits.done - before) + outcome.segments)
+
+
+def finish(query: Any) -> None:
+    """Wait for the end of a stream. Raises PipelineFailed with the reason of a failed batch."""
+    try:
+        query.awaitTermination()
+    except Exception as problem:  # of classic Spark and of Connect, each with a class of its own
+        raise PipelineFailed(_spark_reason(problem)) from problem
+
+
+def _bronze_while_spark_starts(
+    lake: Path, found: Sequence[Segment], session: Callable[[], Any], progress: Progress
+) -> tuple[Any, list[Converted]]:
+    """A session, and the segments as bronze. Few bytes are converted here, while the JVM starts."""
+    progress.begin("bronze", len(found))
+    if sum(segment.path.stat().st_size for segment in found) > LOCAL_BYTES:
+        spark = session()
+        return spark, convert_by_workers(spark, lake, found)
+    with ThreadPoolExecutor(1) as pool:
+        converting = pool.submit(convert_here, lake, found, progress.step)
+        spark = session()
+        return spark, converting.result()
+
+
+def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> None:
+    """Make gold of the runs that have new rows, and of those that have none yet."""
+    there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
+    every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}
+    chosen = sorted({*runs, *(every - there)})
+    if chosen:
+        progress.begin("gold", None)
+        build_gold(spark, lake, chosen)
+
+
+def _want_seals(lake: Path) -> None:
+    for folder in node_folders(lake):
+        if any(folder.glob("*.open")):
+            try:
+                (folder / SEAL).touch()
+            except OSError:
+                return
+
+
+def _left_out(lake: Path) -> list[str]:
+    """A line about files that are no segments, and one about segments without a whole row."""
+    foreign, empty = foreign_files(lake), sorted((lake / "journal").glob("run=*/node=*/*.torn"))
+    notes = [f"{len(foreign)} files of the journal are no segments and were left out, the first is {foreign[0]}"] if foreign else []
+    return notes + ([f"{len(empty)} segments are torn before their first whole batch, the first is {empty[0]}"] if empty else [])
+
+
+def _spark_reason(problem: Any) -> str:
+    """The line of a failure of Spark that says most: the last one of a Python traceback in it, else its first one."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    ours = [line for line in lines if line.split(":")[0].endswith(("Failed", "Error", "Exception")) and ": " in line]
+    return f"Spark: {(ours or lines or [type(problem).__name__])[-1 if ours else 0]}"

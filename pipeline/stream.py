@@ -1,0 +1,93 @@
+"""From bronze to silver and gold, by one stream that runs to the end of what there is, or goes on.
+
+The stream reads the commits of bronze; a micro-batch is the segments of a few commits. Spark writes down which commits a batch has before
+it works, so a batch that was killed is done again with the same number and the same rows, and its files and lines of the manifests take
+the place of what was left: each row counts once. The stream's state belongs to the lake under its path; when the lake was moved or the
+state is gone, silver and gold are made anew from bronze.
+
+After each run the rows are counted: frames of bronze = messages + quarantine, events of bronze = events of silver.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from klamm.journal.columns import Column
+from klamm.pipeline import manifest
+from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
+from klamm.pipeline.lake import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.silver import build_silver
+from klamm.pipeline.tables import BRONZE, SILVER, ddl
+
+COMMITS_A_BATCH = 8
+STREAM = f"{CHECKPOINTS}/silver"
+PLACE = f"{CHECKPOINTS}/place.json"
+DERIVED = ("silver", "gold")
+
+
+def prepare(lake: Path) -> bool:
+    """Make the stream's state fit the lake; True when silver and gold are to be made anew."""
+    place = lake / PLACE
+    try:
+        same = json.loads(place.read_text())["path"] == str(lake)
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    anew = not same or not (lake / STREAM / "metadata").exists()
+    if anew:
+        for folder in (STREAM, *DERIVED):
+            shutil.rmtree(lake / folder, ignore_errors=True)
+        temporary = place.with_name(".place.json")
+        temporary.write_text(json.dumps({"path": str(lake)}))
+        temporary.replace(place)
+    return anew
+
+
+def remove_remains(lake: Path) -> None:
+    """Delete what a killed run left in silver, so that programs which read whole folders find valid files only."""
+    for table in SILVER:
+        manifest.sweep(lake, table.path)
+
+
+def start(spark: Any, lake: Path, *, every_s: float | None) -> Any:
+    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
+    (lake / COMMITS).mkdir(parents=True, exist_ok=True)
+    commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(lake / COMMITS))
+    trigger: dict[str, Any] = {"availableNow": True} if every_s is None else {"processingTime": f"{round(every_s * 1000)} milliseconds"}
+    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(lake / STREAM))
+    return writer.trigger(**trigger).start()
+
+
+def do_batch(lake: str, commits: Any, batch_id: int) -> None:
+    """A micro-batch: the segments that these commits list, from bronze to silver."""
+    spark = commits.sparkSession
+    listed = [(row.table, row.path) for row in commits.collect() if row.rows > 0]
+    frames, events = (_read(spark, Path(lake), table.columns, [path for name, path in listed if name == table.name]) for table in BRONZE)
+    for entry in build_silver(spark, Path(lake), frames, events, batch_id):
+        there = manifest.rows_on_disk(Path(lake) / entry.path)
+        if there != entry.rows:
+            raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")
+
+
+def _read(spark: Any, lake: Path, columns: Sequence[Column], paths: list[str]) -> Any:
+    """The rows of these files; None for no file."""
+    if not paths:
+        return None
+    return spark.read.schema(ddl(columns)).parquet(*(str(lake / path) for path in paths))
+
+
+def account(lake: Path, commits: Commits) -> dict[str, int]:
+    """Rows by table, silver's as counted by its manifests. Raises PipelineFailed where bronze's are not all there."""
+    silver = {name: manifest.rows(lake, f"silver/{name}") for name in ("messages", "quarantine", "events")}
+    frames, events = commits.rows["frames"], commits.rows["events"]
+    if frames != silver["messages"] + silver["quarantine"]:
+        raise PipelineFailed(
+            f"{frames} frames in bronze, but {silver['messages']} messages and {silver['quarantine']} frames in quarantine"
+        )
+    if events != silver["events"]:
+        raise PipelineFailed(f"{events} events in bronze, but {silver['events']} in silver")
+    return {"frames": frames, **silver}

@@ -1,0 +1,49 @@
+"""Small lakes, and what a pipeline made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from klamm.pipeline import manifest
+from klamm.pipeline.run import Outcome, run
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+
+
+class Silent:
+    """Shows no progress."""
+
+    def begin(self, what: str, total: int | None) -> None:
+        pass
+
+    def step(self, steps: int) -> None:
+        pass
+
+
+def write(lake: Path, run_id: str = "r", node: int = 1, *, exchanges: int = 3, raw: int = 0, seq: int = 1) -> TinyJournal:
+    """A journal that is open: one event, two frames for each exchange, `raw` frames that do not decode."""
+    tiny = TinyJournal(lake, run_id, node, seq=seq)
+    tiny.event("broker_started", output={"broker": node})
+    for _ in range(exchanges):
+        simple_exchange(tiny)
+    for number in range(raw):
+        tiny.raw(9, 0, bytes([0, 0, 0, 3, number, 1, 2]))
+    return tiny
+
+
+def run_with(spark: Any, lake: Path) -> Outcome:
+    """`klamm pipeline run` in this process."""
+    return run(lake, lambda: spark, Silent())
+
+
+def query(lake: Path, table: str, select: str) -> list[tuple[Any, ...]]:
+    """DuckDB's rows of SELECT `select` FROM the valid files of a table."""
+    files = [str(path) for path in manifest.files(lake, table)]
+    return duckdb.sql(f"SELECT {select} FROM read_parquet({files!r}, hive_partitioning = false)").fetchall()
+
+
+def numbers(lake: Path, *tables: str) -> list[tuple[int, int]]:
+    """(node_id, seq) of all rows of these tables, sorted, each as often as it is there."""
+    return sorted(row for table in tables if manifest.rows(lake, table) for row in query(lake, table, "node_id, seq"))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+from klamm.journal.reading import seal_leftovers
+from klamm.pipeline import manifest
+from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, pending
+from klamm.pipeline.lake import PipelineFailed, existing, written
+from klamm.pipeline.tables import BRONZE
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
+
+
+def journal(lake: Path, run: str = "r", node: int = 1, exchanges: int = 3) -> TinyJournal:
+    """Two rows of frames for each exchange, and one event."""
+    tiny = TinyJournal(lake, run, node)
+    tiny.event("broker_started", output={"broker": node})
+    for _ in range(exchanges):
+        simple_exchange(tiny)
+    return tiny
+
+
+def to_bronze(lake: Path) -> list[Converted]:
+    """All that is not bronze yet."""
+    commits = Commits(lake)
+    converted = convert_here(lake, pending(lake, commits.done), lambda _: None)
+    commits.add(converted)
+    return converted
+
+
+def query(lake: Path, table: str, text: str) -> list[tuple[object, ...]]:
+    return duckdb.sql(text.replace("FILES", repr([str(path) for path in manifest.files(lake, f"bronze/{table}")]))).fetchall()
+
+
+def test_each_segment_is_one_parquet_file_with_its_rows(tmp_path: Path) -> None:
+    for node in (1, 2):
+        journal(tmp_path, node=node).close()
+    assert sorted((one.table, one.rows, one.torn) for one in to_bronze(tmp_path)) == [("events", 1, None)] * 2 + [("frames", 6, None)] * 2
+    assert query(tmp_path, "frames", "SELECT node_id, count(*), min(seq), max(seq) FROM read_parquet(FILES) GROUP BY 1 ORDER BY 1") == [
+        (1, 6, 2, 7),
+        (2, 6, 2, 7),
+    ]
+    names = [column[0] for column in query(tmp_path, "frames", "SELECT name FROM parquet_schema(FILES) WHERE num_children IS NULL")]
+    assert names[: len(BRONZE[0].columns)] == list(BRONZE[0].names)
+
+
+def test_pandas_reads_bronze(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    to_bronze(tmp_path)
+    frame = pd.concat([pd.read_parquet(path, partitioning=None) for path in manifest.files(tmp_path, "bronze/frames")])
+    assert list(frame.seq) == [2, 3, 4, 5, 6, 7]
+    assert set(frame.segment) == {"frames-00000000000000000002.arrows"}
+
+
+def test_a_segment_becomes_bronze_once(tmp_path: Path) -> None:
+    tiny = journal(tmp_path)
+    tiny.roll()
+    to_bronze(tmp_path)
+    assert to_bronze(tmp_path) == []
+    simple_exchange(tiny)
+    tiny.close()
+    assert [one.rows for one in to_bronze(tmp_path)] == [2]
+    assert Commits(tmp_path).rows == {"frames": 8, "events": 1}
+
+
+def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    (events, frames) = pending(tmp_path, set())
+    (tmp_path / "bronze/frames/run=r/node=1").mkdir(parents=True)
+    (tmp_path / "bronze/frames/run=r/node=1/.frames-00000000000000000002.parquet.7").write_bytes(b"torn")
+    manifest.append(tmp_path, [convert(tmp_path, frames).entry])
+    assert Commits(tmp_path).rows == {"frames": 0, "events": 0}
+    to_bronze(tmp_path)
+    assert Commits(tmp_path).rows == {"frames": 6, "events": 1}
+    assert manifest.rows(tmp_path, "bronze/frames") == 6
+    assert events.table == "events"
+
+
+def test_commits_are_read_again_as_they_were_written(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    commits = Commits(tmp_path)
+    commits.add(convert_here(tmp_path, pending(tmp_path, commits.done), lambda _: None))
+    again = Commits(tmp_path)
+    assert (again.done, again.rows, again.runs, again.last) == (commits.done, commits.rows, {"r"}, 0)
+    assert [path.name for path in (tmp_path / COMMITS).iterdir()] == ["0000000000.json"]
+
+
+def test_a_torn_segment_gives_its_whole_batches(tmp_path: Path) -> None:
+    tiny = journal(tmp_path)
+    tiny.batch()
+    simple_exchange(tiny)
+    tiny.event("broker_stopped")
+    tiny.kill(torn=9)
+    seal_leftovers(tmp_path)
+    converted = {one.table: one for one in to_bronze(tmp_path)}
+    assert (converted["frames"].rows, converted["events"].rows) == (6, 1)
+    assert converted["frames"].torn not in (None, "no end mark")
+
+
+def test_what_cannot_be_renamed_is_read_as_it_is(tmp_path: Path) -> None:
+    tiny = journal(tmp_path)
+    tiny.kill()
+    assert sorted((one.table, one.rows) for one in to_bronze(tmp_path)) == [("events", 1), ("frames", 6)]
+
+
+def test_bytes_that_are_no_segment_become_no_rows_and_a_reason(tmp_path: Path) -> None:
+    tiny = journal(tmp_path)
+    tiny.close()
+    tiny.last("frames").write_bytes(os.urandom(500))
+    (tiny.folder / "notes.txt").write_text("?")
+    converted = {one.table: one for one in to_bronze(tmp_path)}
+    assert (converted["frames"].rows, bool(converted["frames"].torn)) == (0, True)
+    assert not (tmp_path / converted["frames"].path).exists()
+    assert foreign_files(tmp_path) == [tiny.folder / "notes.txt"]
+
+
+def test_a_folder_that_is_no_lake_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed, match=r"no-such: no such folder; "):
+        existing(tmp_path / "no-such")
+    with pytest.raises(PipelineFailed, match=r"no lake, it has no folder `journal`"):
+        existing(tmp_path)
+
+
+def test_one_process_writes_the_tables_of_a_lake(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    with written(tmp_path), pytest.raises(PipelineFailed, match=r"another process of the pipeline writes its tables"), written(tmp_path):
+        pass
+    with written(tmp_path) as lake:
+        assert lake == tmp_path.resolve()

