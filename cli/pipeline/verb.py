@@ -8,6 +8,7 @@ from typing import cast
 import click
 
 COMMANDS = {
+    "check": "klamm.cli.pipeline.check",
     "compact": "klamm.cli.pipeline.compact",
     "run": "klamm.cli.pipeline.run",
     "serve": "klamm.cli.pipeline.serve",
@@ -40,4 +41,5 @@ def command() -> None:
 
     \b
     klamm pipeline run LAKE     bring all tables up to date
+    klamm pipeline check LAKE   judge the journals by the conformance rules
     """

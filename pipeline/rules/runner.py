@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KEPT = 1000
 """Violations of one rule in one run that are named; the rest is counted."""
 
-JOBS_AT_ONCE = 4
+JOBS_AT_ONCE = 2
 
 FAMILIES = ("traffic", "wire", "answers", "elections", "clients")
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
@@ -141,7 +141,9 @@ class _Prepared:
         for view in self._order:
             rows = self._spark.sql(view.sql)
             if view.cluster_by:
-                rows = rows.repartition(*view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
+                # With a number Spark keeps the partitions, and knows of the cached rows how they are spread and sorted.
+                parts = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 2)
+                rows = rows.repartition(parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
             rows = rows.cache()
             rows.createOrReplaceTempView(view.name)
             self._cached.append(rows)

@@ -14,6 +14,8 @@ from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.tables import views
+from klamm.tests.journal.writing import TinyJournal
+from klamm.tests.pipeline.faults import Faulty
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
 for _file in sorted(Path(__file__).parent.glob("fixtures_*.py")):
@@ -28,12 +30,23 @@ def flagged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
 
 
 @pytest.fixture(scope="session")
-def judgement(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]]) -> Judgement:
-    """The judgement of all fixtures by all rules."""
+def faulty(flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]]) -> Faulty:
+    """A long journal with faults, the run `faults` of the lake of all fixtures."""
+    journal = TinyJournal(flagged[0], "faults", 1)
+    written = Faulty(journal, seed=13)
+    written.write(exchanges=3_000, every=25)
+    journal.close()
+    return written
+
+
+@pytest.fixture(scope="session")
+def judgement(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]], faulty: Faulty) -> Judgement:
+    """The judgement of all fixtures, and of the faults, by all rules."""
     lake, _ = flagged
+    runs = [*sorted(FIXTURES), "faults"]
     into_silver(spark, lake)
-    views(spark, lake, sorted(FIXTURES))
-    return runner.judge(spark, sorted(FIXTURES))
+    views(spark, lake, runs)
+    return runner.judge(spark, runs)
 
 
 def into_silver(spark: Any, lake: Path) -> None:

@@ -1,0 +1,89 @@
+"""What `klamm pipeline check` does: judges runs of a lake, stores the verdicts, and finds the rows that prove them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klamm.pipeline import manifest
+from klamm.pipeline.lake import PipelineFailed, existing, written
+from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.evidence import Place, evidence_lines
+from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
+from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.pipeline.tables import SILVER, views
+
+EVIDENCE_KEPT = 100
+"""Violations of one rule in one run whose evidence is read."""
+
+
+@dataclass
+class Checked:
+    """What the rules said of some runs."""
+
+    runs: list[str]
+    rules: dict[str, Rule]
+    judgement: Judgement
+    notes: list[str] = field(default_factory=list)
+    """For people, one line each."""
+    lines: dict[Place, str] = field(default_factory=dict)
+
+    def evidence(self, verdict: Verdict) -> list[tuple[int, str]]:
+        """(seq, line) of each row that proves a verdict, in its order."""
+        places = ((verdict.run_id, verdict.node_id, seq) for seq in dict.fromkeys(verdict.evidence or [verdict.seq]))
+        return [(place[2], self.lines.get(place, f"seq {place[2]}  not in bronze")) for place in places]
+
+    def by_rule(self) -> dict[tuple[str, str], list[Verdict]]:
+        """(run, rule) → its violations."""
+        groups: dict[tuple[str, str], list[Verdict]] = {}
+        for verdict in self.judgement.verdicts:
+            groups.setdefault((verdict.run_id, verdict.rule), []).append(verdict)
+        return groups
+
+    def stat(self, run: str, rule: str) -> Stat:
+        """The counts of a rule in a run."""
+        return next(stat for stat in self.judgement.stats if (stat.run_id, stat.rule) == (run, rule))
+
+    def not_exercised(self) -> list[str]:
+        """Rules that had nothing to look at in any run."""
+        exercised = {stat.rule for stat in self.judgement.stats if stat.checked > 0}
+        return [rule for rule in self.rules if rule not in exercised]
+
+    def violations(self, severity: str | None = None) -> int:
+        """How many there are, of one severity or of all."""
+        return sum(stat.violated for stat in self.judgement.stats if severity in (None, self.rules[stat.rule].severity))
+
+
+def judged_runs(lake: Path) -> list[str]:
+    """The runs that silver has."""
+    return sorted({entry.run for table in SILVER for entry in manifest.entries(lake, table.path)})
+
+
+def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
+    """Judge the runs of a lake, or some of them, by all rules or by some. Raises PipelineFailed for runs and rules that are not there."""
+    lake = existing(lake)
+    present = judged_runs(lake)
+    if not present:
+        raise PipelineFailed(f"{lake} has no tables yet: klamm pipeline run {lake}")
+    known = runner.rules()
+    for what, names, there in (("run", runs, present), ("rule", chosen, known)):
+        for name in names:
+            if name not in there:
+                raise PipelineFailed(f"no such {what}: {name}; there are {', '.join(there)}")
+    rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
+    judging = [run for run in present if not runs or run in runs]
+    spark = open_session()
+    views(spark, lake, judging)
+    checked = Checked(judging, rules, runner.judge(spark, judging, rules.values()))
+    if not chosen:
+        try:
+            with written(lake):
+                write_judgement(lake, checked.judgement, judging)
+        except PipelineFailed as problem:
+            checked.notes.append(f"the verdicts are not stored: {problem}")
+    named = [verdict for verdicts in checked.by_rule().values() for verdict in verdicts[:EVIDENCE_KEPT]]
+    checked.lines = evidence_lines(lake, named)
+    return checked

@@ -1,0 +1,86 @@
+"""`klamm pipeline check`: what it prints, what it stores, and with which code it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from klamm.cli.pipeline.check import command
+from klamm.pipeline.lake import PipelineFailed
+from klamm.pipeline.rules.check import check
+from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.tests.pipeline.journals import query, run_with, write
+from klamm.tests.pipeline.rules.fixtures import Run
+from klamm.tests.pipeline.rules.fixtures_wire import an_answer_overtakes, an_id_twice
+
+
+@pytest.fixture(scope="module")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which the server breaks W-01, one in which a client breaks W-10, and one in which all is right."""
+    lake = tmp_path_factory.mktemp("lake")
+    for run_id, fixture in (("server", an_answer_overtakes), ("client", an_id_twice)):
+        run = Run(lake, run_id)
+        fixture(run)
+        run.close()
+    write(lake, "right").close()
+    run_with(spark, lake)
+    return lake
+
+
+def checked(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    """The command, with the session of the tests."""
+    monkeypatch.setattr("klamm.pipeline.session.open_session", lambda *_, **__: spark)
+    return CliRunner().invoke(command, [str(lake), *arguments])
+
+
+@pytest.mark.slow
+def test_a_violation_is_printed_with_the_frames_that_prove_it(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = checked(spark, lake, monkeypatch, "--rule", "W-01", "--rule", "W-06")
+    assert result.exit_code == 1
+    assert "W-01 error: Responses leave in the order of their requests" in result.output
+    assert "broker 1, connection 1, seq 6: answers the request of seq 3 after that of seq 4" in result.output
+    assert "seq 6  response out  connection 1  Metadata v12  correlation id 1" in result.output
+    assert '"clusterId":"c"' in result.output
+    assert "not exercised: W-06" in result.output
+    assert result.output.endswith("1 of 2 rules exercised in 3 runs: 1 errors, 0 warnings\n")
+
+
+@pytest.mark.slow
+def test_a_client_that_breaks_a_rule_is_a_warning(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("--run", "client", "--rule", "W-10")
+    assert checked(spark, lake, monkeypatch, *arguments).exit_code == 0
+    result = checked(spark, lake, monkeypatch, *arguments, "--fail-on", "warn", "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.output)
+    assert [(one["rule"], one["seq"]) for one in told["violations"]] == [("W-10", 5)]
+    assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
+
+
+@pytest.mark.slow
+def test_the_verdicts_of_all_rules_are_tables_and_replaced_by_the_next(spark: Any, lake: Path) -> None:
+    runs = ["right", "server"]
+    judged = check(lake, lambda: spark, runs=runs).judgement
+    write_judgement(lake, judged, runs)
+    assert query(lake, "gold/verdicts", "run_id, rule, severity, seq, evidence") == [("server", "W-01", "error", 6, [3, 4, 6])]
+    stats = {(run, rule): numbers for run, rule, *numbers in query(lake, "gold/rule_stats", "run_id, rule, checked, violated")}
+    assert stats["server", "W-01"] == [2, 1]
+    assert stats["right", "W-06"] == [0, 0]
+    assert stats["right", "W-08"] == [6, 0]
+
+
+@pytest.mark.slow
+def test_what_is_not_there_is_one_line(lake: Path, tmp_path: Path) -> None:
+    def no_session() -> Any:
+        raise AssertionError("Spark is not needed")
+
+    with pytest.raises(PipelineFailed, match="no such rule: W-99; there are W-01, "):
+        check(lake, no_session, chosen=["W-99"])
+    with pytest.raises(PipelineFailed, match="no such run: other; there are client, right, server"):
+        check(lake, no_session, runs=["other"])
+    (tmp_path / "journal").mkdir()
+    with pytest.raises(PipelineFailed, match="has no tables yet"):
+        check(tmp_path, no_session)
