@@ -23,7 +23,7 @@ KEPT = 1000
 
 JOBS_AT_ONCE = 2
 
-FAMILIES = ("traffic", "wire", "answers", "elections", "clients")
+FAMILIES = ("traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "clients")
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
 
 

@@ -1,0 +1,83 @@
+"""Rule C-16: what a broker says of leaders in Metadata is what UpdateMetadata told it.
+
+A broker may apply a request at any moment between its arrival and the response to it. So a Metadata response is compared with the last
+request that arrived before it, which is cheap and nearly always right; what differs is compared with every state that the broker may have
+had between the Metadata request and its response.
+"""
+
+from __future__ import annotations
+
+from klamm.pipeline.rules.record import Rule
+
+_AGREES = (
+    "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
+    "AND (m.api_version = 0 OR m.isr = u.isr)"
+)
+_BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
+_PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
+
+C_16 = Rule(
+    "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
+    "among its live brokers; and before the first one no brokers", "controller 15",
+    ("states", "controller_requests", "partition_state", "broker_state", "messages"),
+    f"""
+    WITH told AS (
+        SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr,
+            lead(if(error = 0, answer_seq, NULL)) IGNORE NULLS OVER (PARTITION BY run_id, node_id, receiver_process, topic, partition
+                ORDER BY seq) AS replaced_seq
+        FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0),
+    shown AS (
+        SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr
+        FROM partition_state WHERE api_key = 3 AND dir = 1),
+    live_lists AS (
+        SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq) AS listed, CAST(NULL AS BIGINT) AS request_seq,
+            CAST(NULL AS BIGINT) AS conn_id
+        FROM controller_requests WHERE dir = 0 AND api_key = 6 AND coalesce(error, 0) = 0
+        UNION ALL
+        SELECT run_id, node_id, process, seq, NULL, cause_seq, conn_id FROM messages
+        WHERE api_key = 3 AND dir = 1 AND cause_seq IS NOT NULL),
+    frames AS (
+        SELECT run_id, node_id, process, seq, conn_id, request_seq, last_listed AS listed,
+            last_listed.answer_seq < request_seq AS is_settled
+        FROM (SELECT *, last_value(listed, true) OVER ({_BROKER} ROWS UNBOUNDED PRECEDING) AS last_listed FROM live_lists)
+        WHERE request_seq IS NOT NULL),
+    merged AS (
+        SELECT *, struct(seq, leader, leader_epoch, isr) AS told, CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT,
+            api_version: SMALLINT, error_code: SMALLINT, leader: INT, leader_epoch: INT, isr: ARRAY<INT>>) AS m
+        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr FROM told)
+        UNION ALL
+        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, NULL,
+            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr)
+        FROM shown),
+    compared AS (
+        SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
+        FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL),
+    excused AS (
+        SELECT DISTINCT c.run_id, c.node_id, c.seq, c.topic, c.partition FROM compared c
+        JOIN told u ON c.run_id = u.run_id AND c.node_id = u.node_id AND c.process = u.process AND c.topic = u.topic
+            AND c.partition = u.partition AND u.seq < c.seq
+        WHERE NOT c.agrees AND (u.error IS NULL OR u.replaced_seq IS NULL OR u.replaced_seq > c.m.request_seq)
+            AND {_AGREES.replace("m.", "c.m.")}),
+    judged AS (
+        SELECT c.*, f.listed, f.is_settled, x.seq IS NOT NULL AS is_excused
+        FROM compared c JOIN frames f ON c.run_id = f.run_id AND c.node_id = f.node_id AND c.seq = f.seq
+        LEFT JOIN excused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.seq = x.seq AND c.topic = x.topic
+            AND c.partition = x.partition),
+    early AS (
+        SELECT DISTINCT run_id, node_id, seq FROM broker_state WHERE source = 'Metadata' AND dir = 1)
+    SELECT run_id, node_id, m.conn_id AS conn_id, seq, CASE
+        WHEN u IS NULL AND NOT is_excused THEN format_string('%s-%s was never told to this broker', topic, partition)
+        WHEN NOT agrees AND NOT is_excused THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s, and %s, %s, %s was told', topic,
+            partition, m.leader, m.leader_epoch, to_json(m.isr), u.leader, u.leader_epoch, to_json(u.isr))
+        WHEN is_settled AND m.leader >= 0 AND NOT array_contains(listed.live, m.leader)
+            THEN format_string('%s-%s: leader %s is not among the live brokers %s', topic, partition, m.leader, to_json(listed.live))
+        WHEN is_settled AND agrees AND m.leader = -1 AND m.error_code = 5 AND m.api_version >= 6 AND array_contains(listed.live, u.leader)
+            THEN format_string('%s-%s: leader %s lives and is not shown', topic, partition, u.leader)
+        END AS detail, array_compact(array(u.seq, m.request_seq, seq)) AS evidence
+    FROM judged
+    UNION ALL
+    SELECT f.run_id, f.node_id, f.conn_id, f.seq,
+        if(e.seq IS NOT NULL, 'brokers are shown before the first UpdateMetadata', NULL), array(f.request_seq, f.seq)
+    FROM frames f LEFT JOIN early e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq WHERE f.listed IS NULL
+    """,
+)  # fmt: skip
