@@ -12,6 +12,8 @@ FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR
 EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.configs.types", "ConfigError"),
     ("klamm.configs.properties", "PropertiesError"),
+    ("klamm.pipeline.simulation.snapshot", "BadSource"),
+    ("klamm.pipeline.simulation.steps", "BadStep"),
     ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.broker_server", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from klamm.pipeline.simulation.outcome import Outcome, outcome
-from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, Scenario, counting, finishing, measuring
+from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, PATTERNS, Scenario, counting, finishing, measuring
 from klamm.pipeline.simulation.steps import Rebalance
 
 
@@ -48,7 +48,7 @@ def simulate(partitions: Partitions, scenario: Scenario, throttle: int | None = 
     finally:
         if held:
             patterns.unpersist()
-    number = sums.pop((0, "patterns", -1), (0, 0))[0]
+    number = sums.pop(PATTERNS, (0, 0))[0]
     return outcome(scenario, sums, partitions.racks, throttle, number)
 
 

@@ -42,6 +42,8 @@ COUNTED = pa.schema(
 COUNTED_DDL = "step int, metric string, broker int, partitions bigint, bytes bigint"
 NOBODY = -1
 """In place of a broker, where a metric belongs to none."""
+PATTERNS = 0, "patterns", NOBODY
+"""Where it is counted how many patterns went through the steps."""
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -147,7 +149,7 @@ def count_pattern(counts: Counts, procedures: Procedures, default_min_isr: int, 
         leader = p.state.leader
     brokers = procedures.before[0] if procedures.before else procedures.last
     flags = _flags(p, brokers, default_min_isr)
-    add[0, "patterns", NOBODY] += 1
+    add[PATTERNS] += 1
     add[0, "partitions", NOBODY] += weight
     add[0, "leads", leader] += weight
     for r in replicas:
@@ -202,6 +204,7 @@ def count_alike(counts: Counts, procedures: Procedures, default_min_isr: int, ta
         state = LeaderAndIsr(ids[0], 0, ids, 0, 0, 0)
         count_pattern(one, procedures, default_min_isr, Pattern(Simulated(Assignment(ids), state), 1, 0, 0))
         place_of = {b: place for place, b in enumerate(ids)}
+        counts.partitions[PATTERNS] += one.partitions.pop(PATTERNS)
         for (step, metric, broker), count in one.partitions.items():
             if broker in place_of:
                 for b, share in places[place_of[broker]].items():
