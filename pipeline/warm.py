@@ -14,7 +14,7 @@ from klamm.pipeline.class_archive import AOT_SINCE, archive_path
 from klamm.pipeline.java import find_java
 from klamm.pipeline.session import NoSpark, open_session
 
-EXIT_S = 300
+EXIT_S = 900
 """How long the JVM may take to write the archive."""
 
 
