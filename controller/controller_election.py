@@ -15,11 +15,12 @@ from klamm.controller import events, failover
 from klamm.controller.batch import Channels
 from klamm.controller.causes import Cause, TimerFired
 from klamm.controller.events import ElectionEvent, Event
+from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
-from klamm.controller.term import Term
+from klamm.controller.term import Term, reach
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.clock import Clock, Timer
 
@@ -48,6 +49,7 @@ class ControllerElection:
         clock: Clock,
         steering: Steering | None,
         resigned: Callable[[], None],
+        observer: Observer | None = None,
     ) -> None:
         self.active_id = -1
         self.term: Term | None = None
@@ -60,6 +62,7 @@ class ControllerElection:
         self._put = put
         self._clock = clock
         self._steering = steering
+        self._observer = observer
         self._resigned = resigned
         self._retry: Timer | None = None
         self._retry_seconds: float = FIRST_RETRY_SECONDS
@@ -135,7 +138,7 @@ class ControllerElection:
         if self._retry is not None:
             return
         if self._steering is not None:
-            await self._steering.reach(ControllerElectionDue(self._broker_id))
+            await reach(self._steering, ControllerElectionDue(self._broker_id), self._observer)
         try:
             epoch = await self._store.register_controller(self._broker_id, self._clock.now_ms())
         except ControllerMoved:

@@ -89,7 +89,7 @@ class Controller:
         self.election = ControllerElection(
             broker_id, store, channels, options,
             register_broker=register_broker, new_term=self._new_term, put=self.queue.put, clock=clock, steering=steering,
-            resigned=self._drop_rebalance,
+            resigned=self._drop_rebalance, observer=observer,
         )  # fmt: skip
         self._store = store
         self._channels = channels

@@ -80,7 +80,7 @@ class Term:
     async def reach(self, phase: Callable[[], EventPhase]) -> None:
         """Come to a phase inside an event, which is made only where something may be held; returns when it may go on."""
         if self.steering is not None and self.steering.holds:
-            await _reach(self.steering, phase(), self.observer)
+            await reach(self.steering, phase(), self.observer)
 
     def park(self, phase: ProcedurePhase) -> HeldPhase[Any] | None:
         """Come to a phase between events; None where the procedure may go on at once, else a PhaseReleased says when."""
@@ -122,7 +122,8 @@ class Term:
         self.cluster.term_ended()
 
 
-async def _reach(steering: Steering, phase: EventPhase, observer: Observer | None) -> None:
+async def reach(steering: Steering, phase: EventPhase, observer: Observer | None) -> None:
+    """Come to a phase inside an event, while somebody looks on or not."""
     is_seen = observer is not None and steering.wants(phase)
     if observer is not None and is_seen:
         observer.phase_held(phase)

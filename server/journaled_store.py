@@ -136,7 +136,7 @@ class JournaledStore:
             controller_epoch=journal.epoch,
             cause_seq=journal.cause,
             input=partial(_state_json, op, write),
-            output=partial(_outcome_json, outcome, version),
+            output=_outcome_json(outcome, version),
         )
 
     async def remove_deletions(self, topics: Iterable[str]) -> None:
@@ -273,7 +273,7 @@ class JournaledStore:
             "zk_write",
             cause_seq=self._journal.cause,
             input=partial(_change_json, change, expected),
-            output=partial(_outcome_json, outcome, version),
+            output=_outcome_json(outcome, version),
             **columns,
         )
 

@@ -272,8 +272,11 @@ class ControllerJournal:
 
     def _states_changed(self, states: Sequence[tuple[TopicPartition, LeaderAndIsr | None]]) -> None:
         event, epoch, cause, topic_ids = self._event, self.epoch, self.cause, self._topic_ids
+        shown, text = None, None
         for (topic, index), state in states:
             if state is not None:
+                if state is not shown:  # partitions that were decided together share one
+                    shown, text = state, partial(_state_json, state)
                 event(
                     "partition_state",
                     topic=topic,
@@ -283,7 +286,7 @@ class ControllerJournal:
                     leader_epoch=state.leader_epoch,
                     partition_epoch=state.partition_epoch,
                     cause_seq=cause,
-                    output=partial(_state_json, state),
+                    output=text,
                 )
 
     def _deletion(self, topic: str, step: str, why: str | None = None) -> None:

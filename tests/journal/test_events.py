@@ -10,7 +10,7 @@ import pytest
 
 from klamm.controller import events
 from klamm.controller.causes import RequestReceived
-from klamm.controller.phases import IsrsAltered, ReassignmentReplicasStarted
+from klamm.controller.phases import ControllerElectionDue, IsrsAltered, ReassignmentReplicasStarted
 from klamm.controller.values import Election, StoreRefused
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
@@ -243,6 +243,18 @@ async def test_a_held_phase_is_a_row_and_so_is_its_release(stage: Journaled) -> 
     await moved
     await stage.settle()
     assert [row.input["name"] for row in stage.journal.of("phase_released")] == ["IsrsAltered", "ReassignmentReplicasStarted"]
+
+
+async def test_a_broker_that_is_held_before_its_election_has_rows_too(stage: Journaled) -> None:
+    hold = stage.steering.hold(ControllerElectionDue)
+    stage.world.zk.delete_tree("/controller")
+    await hold.reached()
+    assert [row.input["name"] for row in stage.journal.of("phase_held")] == ["ControllerElectionDue"]
+    hold.release()
+    await stage.settle()
+    assert [row.input["name"] for row in stage.journal.of("phase_released")] == ["ControllerElectionDue"]
+    epochs = [row.columns["controller_epoch"] for row in stage.journal.of("controller_elected")]
+    assert len(epochs) == 2 and epochs[0] < epochs[1]
 
 
 async def test_an_event_that_fails_has_a_row_with_the_error(stage: Journaled, monkeypatch: pytest.MonkeyPatch) -> None:
