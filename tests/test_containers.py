@@ -36,7 +36,21 @@ def broker_config(service: dict[str, Any]) -> BrokerConfig:
 
 
 def test_a_zookeeper_and_three_brokers() -> None:
-    assert list(COMPOSE["services"]) == ["zookeeper", "klamm-1", "klamm-2", "klamm-3"]
+    assert list(COMPOSE["services"]) == ["zookeeper", "klamm-1", "klamm-2", "klamm-3", "spark-master", "spark-worker", "pipeline"]
+
+
+def test_spark_runs_the_pipeline_on_the_lake_that_the_brokers_write() -> None:
+    services = COMPOSE["services"]
+    lake = {name for name, service in services.items() if service.get("volumes") == ["lake:/lake"]}
+    assert lake == {*BROKERS, "spark-master", "spark-worker", "pipeline"}
+    assert parsed(services["pipeline"]["command"][:2]) is not None
+    assert services["pipeline"]["command"][1:3] == ["run", "/lake"]
+    master, host, port = services["spark-master"]["command"]
+    assert (master, host) == ("master", "spark-master")
+    assert services["spark-worker"]["command"][:2] == ["worker", f"spark://{host}:{port}"]
+    assert services["pipeline"]["command"][-1] == f"spark://{host}:{port}"
+    targets = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    assert {service["build"]["target"] for service in services.values() if isinstance(service.get("build"), dict)} <= targets
 
 
 def test_every_property_is_known_and_the_values_will_do() -> None:
@@ -73,7 +87,7 @@ def test_brokers_wait_for_the_zookeeper_they_name() -> None:
 
 def test_the_dockerfile_runs_a_command_that_exists_on_a_port_that_is_used() -> None:
     text = (ROOT / "Dockerfile").read_text()
-    (entry,) = re.findall(r'^ENTRYPOINT \["(.*)"\]$', text, re.MULTILINE)
+    (entry,) = set(re.findall(r'^ENTRYPOINT \["(.*)"\]$', text, re.MULTILINE))
     (command,) = re.findall(r"^CMD \[(.*)\]$", text, re.MULTILINE)
     assert entry == "klamm"
     assert parsed(yaml.safe_load(f"[{command}]"))

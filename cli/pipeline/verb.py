@@ -12,6 +12,7 @@ COMMANDS = {
     "compact": "klamm.cli.pipeline.compact",
     "run": "klamm.cli.pipeline.run",
     "serve": "klamm.cli.pipeline.serve",
+    "simulate": "klamm.cli.pipeline.simulate",
     "submit": "klamm.cli.pipeline.submit",
     "warm": "klamm.cli.pipeline.warm",
     "watch": "klamm.cli.pipeline.watch",
@@ -42,4 +43,5 @@ def command() -> None:
     \b
     klamm pipeline run LAKE     bring all tables up to date
     klamm pipeline check LAKE   judge the journals by the conformance rules
+    klamm report LAKE           draw what happened
     """
