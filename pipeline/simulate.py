@@ -9,10 +9,13 @@ patterns.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from klamm.pipeline.simulation.outcome import Outcome, outcome
-from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, PATTERNS, Scenario, counting, finishing, measuring
+from klamm.pipeline.simulation.patterns import COUNTED_DDL, KEY, OUTCOME_DDL, PATTERNS, Batches, Scenario, counting, finishing, measuring
 from klamm.pipeline.simulation.steps import Rebalance
 
 
@@ -20,11 +23,18 @@ class Partitions(NamedTuple):
     """The partitions of a simulation, as Spark has them."""
 
     patterns: Any
-    """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing)."""
+    """A DataFrame: columns of `KEY`, `weight` (partitions) and `bytes` (of all of them; may be missing), or what `expand` makes this of."""
     rows: Any
     """A DataFrame: topic, partition, the same columns of `KEY`, and leader_epoch and partition_epoch where they are known."""
     racks: dict[int, str | None]
     """Of all brokers of the cluster, those that do not run included."""
+    expand: Callable[[Batches], Iterator[pa.RecordBatch]] | None = None
+    """Makes patterns of rows that say less, in the worker that goes on with them."""
+
+    def map(self, function: Callable[[Batches], Iterator[pa.RecordBatch]], ddl: str) -> Any:
+        """A DataFrame of what workers make of the patterns."""
+        expand = self.expand
+        return self.patterns.mapInArrow(function if expand is None else lambda batches: function(expand(batches)), ddl)
 
 
 def group(rows: Any) -> Any:
@@ -39,25 +49,25 @@ def group(rows: Any) -> Any:
 
 def simulate(partitions: Partitions, scenario: Scenario, throttle: int | None = None) -> Outcome:
     """Take a cluster through the steps. `throttle` is in bytes a second, for each broker and direction."""
-    patterns, held = partitions.patterns, False
-    if any(isinstance(step, Rebalance) for step in scenario.steps):
-        patterns, held = patterns.persist(), True
+    held = any(isinstance(step, Rebalance) for step in scenario.steps)
+    if held:
+        partitions = partitions._replace(patterns=partitions.patterns.persist())
     try:
-        rebalanced = over_ratio(patterns, scenario)
-        sums = _sums(patterns.mapInArrow(counting(scenario, rebalanced), COUNTED_DDL))
+        rebalanced = over_ratio(partitions, scenario)
+        sums = _sums(partitions.map(counting(scenario, rebalanced), COUNTED_DDL))
     finally:
         if held:
-            patterns.unpersist()
+            partitions.patterns.unpersist()
     number = sums.pop(PATTERNS, (0, 0))[0]
     return outcome(scenario, sums, partitions.racks, throttle, number)
 
 
-def over_ratio(patterns: Any, scenario: Scenario) -> dict[int, frozenset[int]]:
+def over_ratio(partitions: Partitions, scenario: Scenario) -> dict[int, frozenset[int]]:
     """For each Rebalance step the brokers that get leaders back: more of theirs than the percentage are led elsewhere."""
     rebalanced: dict[int, frozenset[int]] = {}
     for number, step in enumerate(scenario.steps):
         if isinstance(step, Rebalance):
-            sums = _sums(patterns.mapInArrow(measuring(scenario, dict(rebalanced), number), COUNTED_DDL))
+            sums = _sums(partitions.map(measuring(scenario, dict(rebalanced), number), COUNTED_DDL))
             owned = {b: count for (_, metric, b), (count, _) in sums.items() if metric == "owned"}
             elsewhere = {b: count for (_, metric, b), (count, _) in sums.items() if metric == "imbalanced"}
             rebalanced[number] = frozenset(b for b, count in elsewhere.items() if count / owned[b] > step.percentage / 100)
@@ -66,10 +76,11 @@ def over_ratio(patterns: Any, scenario: Scenario) -> dict[int, frozenset[int]]:
 
 def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
     """A row for each partition: topic, partition, what it was, and what it is behind the last step."""
-    rebalanced = over_ratio(partitions.patterns, scenario)
+    rebalanced = over_ratio(partitions, scenario)
     names = [name for name in KEY if name in partitions.rows.columns]
     key = ", ".join(f"{name} {KEY[name]}" for name in names)
-    done = partitions.patterns.select(*names).distinct().mapInArrow(finishing(scenario, rebalanced, names), f"{key}, {OUTCOME_DDL}")
+    keys = partitions.patterns.select(*names) if partitions.expand is None else partitions.rows.select(*names)
+    done = keys.distinct().mapInArrow(finishing(scenario, rebalanced, names), f"{key}, {OUTCOME_DDL}")
     rows, done = partitions.rows.alias("old"), done.alias("new")
     alike = " AND ".join(f"old.{name} <=> new.{name}" for name in names)
     from pyspark.sql import functions

@@ -13,6 +13,7 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.pipeline.options import LAKE, Bars, session_options
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulate import Partitions
@@ -97,7 +98,7 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 
 
 @click.command("simulate", cls=InSequence, short_help="Say what becomes of leaders: brokers lost, blacklists, elections, reassignments.")
-@click.argument("lake", type=click.Path(path_type=Path), required=False)
+@click.argument("lake", type=LAKE, required=False)
 @click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Begin with the state of the cluster of this ZooKeeper.")
 @click.option("--metadata-log", type=click.Path(path_type=Path), metavar="FILE", help="Begin with the end of a dumped metadata log.")
 @click.option("--run", metavar="RUN", help="Begin with the end of this run of LAKE's journal. Default: the last run.")
@@ -125,11 +126,7 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 @click.option("--rows", is_flag=True, help="Write each partition before and behind the steps to LAKE's table sim_partitions.")
 @click.option("--name", metavar="NAME", help="Of the simulation in LAKE's tables. Default: sim- and the time.")
 @click.option("--json", "as_json", is_flag=True, help="Print all results as one line of JSON.")
-@click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
-)
-@click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT.")
-@click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
+@session_options
 @click.pass_context
 def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | None, master: str, remote: str | None, memory: str,
             **given: Any) -> None:  # fmt: skip
@@ -157,17 +154,22 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
             plans.append({key: move.replicas for key, move in read_reassignment(value).items()})
         steps.append(_as_step(option, value, len(plans) - 1))
     source = _source(lake, given, tuple(steps))
-    spark = open_session(master, remote=remote, memory=memory)
-    try:
-        partitions, scenario = source(spark, tuple(steps), plans, [str(v) for o, v in ctx.meta["steps"] if o == "reassign"])
-        outcome = simulate(partitions, scenario, given["throttle"])
-        if lake is not None:
-            chosen = name if name is not None else datetime.now(UTC).strftime("sim-%Y%m%dT%H%M%SZ")
-            write_outcome(lake, chosen, outcome)
-            if given["rows"]:
-                write_rows(lake, chosen, finished_rows(partitions, scenario))
-    finally:
-        spark.stop()
+    with Bars() as bars:
+        bars.begin("spark", None)
+        spark = open_session(master, remote=remote, memory=memory)
+        try:
+            bars.begin("read", None)
+            partitions, scenario = source(spark, tuple(steps), plans, [str(v) for o, v in ctx.meta["steps"] if o == "reassign"])
+            bars.begin("simulate", None)
+            outcome = simulate(partitions, scenario, given["throttle"])
+            if lake is not None:
+                chosen = name if name is not None else datetime.now(UTC).strftime("sim-%Y%m%dT%H%M%SZ")
+                write_outcome(lake, chosen, outcome)
+                if given["rows"]:
+                    bars.begin("rows", None)
+                    write_rows(lake, chosen, finished_rows(partitions, scenario))
+        finally:
+            spark.stop()
     if as_json:
         say(json.dumps(outcome.as_json()))
     else:
@@ -229,8 +231,10 @@ def _source(lake: Path | None, given: dict[str, Any], taken: tuple[Step, ...]) -
         logged = read_metadata_log(given["metadata_log"])
         check(Brokers(logged.registered), logged.racks, taken)
         return lambda spark, steps, plans, names: sources.read(spark, logged, steps, plans, names, sizes, given["min_isr"])
+    from klamm.pipeline.lake import existing
+
     assert lake is not None
-    journal, run = lake, given["run"]
+    journal, run = existing(lake), given["run"]
     return lambda spark, steps, plans, names: sources.journal(spark, journal, run, steps, plans, names, sizes, given["min_isr"])
 
 

@@ -43,5 +43,6 @@ def command() -> None:
     \b
     klamm pipeline run LAKE     bring all tables up to date
     klamm pipeline check LAKE   judge the journals by the conformance rules
+    klamm pipeline simulate     say what becomes of leaders: brokers lost, blacklists, elections, reassignments
     klamm report LAKE           draw what happened
     """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyarrow import compute
 
 from klamm.controller.placement import place_replicas
 from klamm.pipeline.simulation.patterns import Batches
@@ -75,15 +76,19 @@ class Generated(NamedTuple):
 
 
 def grouped(spark: Any, cluster: Generated) -> Any:
-    """The patterns with their weights: `PATTERNS_DDL`."""
+    """Draws with their numbers, of which `expanding` makes patterns."""
     if cluster.placement == "random":
         drawn = _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed)
-        return drawn.groupBy("draw").count().mapInArrow(_orders(cluster), PATTERNS_DDL)
+        return drawn.groupBy("draw").count()
     whole, rest = divmod(cluster.partitions, cluster.topic_partitions)
     drawn = _drawn(spark.range(cluster.topics), cluster.brokers**2, cluster.seed)
     size = f"IF(id < {whole}, {cluster.topic_partitions}, {rest})"
-    topics = drawn.selectExpr("draw", f"{size} AS size").groupBy("draw", "size").count()
-    return topics.mapInArrow(_placements(cluster), PATTERNS_DDL)
+    return drawn.selectExpr("draw", f"{size} AS size").groupBy("draw", "size").count()
+
+
+def expanding(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow`: draws in, patterns with their weights out (`PATTERNS_DDL`)."""
+    return _orders(cluster) if cluster.placement == "random" else _placements(cluster)
 
 
 def rows(spark: Any, cluster: Generated) -> Any:
@@ -100,6 +105,30 @@ def topic_name(cluster: Generated, number: int) -> str:
     return f"topic-{number:0{len(str(cluster.topics - 1))}}"
 
 
+def orders(cluster: Generated, numbers: pa.Array) -> pa.Array:
+    """`Generated.replicas` of many numbers at once: the place among the brokers that are left becomes one among all."""
+    chosen: list[pa.Array] = []
+    ascending: list[pa.Array] = []
+    for left in range(cluster.brokers, cluster.brokers - cluster.replication_factor, -1):
+        rest = compute.divide(numbers, left)
+        broker = compute.subtract(numbers, compute.multiply(rest, left))
+        numbers = rest
+        for taken in ascending:
+            broker = compute.add(broker, compute.cast(compute.greater_equal(broker, taken), pa.int64()))
+        chosen.append(broker)
+        for at, taken in enumerate(ascending):
+            ascending[at] = compute.min_element_wise(taken, broker)
+            broker = compute.max_element_wise(taken, broker)
+        ascending.append(broker)
+    rows, places = len(chosen[0]), len(chosen)
+    position = pa.array(range(rows * places), pa.int64())
+    row = compute.divide(position, places)
+    place = compute.subtract(position, compute.multiply(row, places))
+    flat = pa.concat_arrays(chosen).take(compute.add(compute.multiply(place, rows), row))
+    ends = pa.array(range(0, rows * places + 1, places), pa.int32())
+    return pa.ListArray.from_arrays(ends, compute.cast(compute.add(flat, 1), pa.int32()))
+
+
 def _drawn(numbers: Any, limit: int, seed: int) -> Any:
     return numbers.selectExpr("id", f"pmod(xxhash64(id, {seed}L), {limit}L) AS draw")
 
@@ -107,8 +136,7 @@ def _drawn(numbers: Any, limit: int, seed: int) -> Any:
 def _orders(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            replicas = [cluster.replicas(order) for order in batch.column("draw").to_pylist()]
-            yield pa.RecordBatch.from_arrays([_lists(replicas), batch.column("count")], schema=PATTERNS)
+            yield pa.RecordBatch.from_arrays([orders(cluster, batch.column("draw")), batch.column("count")], schema=PATTERNS)
 
     return expand
 
@@ -129,7 +157,7 @@ def _random_rows(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBa
     def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             places = [divmod(number, cluster.topic_partitions) for number in batch.column("id").to_pylist()]
-            replicas = [cluster.replicas(order) for order in batch.column("draw").to_pylist()]
+            replicas = [tuple(order) for order in orders(cluster, batch.column("draw")).to_pylist()]
             yield _rows_batch(cluster, places, replicas)
 
     return expand

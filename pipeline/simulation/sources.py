@@ -37,7 +37,7 @@ def generated(
     if plans:
         partitions = _planned(spark, rows, cluster.rack_of, plans, names, sizes)
     else:
-        partitions = Partitions(generator.grouped(spark, cluster), rows, cluster.rack_of)
+        partitions = Partitions(generator.grouped(spark, cluster), rows, cluster.rack_of, generator.expanding(cluster))
     return partitions, Scenario(brokers, steps, min_isr)
 
 

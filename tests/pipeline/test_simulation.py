@@ -80,7 +80,7 @@ def test_groups_give_what_each_partition_gives(spark: Any, seed: int) -> None:
     plans = [random_plan(rng, snapshot), random_plan(rng, snapshot)]
     partitions, scenario = sources.read(spark, snapshot, STEPS, plans, ["plan.json"] * 2, SIZES, 2)
     found = simulate(partitions, scenario, 50_000_000)
-    rebalanced = over_ratio(partitions.patterns, scenario)
+    rebalanced = over_ratio(partitions, scenario)
     rows = partitions.rows.collect()
     counts, after = one_by_one(rows, scenario, rebalanced)
     sums = {key: (count, counts.bytes.get(key, 0)) for key, count in counts.partitions.items()}
@@ -111,7 +111,7 @@ def test_patterns_of_a_generated_cluster_are_those_of_its_rows(spark: Any, place
     assert rows.count() == 1_234 == rows.select("topic", "partition").distinct().count()
     by_rows = {tuple(row["replicas"]): row["weight"] for row in group(rows.drop("topic", "partition")).collect()}
     by_groups: dict[tuple[int, ...], int] = {}
-    for row in generator.grouped(spark, cluster).collect():
+    for row in generator.grouped(spark, cluster).mapInArrow(generator.expanding(cluster), generator.PATTERNS_DDL).collect():
         by_groups[tuple(row["replicas"])] = by_groups.get(tuple(row["replicas"]), 0) + row["weight"]
     assert by_groups == by_rows
     assert all(len({cluster.rack_of[b] for b in replicas}) == 3 for replicas in by_rows) or not racks

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline.simulation.generated import Generated
+from klamm.pipeline.simulation.generated import Generated, orders
 from klamm.pipeline.simulation.patterns import Counts, Scenario, count_alike, count_pattern, patterns
 from klamm.pipeline.simulation.procedures import Procedures, Simulated
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill, Rebalance, Return, Shutdown, Step, Unclean
@@ -92,7 +92,9 @@ def test_brokers_are_of_one_kind_when_no_step_tells_them_apart() -> None:
 def test_each_order_of_replicas_has_its_number() -> None:
     cluster = Generated(10, 5, 3)
     assert cluster.orders == 60
-    assert {cluster.replicas(order) for order in range(60)} == set(permutations(range(1, 6), 3))
+    each = [cluster.replicas(order) for order in range(60)]
+    assert set(each) == set(permutations(range(1, 6), 3))
+    assert [tuple(ids) for ids in orders(cluster, pa.array(range(60), pa.int64())).to_pylist()] == each
 
 
 def test_a_scenario_goes_to_workers_as_a_value() -> None:
