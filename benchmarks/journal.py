@@ -111,7 +111,7 @@ async def paced(seconds: float, rate: int, journaled: bool) -> dict[str, float]:
         lags: list[float] = []
         sent = 0
         clock = time.perf_counter
-        began, before = clock(), time.process_time()
+        began, before, of_loop = clock(), time.process_time(), time.thread_time()
         while (now := clock()) < began + seconds:
             due = int((now - began) * rate / 2)
             for sink, request, response in itertools.islice(source, due - sent):
@@ -122,12 +122,13 @@ async def paced(seconds: float, rate: int, journaled: bool) -> dict[str, float]:
             await asyncio.sleep(0.001)
             lags.append((clock() - asked - 0.001) * 1000)
         cpu = (time.process_time() - before) / seconds * 100
+        of_loop = (time.thread_time() - of_loop) / seconds * 100
         ended = writer is not None and writer.has_ended
         if writer is not None:
             await asyncio.to_thread(writer.close)
     lags.sort()
     return {
-        "p50_ms": lags[len(lags) // 2], "p99_ms": lags[len(lags) * 99 // 100], "max_ms": lags[-1], "cpu": cpu,
+        "p50_ms": lags[len(lags) // 2], "p99_ms": lags[len(lags) * 99 // 100], "max_ms": lags[-1], "cpu": cpu, "loop_cpu": of_loop,
         "rate": sent * 2 / seconds, "ended": float(ended),
     }  # fmt: skip
 

@@ -7,6 +7,7 @@ A context's strings are dictionary-encoded, in a dictionary that lives as long a
 from __future__ import annotations
 
 import struct
+import time
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -26,6 +27,9 @@ NO_CORRELATION = 1
 NO_API = 2
 
 _LONGS, _INTS, _SHORTS, _BYTES = ROW.size // 8, ROW.size // 4, ROW.size // 2, ROW.size
+breathe = time.sleep
+"""`breathe(0)` lets the event loop's thread go on, if it waits for the interpreter's lock."""
+
 LARGEST_DICTIONARY = 4096
 """Contexts; a segment that has more begins a new dictionary."""
 
@@ -58,6 +62,7 @@ class Contexts:
 
     def columns(self, numbers: list[int]) -> dict[str, pa.Array]:
         """The columns of a context for rows that have these."""
+        breathe(0)
         missing = set(numbers) - self._index.keys()
         if missing:
             if len(self._index) + len(missing) > LARGEST_DICTIONARY:
@@ -67,7 +72,9 @@ class Contexts:
                 self._index[number] = len(self._used)
                 self._used.append(self._values[number])
             self._encode()
+        breathe(0)
         rows = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(array("i", map(self._index.__getitem__, numbers)))])
+        breathe(0)
         found = {
             name: pa.DictionaryArray.from_arrays(pc.take(indices, rows), dictionary) for name, (indices, dictionary) in self._arrays.items()
         }
@@ -116,8 +123,11 @@ def frames_batch(
     """A batch of `frames`. `offset_ns` is the wall clock less the monotonic clock."""
     size = len(rows)
     data = memoryview(b"".join(rows))
+    breathe(0)
     longs, ints, shorts, single = data.cast("q"), data.cast("i"), data.cast("h"), data.cast("b")
     nulls = single[61::_BYTES].tobytes()
+    content = _binary(frames)
+    breathe(0)
     mono = _array(pa.int64(), longs[1::_LONGS])
     latency = _array(pa.int64(), longs[3::_LONGS])
     cause = _array(pa.int64(), longs[4::_LONGS])
@@ -135,8 +145,9 @@ def frames_batch(
         "api_key": _array(pa.int16(), shorts[28::_SHORTS]),
         "api_version": _array(pa.int16(), shorts[29::_SHORTS]),
         "dir": _array(pa.int8(), single[60::_BYTES]),
-        "frame": _binary(frames),
+        "frame": content,
     }
+    breathe(0)
     if any(nulls):
         bits = _array(pa.int8(), memoryview(nulls))
         has_api = pc.equal(pc.bit_wise_and(bits, pa.scalar(NO_API, pa.int8())), 0)
@@ -176,4 +187,5 @@ def _with_nulls(values: pa.Array, valid: pa.Array) -> pa.Array:
 
 def _binary(values: Sequence[bytes]) -> pa.Array:
     offsets = array("i", accumulate(map(len, values), initial=0))
+    breathe(0)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))])

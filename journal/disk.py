@@ -14,12 +14,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.batches import Constants, Contexts, ContextValues, Event, Where, events_batch, frames_batch
+from klamm.journal.batches import Constants, Contexts, ContextValues, Event, Where, breathe, events_batch, frames_batch
 from klamm.journal.segments import SEAL, OpenSegment, disk_schema
 
 log = logging.getLogger(__name__)
 
 FLUSH_S = 0.1
+"""A row waits no longer."""
+
+APART_S = 0.03
+"""Between two batches of a table, however many rows come: each batch costs about as much as three hundred rows."""
+
 SEGMENT_BYTES = 64 << 20
 SEGMENT_S = 60.0
 BATCH_ROWS = 16_384
@@ -63,7 +68,7 @@ class Disk:
         self._contexts = Contexts(self._values)
         self._open: dict[str, OpenSegment] = {}
         self._began: dict[str, float] = {}
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"journal-{where.node_id}", daemon=True)
 
     def start(self) -> None:
@@ -72,7 +77,7 @@ class Disk:
 
     def close(self) -> None:
         """Write and seal what there is; returns when that is done."""
-        self._closing = True
+        self._closing.set()
         self.wake.set()
         self._thread.join()
 
@@ -85,9 +90,10 @@ class Disk:
     def _run(self) -> None:
         marker, next_look = self._folder / SEAL, 0.0
         while not self.failed:
-            self.wake.wait(FLUSH_S)
+            self._closing.wait(APART_S)
+            self.wake.wait(FLUSH_S - APART_S)
             self.wake.clear()
-            closing = self._closing
+            closing = self._closing.is_set()
             try:
                 self._write()
                 now = time.monotonic()
@@ -107,7 +113,7 @@ class Disk:
                 self.end(f"{type(error).__name__}: {error}")
         for segment in self._open.values():
             segment.give_up()
-        while not self._closing:  # what still comes is dropped
+        while not self._closing.is_set():  # what still comes is dropped
             self._waiting.clear()
             self.wake.wait(FLUSH_S)
             self.wake.clear()
@@ -120,8 +126,11 @@ class Disk:
         del waiting.closed_contexts[: len(closed)]
         while waiting.frames:
             count = self._count(waiting.frames)
+            breathe(0)
             frames, rows = waiting.frames[:count], waiting.rows[:count]
-            del waiting.frames[:count], waiting.rows[:count]
+            del waiting.frames[:count]
+            del waiting.rows[:count]
+            breathe(0)
             self._take_contexts()
             schema = self._schemas["frames"]
             batch = frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, schema)
@@ -139,6 +148,8 @@ class Disk:
     def _count(self, frames: list[bytes]) -> int:
         """How many frames make the next batch."""
         count = min(len(frames), BATCH_ROWS)
+        if sum(map(len, frames[:count])) <= BATCH_BYTES:
+            return count
         size = 0
         for index in range(count):
             size += len(frames[index])

@@ -1,0 +1,97 @@
+"""`klamm serve --journal`: a run for each start, a journal for each broker, whatever happens to its process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.journal import reading
+from klamm.tests.cli.running import Running
+from klamm.tests.journal.test_cluster import gaps, rows
+
+
+@pytest.fixture
+def serve(tmp_path: Path, zookeeper: str, chroot: str) -> Iterator[Any]:
+    """Starts clusters, and ends them."""
+    running: list[Running] = []
+
+    def start(*arguments: object, **options: Any) -> Running:
+        made = Running(tmp_path, "serve", "--port", 0, "--json", "--zookeeper", zookeeper + chroot, *arguments, **options)
+        running.append(made)
+        return made
+
+    yield start
+    for each in running:
+        if each.process.poll() is None:
+            each.kill()
+
+
+def test_each_start_is_a_run_and_a_relative_folder_is_one_of_the_working_directory(serve: Any, tmp_path: Path) -> None:
+    for _ in range(2):
+        cluster = serve("--brokers", 1, "--journal", os.path.relpath(tmp_path / "lake"))
+        cluster.ready()
+        cluster.signal(signal.SIGTERM)
+        assert cluster.ended() == 0
+    runs = {segment.run for segment in reading.segments(tmp_path / "lake")}
+    assert len(runs) == 2
+    assert all(re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{4}", run) for run in runs)
+
+
+def test_a_broker_process_that_is_killed_leaves_all_but_its_last_moment(serve: Any, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    said = serve("--processes", "--brokers", 2, "--topic", "orders:3:2", "--journal", lake, "--config", "klamm.journal.run=one").ready()
+    end = time.monotonic() + 20
+    while not any(row["kind"] == "to leader" for row in rows(lake, "frames")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(said["brokers"][1]["pid"], signal.SIGKILL)
+    folder = lake / "journal" / "run=one" / "node=2"
+    while reading.is_written(folder):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    left = [segment for segment in reading.segments(lake) if segment.node == 2 and not segment.sealed]
+    assert left
+    sealed = reading.seal_leftovers(lake)
+    assert {segment.name for segment in sealed} == {segment.name for segment in left}
+    assert [s for s in reading.segments(lake) if s.node == 1 and not s.sealed], "the other one goes on"
+    assert reading.ask_to_seal(lake) == []
+    assert gaps(lake)[1] == 0
+
+
+def test_a_journal_that_cannot_be_written_is_one_line(serve: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cluster = serve("--brokers", 1, "--journal", tmp_path / "file" / "lake")
+    assert cluster.ended() == 1
+    assert "the journal cannot be written to" in cluster.rest()
+    assert "Traceback" not in cluster.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_one_line(serve: Any, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    lake.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert serve("--brokers", 1, "--journal", lake).ended() == 1
+
+
+def test_without_pyarrow_the_option_is_refused_with_the_way_out(serve: Any, tmp_path: Path) -> None:
+    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError('no', name='pyarrow')")
+    cluster = serve("--brokers", 1, "--journal", tmp_path / "lake", environ={"PYTHONPATH": str(tmp_path)})
+    assert cluster.ended() == 1
+    assert "klamm.journal.dir needs pyarrow: pip install 'klamm[journal]'" in cluster.rest()
+    assert "Traceback" not in cluster.stderr
+
+
+def test_a_broker_without_a_journal_does_not_import_arrow() -> None:
+    code = "import sys, klamm.server.local.cluster, klamm.cli.serve; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
