@@ -13,12 +13,12 @@ from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
 
 _STATES = """
-SELECT topic, partition, max_by(
-    struct(leader, leader_epoch, isr, replicas, adding, removing, partition_epoch, recovery),
-    struct(controller_epoch, leader_epoch, partition_epoch, api_key = 4, ts_ns, seq)
-) AS last
+SELECT topic, partition,
+    max_by(struct(leader, leader_epoch, isr, replicas, partition_epoch, recovery), struct(controller_epoch, ts_ns, seq)) AS last,
+    max_by(struct(replicas, adding, removing, recovery), struct(controller_epoch, ts_ns, seq)) FILTER (WHERE api_key = 4) AS told
 FROM simulated_states WHERE api_key IN (4, 6) AND topic IS NOT NULL AND replicas IS NOT NULL GROUP BY topic, partition
 """
+"""`told`: UpdateMetadata names neither the replicas that are added and removed nor the recovery mark, LeaderAndIsr does."""
 _BROKERS = """
 SELECT broker_id, max_by(rack, struct(ts_ns, seq)) AS rack,
     max(struct(controller_epoch, ts_ns)) = (SELECT max(struct(controller_epoch, ts_ns)) FROM simulated_brokers WHERE api_key = 6) AS runs
@@ -44,8 +44,11 @@ def read_journal(spark: Any, lake: Path, run: str | None = None) -> Snapshot:
         last = row["last"]
         if last["leader"] < NO_LEADER:
             continue  # the topic was being deleted
-        assignment = Assignment(*(tuple(last[name]) if last[name] is not None else () for name in ("replicas", "adding", "removing")))
-        recovery = 0 if last["recovery"] is None else last["recovery"]
+        told, moving = row["told"], {}
+        if told is not None and told["replicas"] == last["replicas"]:
+            moving = {name: tuple(told[name]) for name in ("adding", "removing") if told[name] is not None}
+        assignment = Assignment(tuple(last["replicas"]), **moving)
+        recovery = next((r for r in (last["recovery"], None if told is None else told["recovery"]) if r is not None), 0)
         state = LeaderAndIsr(last["leader"], last["leader_epoch"], tuple(last["isr"]), recovery, last["partition_epoch"])
         partitions[TopicPartition(row["topic"], row["partition"])] = assignment, state
     if not partitions:
