@@ -20,7 +20,7 @@ help: ## What can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: .venv/.setup ## Make .venv with everything (first time about 500 MB to download; then it takes no time)
+setup: .venv/.setup ## Make .venv with everything (first time about 650 MB to download; then it takes no time)
 	@:
 
 # The stamp is newer than what it was made from: nothing to do. `pip` is told of every version, so a second machine gets the same.
@@ -36,7 +36,7 @@ setup: .venv/.setup ## Make .venv with everything (first time about 500 MB to do
 	  rm -rf .venv; \
 	  "$$python" -m venv .venv; \
 	fi; \
-	echo "Setting up .venv; the first time this downloads about 500 MB, most of it PySpark (its jars hold the ZooKeeper)." >&2; \
+	echo "Setting up .venv; the first time this downloads about 650 MB, most of it PySpark (its jars hold the ZooKeeper)." >&2; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,journal,pipeline,connect,dev]'; \
 	mkdir -p .typing; ln -sfn .. .typing/klamm; \
 	touch $@
