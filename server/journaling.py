@@ -82,7 +82,8 @@ class ControllerJournal:
     def __init__(self, journal: Journal, broker_id: int, ibp: str, frames: Frames | None = None) -> None:
         self.journal = journal
         self.epoch: int | None = None
-        """Of the term; None while there is none."""
+        """Of the term, or of the last one: work that is under way when a term ends may still change what the controller remembers."""
+        self._is_elected = False
         self.cause: int | None = None
         """The row of the event that is being processed."""
         self._event = journal.event
@@ -103,7 +104,7 @@ class ControllerJournal:
         seq = self._event(
             "controller_event",
             cause_seq=self._cause_of(cause),
-            controller_epoch=self.epoch,
+            controller_epoch=self.epoch if self._is_elected else None,
             broker=getattr(held, "broker_id", None),
             topic=getattr(held, "topic", None),
             partition=getattr(held, "partition", None),
@@ -206,12 +207,12 @@ class ControllerJournal:
                 self._row("topic_removed", topic=topic)
                 self._topic_ids.pop(topic, None)
             case changes.TermBegan(epoch):
-                self.epoch = epoch
+                self.epoch, self._is_elected = epoch, True
                 self._topic_ids.clear()
                 self._row("controller_elected", broker=self._broker_id)
             case changes.TermEnded():
                 self._row("controller_resigned", broker=self._broker_id)
-                self.epoch = None
+                self._is_elected = False
             case changes.DeletionQueued(topic):
                 self._deletion(topic, "queued")
             case changes.DeletionsStarted(topics) | changes.DeletionsResumed(topics):
