@@ -67,6 +67,7 @@ NAMED = View(
     "named",
     ("messages",),
     f"""
+SELECT * FROM (
 SELECT run_id, node_id, conn_id, seq, dir, peer_id, api_key, api_version, cause_seq, flags, error_code,
     if(dir IN (0, 2), {_REQUEST}, {_RESPONSE}) AS names,
     -- Metadata may ask by id: then the answer has a name that the request has not, and is looked for by its id.
@@ -74,7 +75,8 @@ SELECT run_id, node_id, conn_id, seq, dir, peer_id, api_key, api_version, cause_
     if(api_key = 3 AND dir = 0, exists(try_variant_get(body, '$.topics', 'array<struct<name string, topicId string>>'),
         t -> t.name IS NULL AND t.topicId = '{NO_ID}'), false) AS is_odd
 FROM messages
-WHERE api_key IN (0, 2, 3, 4, 5, 8, 19, 20, 37) AND body IS NOT NULL AND (dir IN (0, 1) OR api_key IN (4, 5) AND peer_id IS NOT NULL)""",
+WHERE api_key IN (0, 2, 3, 4, 5, 8, 19, 20, 37) AND body IS NOT NULL AND (dir IN (0, 1) OR api_key IN (4, 5) AND peer_id IS NOT NULL))
+WHERE names IS NOT NULL""",
 )
 """What requests and responses of some APIs name, as lists of texts: topics, or topic-partition."""
 

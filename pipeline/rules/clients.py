@@ -31,7 +31,7 @@ CLIENTS = View(
     "clients",
     ("traffic",),
     f"""
-SELECT run_id, client_id, substring_index(peer, ':', 1) AS host, max(ts_ns) AS last_ts_ns
+SELECT run_id, client_id, host, max(ts_ns) AS last_ts_ns
 FROM traffic WHERE dir = 0 AND api_key IS NOT NULL
 GROUP BY ALL
 HAVING NOT bool_or(api_key IN ({CLUSTER_KEYS})) AND NOT coalesce(client_id RLIKE '^broker-[0-9]+-', false)""",
@@ -42,13 +42,13 @@ DISCOVERIES = View(
     "discoveries",
     ("traffic",),
     """
-SELECT run_id, client_id, substring_index(peer, ':', 1) AS host, ts_ns FROM traffic WHERE dir = 0 AND api_key IN (3, 60)""",
+SELECT run_id, client_id, host, ts_ns FROM traffic WHERE dir = 0 AND api_key IN (3, 60)""",
 )
 """When clients asked for metadata, at whatever broker."""
 
 _STUBBORN = f"""
 WITH refused AS (
-    SELECT DISTINCT e.run_id, e.node_id, e.process, e.conn_id, e.seq, e.ts_ns, t.client_id, substring_index(t.peer, ':', 1) AS host
+    SELECT DISTINCT e.run_id, e.node_id, e.process, e.conn_id, e.seq, e.ts_ns, t.client_id, t.host
     FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
     WHERE e.error_code = 41 AND e.dir = 1 AND e.api_key IN ({CONTROLLER_KEYS})),
 again AS (
@@ -56,7 +56,7 @@ again AS (
         min_by(struct(t.seq, t.ts_ns, t.conn_id), t.seq) AS next
     FROM refused r
     JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.client_id <=> r.client_id
-        AND substring_index(t.peer, ':', 1) = r.host AND t.seq > r.seq
+        AND t.host = r.host AND t.seq > r.seq
     WHERE t.dir = 0 AND t.api_key IN ({CONTROLLER_KEYS}) AND t.ts_ns > r.ts_ns + {GRACE_NS} GROUP BY ALL),
 counted AS (
     SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.next, count(d.ts_ns) AS discoveries
@@ -94,13 +94,13 @@ SELECT t.run_id, t.node_id, CAST(NULL AS BIGINT) AS conn_id, max(t.seq) AS seq,
         ' in one second'), NULL) AS detail,
     array(min(t.seq), max(t.seq)) AS evidence
 FROM traffic t
-JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = substring_index(t.peer, ':', 1)
+JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host
 WHERE t.dir = 1 AND t.errors > 0
 GROUP BY t.run_id, t.node_id, t.client_id, c.host, t.api_key, t.ts_ns DIV 1000000000"""
 
 _STALE = f"""
 WITH failed AS (
-    SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, substring_index(t.peer, ':', 1) AS host
+    SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
     FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
     WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)),
 lasting AS (

@@ -144,9 +144,12 @@ class _Prepared:
                 # With a number Spark keeps the partitions, and knows of the cached rows how they are spread and sorted.
                 parts = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 2)
                 rows = rows.repartition(parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
-            rows = rows.cache()
+                rows = rows.cache()
+                self._cached.append(rows)
+            else:
+                # Cut off from its plan: a plan that is cached is planned again inside each query that reads it.
+                rows = rows.localCheckpoint()
             rows.createOrReplaceTempView(view.name)
-            self._cached.append(rows)
 
     def __exit__(self, *_: object) -> None:
         for rows in self._cached:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from klamm.pipeline.rules.record import View
 
-CONNECTION = ("run_id", "node_id", "process", "conn_id")
-"""What names a connection: its number counts in one process."""
+CONNECTION = ("conn_id", "run_id", "node_id", "process")
+"""What names a connection: its number counts in one process. The number is first, because Spark sorts by eight bytes before all else."""
 
 CLUSTER_KEYS = "4, 5, 6, 7, 27, 52, 53, 54, 56, 62, 63, 67, 75"
 """APIs that brokers send to each other: who sends one of them is no client."""
@@ -14,13 +14,14 @@ TRAFFIC = View(
     "traffic",
     ("headers",),
     """
-SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, kind, listener, peer, peer_id, client_id, client_sw, api_key, api_version,
-    correlation_id, flags, cause_seq, frame_bytes, length_prefix, left, reason, error_code, errors
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, listener, client_id, api_key, api_version, correlation_id, flags, cause_seq,
+    frame_bytes, length_prefix, left, reason, error_code, errors,
+    substring(peer, 1, length(peer) - length(substring_index(peer, ':', -1)) - 1) AS host
 FROM headers""",
     cluster_by=CONNECTION,
     order_by=("seq",),
 )
-"""All frames without their bodies; those of a connection are together and in order."""
+"""All frames without their bodies; those of a connection are together and in order. `host` is the peer without its port."""
 
 CLOSINGS = View(
     "closings",

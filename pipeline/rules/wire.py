@@ -33,7 +33,7 @@ SELECT run_id, node_id, conn_id, seq,
     array_compact(array(cause_seq, newest, seq)) AS evidence
 FROM (
     SELECT *, max(cause_seq) OVER (
-        PARTITION BY run_id, node_id, process, conn_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
+        PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest
     FROM traffic WHERE dir = 1 AND flags & {NO_RESPONSE_OR_TOKEN} = 0)"""
 
 _RANGE = """
@@ -52,15 +52,22 @@ LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.proces
 WHERE t.dir = 1 AND t.api_key <> 18 AND t.cause_seq IS NOT NULL"""
 
 _ONCE = f"""
-WITH answers AS (
-    SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, max(seq) AS last FROM traffic
-    WHERE dir = 1 AND cause_seq IS NOT NULL GROUP BY run_id, node_id, cause_seq),
+WITH wanted AS (
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq FROM traffic
+    WHERE dir = 1 AND cause_seq IS NOT NULL OR dir = 0 AND flags & {NO_RESPONSE_OR_TOKEN} = 0 AND reason IS NULL),
+-- Nearly all connections have one answer for each request, which counts and sums tell. Only those that have not are looked at closely.
+sums AS (
+    SELECT conn_id, run_id, node_id, process,
+        count_if(dir = 0) = count_if(dir = 1) AND bit_xor(xxhash64(if(dir = 0, seq, cause_seq))) = 0 AS is_even
+    FROM wanted GROUP BY conn_id, run_id, node_id, process),
+odd AS (SELECT w.* FROM wanted w JOIN sums s USING (conn_id, run_id, node_id, process) WHERE NOT is_even),
+answers AS (
+    SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, max(seq) AS last FROM odd WHERE dir = 1 GROUP BY run_id, node_id, cause_seq),
 newest AS (
-    SELECT run_id, node_id, process, conn_id, max(cause_seq) AS newest FROM traffic WHERE dir = 1 GROUP BY ALL),
+    SELECT run_id, node_id, process, conn_id, max(cause_seq) AS newest FROM odd WHERE dir = 1 GROUP BY ALL),
 requests AS (
     SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns, t.api_key, a.n, a.last
-    FROM traffic t LEFT JOIN answers a ON a.run_id = t.run_id AND a.node_id = t.node_id AND a.seq = t.seq
-    WHERE t.dir = 0 AND t.flags & {NO_RESPONSE_OR_TOKEN} = 0 AND t.reason IS NULL),
+    FROM odd t LEFT JOIN answers a ON a.run_id = t.run_id AND a.node_id = t.node_id AND a.seq = t.seq WHERE t.dir = 0),
 open AS (
     SELECT r.*, c.seq AS closed, e.last_ts_ns, e.is_gapless, w.newest,
         row_number() OVER (PARTITION BY r.run_id, r.node_id, r.process, r.conn_id ORDER BY r.seq) AS nth
@@ -69,8 +76,10 @@ open AS (
     LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process
     LEFT JOIN newest w ON w.run_id = r.run_id AND w.node_id = r.node_id AND w.process = r.process AND w.conn_id = r.conn_id
     WHERE r.n IS NULL)
-SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL) AS detail,
-    array_compact(array(seq, last)) AS evidence
+SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
+FROM wanted JOIN sums USING (conn_id, run_id, node_id, process) WHERE is_even AND dir = 0
+UNION ALL
+SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL), array_compact(array(seq, last))
 FROM requests WHERE n IS NOT NULL
 UNION ALL
 SELECT run_id, node_id, conn_id, seq,
@@ -162,7 +171,7 @@ signs AS (
 early AS (
     SELECT t.*, s.handshake, s.last,
         count_if(t.api_key = 18 AND t.error_code = 0) OVER (
-            PARTITION BY t.run_id, t.node_id, t.process, t.conn_id ORDER BY t.seq) AS versions_told
+            PARTITION BY t.conn_id, t.run_id, t.node_id, t.process ORDER BY t.seq) AS versions_told
     FROM traffic t
     JOIN listeners l ON l.run_id = t.run_id AND l.node_id = t.node_id AND l.process = t.process AND l.listener <=> t.listener
     JOIN signs s ON s.run_id = t.run_id AND s.node_id = t.node_id AND s.process = t.process AND s.conn_id = t.conn_id
@@ -215,7 +224,7 @@ FROM (
     -- The ids above are those that Java's clients set aside for authentication; at the end of all ids they begin anew.
     WHERE dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639
     WINDOW before AS (
-        PARTITION BY run_id, node_id, process, conn_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+        PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
 
 RULES: tuple[Rule, ...] = (
     Rule(
