@@ -34,7 +34,7 @@ def a_name_means_another_topic_after_its_deletion(run: Run) -> None:
     broker.update(State(topic="again", topic_id=OTHER_ID))
 
 
-@good("C-01")
+@good("C-01", also=["W-03"])
 def a_request_without_response_was_perhaps_not_taken(run: Run) -> None:
     broker = Channel(run.journal())
     broker.update(State(leader_epoch=2, partition_epoch=2), error=None)
@@ -223,7 +223,7 @@ def an_election_clears_the_mark(run: Run) -> int:
 # --- C-17
 
 
-@good("C-17")
+@good("C-17", also=["W-03"])
 def a_partition_begins_with_its_online_replicas(run: Run) -> None:
     broker = Channel(run.journal())
     first = State(1, 0, (1, 2), 0, (3, 1, 2), offline=(3,), is_new=True)

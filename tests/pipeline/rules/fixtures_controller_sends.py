@@ -12,7 +12,7 @@ from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 # --- C-03
 
 
-@good("C-03")
+@good("C-03", also=["W-11"])
 def a_former_controller_is_refused(run: Run) -> None:
     journal = run.journal()
     former, now = Channel(journal, 1, controller=8), Channel(journal, 2, epoch=2)
@@ -123,7 +123,7 @@ def an_isr_change_is_not_sent(run: Run) -> int:
 # --- C-10, C-11, C-12
 
 
-@good("C-10")
+@good("C-10", also=["W-11"])
 def a_batch_is_in_order(run: Run) -> None:
     journal = run.journal()
     event = handled(journal, "BrokerChange")
@@ -350,7 +350,7 @@ def metadata_shows_brokers_too_early(run: Run) -> int:
 # --- C-20
 
 
-@good("C-20")
+@good("C-20", also=["W-03"])
 def update_metadata_follows(run: Run) -> None:
     journal = run.journal()
     broker = Channel(journal)
