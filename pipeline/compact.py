@@ -15,7 +15,7 @@ from klamm.pipeline import manifest
 from klamm.pipeline.bronze import Commits
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.manifest import Entry
-from klamm.pipeline.silver import part_path
+from klamm.pipeline.parts import part_path
 from klamm.pipeline.stream import account
 from klamm.pipeline.tables import SILVER, Table
 

@@ -11,14 +11,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.pipeline import manifest
+from klamm.pipeline import manifest, parts
 from klamm.pipeline.manifest import Entry
-from klamm.pipeline.silver import at_once, write_parts
-from klamm.pipeline.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table, ddl, views
+from klamm.pipeline.tables import (
+    API_MATRIX,
+    CLIENT_SCORECARD,
+    EVENT_TABLE,
+    LATENCY,
+    LEADER_TIMELINE,
+    MESSAGES,
+    PARTITION_STATE,
+    QUARANTINE,
+    REASSIGN,
+    REASSIGN_SPANS,
+    Table,
+    ddl,
+    register,
+)
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"
 """The batch of all parts: a run has one of each table."""
+
+SMALL = 1_000_000
+"""Of so many rows of silver each table becomes one file."""
 
 _API = f"element_at(map({', '.join(f'{key}, {api.name!r}' for key, api in APIS.items())}), CAST(api_key AS INT))"
 """The name of an API; null for a key that no API has."""
@@ -94,25 +110,42 @@ GROUP BY run_id, client_sw, client_id
 }
 
 
+NEEDS: dict[Table, tuple[Table, ...]] = {
+    LATENCY: (MESSAGES, QUARANTINE),
+    API_MATRIX: (MESSAGES, QUARANTINE),
+    LEADER_TIMELINE: (PARTITION_STATE,),
+    REASSIGN_SPANS: (REASSIGN,),
+    CLIENT_SCORECARD: (MESSAGES, QUARANTINE),
+}
+"""A table has no rows where none of these has."""
+
+
 def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
     """Compute gold's tables of these runs again; the entries that the manifests got."""
     if not runs:
         return []
-    views(spark, lake, runs)
-    entries = at_once([partial(_build, spark, lake, table, query, runs) for table, query in QUERIES.items()])
+    silver = {table: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
+    register(spark, lake, tuple(silver), runs)
+    parts.clear(lake, QUERIES, BATCH)
+    is_small = sum(silver.values()) <= SMALL
+    work = [
+        partial(_build, spark.sql(query) if any(silver[needed] for needed in NEEDS[table]) else None, lake, table, runs, is_small)
+        for table, query in QUERIES.items()
+    ]
+    entries = parts.at_once(work)
     manifest.append(lake, entries)
     return entries
 
 
-def _build(spark: Any, lake: Path, table: Table, query: str, runs: Sequence[str]) -> list[Entry]:
+def _build(rows: Any, lake: Path, table: Table, runs: Sequence[str], is_small: bool) -> list[Entry]:
     """Write one table; a run that had rows and has none any more gets an entry without rows."""
-    rows = spark.sql(query).cache()
-    try:
-        counts = {row["run_id"]: row["count"] for row in rows.groupBy("run_id").count().collect()}
-        entries = write_parts(lake, table, _cast(rows, table), BATCH, counts) if counts else []
-    finally:
-        rows.unpersist()
-    return entries + [entry._replace(rows=0) for entry in manifest.entries(lake, table.path, runs) if entry.run not in counts]
+    entries = []
+    if rows is not None:
+        parts.write(lake, table, _cast(rows.coalesce(1) if is_small else rows, table), BATCH, runs)
+        entries = parts.adopt(lake, table, BATCH, runs)
+    there = {entry.run for entry in entries}
+    gone = [entry._replace(rows=0) for entry in manifest.entries(lake, table.path, runs) if entry.run not in there]
+    return entries + gone
 
 
 def _cast(rows: Any, table: Table) -> Any:

@@ -43,8 +43,11 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...]
 
 
-def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True) -> Outcome:
-    """Bring all tables of a lake up to date. `session` opens Spark. Raises PipelineFailed, also when rows got lost."""
+def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> Outcome:
+    """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON.
+
+    Raises PipelineFailed, also when rows got lost.
+    """
     with written(folder) as lake:
         late = ask_to_seal(lake, SEAL_WAIT_S)
         seal_leftovers(lake)
@@ -62,14 +65,16 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         commits.add(converted)
         runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        finish(stream.start(spark, lake, every_s=None))
+        finish(stream.start(spark, lake, every_s=None, variant=variant))
         rows = stream.account(lake, commits)
         if gold:
             _gold(spark, lake, runs, progress)
         return Outcome(rows, len(found), tuple(runs), tuple(notes))
 
 
-def watch(folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event) -> Outcome:
+def watch(
+    folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event, variant: bool = True
+) -> Outcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
     with written(folder) as lake:
         seal_leftovers(lake)
@@ -77,7 +82,7 @@ def watch(folder: Path, session: Callable[[], Any], progress: Progress, *, every
         commits = Commits(lake)
         before = set(commits.done)
         spark = session()
-        query = stream.start(spark, lake, every_s=every_s)
+        query = stream.start(spark, lake, every_s=every_s, variant=variant)
         progress.begin("watching", None)
         try:
             while not stop.is_set() and query.isActive:
@@ -89,7 +94,7 @@ def watch(folder: Path, session: Callable[[], Any], progress: Progress, *, every
             query.stop()
         if query.exception() is not None:
             raise PipelineFailed(_spark_reason(query.exception()))
-    outcome = run(folder, lambda: spark, progress)
+    outcome = run(folder, lambda: spark, progress, variant=variant)
     return outcome._replace(segments=len(commits.done - before) + outcome.segments)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from klamm.journal.columns import Column
 from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
 from klamm.pipeline.lake import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.parts import STAGED
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.tables import BRONZE, SILVER, ddl
 
@@ -49,28 +51,41 @@ def prepare(lake: Path) -> bool:
 
 def remove_remains(lake: Path) -> None:
     """Delete what a killed run left in silver, so that programs which read whole folders find valid files only."""
+    shutil.rmtree(lake / STAGED, ignore_errors=True)
     for table in SILVER:
         manifest.sweep(lake, table.path)
 
 
-def start(spark: Any, lake: Path, *, every_s: float | None) -> Any:
-    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query."""
+def start(spark: Any, lake: Path, *, every_s: float | None, variant: bool = True) -> Any:
+    """Start the stream: to the end of the commits there are (None), or with a micro-batch each `every_s` seconds. Returns Spark's query.
+
+    Without `variant` bodies of messages are JSON.
+    """
     (lake / COMMITS).mkdir(parents=True, exist_ok=True)
     commits = spark.readStream.schema(COMMIT_COLUMNS).option("maxFilesPerTrigger", COMMITS_A_BATCH).json(str(lake / COMMITS))
     trigger: dict[str, Any] = {"availableNow": True} if every_s is None else {"processingTime": f"{round(every_s * 1000)} milliseconds"}
-    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake))).option("checkpointLocation", str(lake / STREAM))
+    writer = commits.writeStream.foreachBatch(partial(do_batch, str(lake), variant)).option("checkpointLocation", str(lake / STREAM))
     return writer.trigger(**trigger).start()
 
 
-def do_batch(lake: str, commits: Any, batch_id: int) -> None:
+def do_batch(lake: str, variant: bool, commits: Any, batch_id: int) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
-    listed = [(row.table, row.path) for row in commits.collect() if row.rows > 0]
-    frames, events = (_read(spark, Path(lake), table.columns, [path for name, path in listed if name == table.name]) for table in BRONZE)
-    for entry in build_silver(spark, Path(lake), frames, events, batch_id):
+    listed = [row for row in commits.collect() if row.rows > 0]
+    frames, events = (_read(spark, Path(lake), table.columns, [row.path for row in listed if row.table == table.name]) for table in BRONZE)
+    expected = _rows_by_run(listed, "frames"), _rows_by_run(listed, "events")
+    for entry in build_silver(spark, Path(lake), frames, events, batch_id, variant=variant, expected=expected):
         there = manifest.rows_on_disk(Path(lake) / entry.path)
         if there != entry.rows:
             raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")
+
+
+def _rows_by_run(listed: Sequence[Any], table: str) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for row in listed:
+        if row.table == table:
+            counts[row.run] += row.rows
+    return counts
 
 
 def _read(spark: Any, lake: Path, columns: Sequence[Column], paths: list[str]) -> Any:

@@ -264,7 +264,12 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None) -> None:
     but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, and `reason`, null where the frame decodes. `runs` limits
     all views to these run ids.
     """
-    for table in (BRONZE[0], *SILVER, *GOLD):
+    register(spark, lake, (BRONZE[0], *SILVER, *GOLD), runs)
+
+
+def register(spark: Any, lake: Path, tables: Sequence[Table], runs: Collection[str] | None) -> None:
+    """Register the views of these tables, and `headers`; `messages` and `quarantine` must be among them."""
+    for table in tables:
         read(spark, lake, table, runs).createOrReplaceTempView(table.name)
     names = ", ".join(column.name for column in HEADER)
     spark.sql(HEADERS_VIEW.format(names=names)).createOrReplaceTempView("headers")

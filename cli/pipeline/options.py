@@ -29,6 +29,11 @@ def session_options(function: F) -> F:
     return master(remote(memory(function)))
 
 
+NO_VARIANT = click.option(
+    "--no-variant", is_flag=True, help="Bodies of new messages are JSON text, which every reader of Parquet knows, not Spark's VARIANT."
+)
+
+
 class Bars(AbstractContextManager["Bars"]):
     """Progress bars on stderr where that is a terminal; nothing elsewhere."""
 

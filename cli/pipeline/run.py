@@ -8,13 +8,14 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
-from klamm.cli.pipeline.options import LAKE, Bars, sentence, session_options
+from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session_options
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date.")
 @click.argument("lake", type=LAKE)
+@NO_VARIANT
 @session_options
-def command(lake: Path, master: str, remote: str | None, memory: str) -> None:
+def command(lake: Path, master: str, remote: str | None, memory: str, no_variant: bool) -> None:
     """Bring all tables of LAKE up to date with its journal.
 
     Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new
@@ -25,7 +26,7 @@ def command(lake: Path, master: str, remote: str | None, memory: str) -> None:
     from klamm.pipeline.session import open_session
 
     with Bars() as bars:
-        outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars)
+        outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars, variant=not no_variant)
     for note in outcome.notes:
         click.echo(printable(note), err=True)
     say(sentence(outcome))

@@ -10,7 +10,8 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline import manifest
-from klamm.pipeline.silver import build_silver, part_path
+from klamm.pipeline.parts import part_path
+from klamm.pipeline.silver import build_silver
 from klamm.pipeline.tables import DECISIONS, MESSAGES, SILVER, read, views
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey

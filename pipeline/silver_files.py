@@ -1,0 +1,210 @@
+"""Writes the tables of silver beside `messages`, in Spark's workers, while they decode frames or pass on events.
+
+A job of Spark costs more than the few rows that most of these tables get of a batch, so they have none: the task that decodes frames writes
+their flat rows to Parquet itself, a file for each table and run, named by the number of the task. A task that is done again writes the same
+files again. A file has another name until it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from klamm.journal.columns import EVENTS
+from klamm.pipeline.decode_batches import ARROW_TYPES, LISTS, OWN, decode_batches
+from klamm.pipeline.parts import folder_of_run, stage
+from klamm.pipeline.tables import (
+    API_ERRORS,
+    BROKER_STATE,
+    DECISIONS,
+    EVENT_TABLE,
+    HEADER,
+    PARTITION_STATE,
+    QUARANTINE,
+    REASSIGN,
+    SIZES,
+    Table,
+    ddl,
+)
+
+FLAT = {"states": PARTITION_STATE, "brokers": BROKER_STATE, "codes": API_ERRORS}
+"""List of a decoded row → the table that gets its structures."""
+
+FROM_FRAMES = (QUARANTINE, *FLAT.values())
+FROM_EVENTS = (EVENT_TABLE, DECISIONS, REASSIGN)
+
+REASSIGN_KINDS = ("reassign_phase", "assignment", "throttle_step", "throttle_set", "throttle_removed")
+
+_DECODABLE = (*HEADER, *SIZES, *(column for column in OWN if column.name in ("body_json", "left", "err", "error_code", "errors")))
+DECODABLE = ddl(_DECODABLE)
+"""Spark's schema of what `decode_and_write` hands on: `messages` with the body as JSON."""
+
+WRITTEN = "rows bigint"
+"""Spark's schema of what `write_events` hands on."""
+
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 64 << 20
+"""A row group is written when it has so many rows or bytes."""
+
+_INT32 = 1 << 31
+_INT64 = 1 << 63
+
+
+class Files:
+    """The files of one task. `close` gives them their names."""
+
+    def __init__(self, lake: str, batch: str, task: int) -> None:
+        self._lake, self._batch = Path(lake), batch
+        self._name = f"part-{task:05d}.parquet"
+        self._waiting: dict[Path, list[Any]] = {}
+        self._writers: dict[Path, Any] = {}
+
+    def add(self, table: Table, rows: Any) -> None:
+        """Rows of a table, of any runs; at least one."""
+        run_ids = rows.column("run_id")
+        runs = pc.unique(run_ids).to_pylist()
+        for run in runs:
+            path = stage(self._lake, table, self._batch) / folder_of_run(run) / self._name
+            waiting = self._waiting.setdefault(path, [])
+            waiting.append(rows if len(runs) == 1 else rows.filter(pc.equal(run_ids, run)))
+            if sum(each.num_rows for each in waiting) >= GROUP_ROWS or sum(each.nbytes for each in waiting) >= GROUP_BYTES:
+                self._flush(path)
+
+    def close(self) -> None:
+        """Write what waits; the files are whole."""
+        for path in list(self._waiting):
+            self._flush(path)
+        for path, writer in self._writers.items():
+            writer.close()
+            self._unfinished(path).replace(path)
+
+    def _flush(self, path: Path) -> None:
+        rows = self._waiting.pop(path)
+        writer = self._writers.get(path)
+        if writer is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writer = pq.ParquetWriter(self._unfinished(path), rows[0].schema, compression="zstd", compression_level=1)
+            self._writers[path] = writer
+        writer.write_table(pa.Table.from_batches(rows))
+
+    def _unfinished(self, path: Path) -> Path:
+        return path.with_name(f"._{path.name}")
+
+
+def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """Decode frames; hand on those that are messages, write the rows of all other tables. For `DataFrame.mapInArrow`."""
+    files = Files(lake, batch, _task())
+    for rows in decode_batches(batches):
+        for name, table in FLAT.items():
+            flat = _flat(rows, name, table)
+            if flat is not None:
+                files.add(table, flat)
+        decodable = pc.is_null(rows.column("reason"))
+        if decodable.false_count:
+            files.add(QUARANTINE, rows.filter(pc.invert(decodable)).select(list(QUARANTINE.names)))
+            rows = rows.filter(decodable)
+        yield rows.select([column.name for column in _DECODABLE])
+    files.close()
+
+
+def _flat(rows: Any, name: str, table: Table) -> Any:
+    """A row for each structure in a list, with the columns of its frame; None where there is no structure."""
+    lists = rows.column(name)
+    structs = lists.flatten()
+    if not len(structs):
+        return None
+    parents = pc.list_parent_indices(lists)
+    own = {field.name: structs.field(field.name) for field in LISTS[name]}
+    arrays = []
+    for column in table.names:
+        if column in own:
+            arrays.append(own[column])
+        elif column == "request_seq":
+            is_response = pc.is_in(rows.column("dir"), pa.array([1, 3], pa.int8()))
+            arrays.append(pc.if_else(is_response, rows.column("cause_seq"), pa.scalar(None, pa.int64())).take(parents))
+        else:
+            arrays.append(rows.column(column).take(parents))
+    return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
+
+
+def write_events(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """Write events and the tables that come of them; hand on how many. For `DataFrame.mapInArrow`, of the columns of EVENTS."""
+    files = Files(lake, batch, _task())
+    for rows in batches:
+        if not rows.num_rows:
+            continue
+        arrays = [_cast(rows.column(column.name), ARROW_TYPES[column.type]) for column in EVENTS]
+        events = pa.RecordBatch.from_arrays(arrays, names=list(EVENT_TABLE.names))
+        files.add(EVENT_TABLE, events)
+        kinds = events.column("kind")
+        for table, chosen, derive in ((DECISIONS, ("decision",), _decision), (REASSIGN, REASSIGN_KINDS, _reassign)):
+            some = events.filter(pc.is_in(kinds, pa.array(chosen)))
+            if some.num_rows:
+                files.add(table, _derived(some, table, derive))
+        yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows], pa.int64())], names=["rows"])
+    files.close()
+
+
+def _derived(events: Any, table: Table, derive: Any) -> Any:
+    """Rows of a table with columns of events, and columns that `derive` makes of input and output."""
+    made = [derive(*texts) for texts in zip(events.column("input").to_pylist(), events.column("output").to_pylist(), strict=True)]
+    arrays = [
+        pa.array([row[column.name] for row in made], ARROW_TYPES[column.type])
+        if column.name in made[0]
+        else events.column(column.name)
+        for column in table.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(table.names))
+
+
+def _decision(given: str | None, _: str | None) -> dict[str, Any]:
+    said = _object(given)
+    rule, partitions = said.get("rule"), said.get("partitions")
+    name = rule.get("name") if isinstance(rule, dict) else None
+    count = len(partitions) if isinstance(partitions, list) else 0
+    return {"rule": _text(name) or "", "partition_count": count, "partitions": _text(partitions), "input": given or ""}
+
+
+def _reassign(_: str | None, output: str | None) -> dict[str, Any]:
+    said = _object(output)
+    step = said.get("step")
+    is_number = isinstance(step, int) and not isinstance(step, bool) and -_INT64 <= step < _INT64
+    ids = {name: _ids(said.get(name)) for name in ("replicas", "adding", "removing")}
+    return {"phase": _text(said.get("phase")), "step": step if is_number else None, "request": _text(said.get("request")), **ids}
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """A JSON object; an empty one where the text is none."""
+    try:
+        found = orjson.loads(text) if text is not None else None
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    """A string as it is, any other value as JSON."""
+    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _ids(value: Any) -> list[int] | None:
+    is_list = isinstance(value, list) and all(isinstance(one, int) and -_INT32 <= one < _INT32 for one in value)
+    return value if is_list else None
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _task() -> int:
+    """The number of the task that runs here."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
