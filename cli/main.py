@@ -20,6 +20,7 @@ from klamm.cli.output import end_with_failure, open_standard_streams, tell_scrip
 VERBS = {
     "broker": "klamm.cli.broker",
     "configs": "klamm.cli.configs",
+    "journal": "klamm.cli.journal.verb",
     "leader-election": "klamm.cli.leader_election",
     "metadata-log": "klamm.cli.metadata_log.verb",
     "pipeline": "klamm.cli.pipeline.verb",
@@ -58,6 +59,7 @@ def klamm() -> None:
     klamm serve                      a cluster of three brokers and a ZooKeeper, in one process
     klamm broker server.properties   one broker of a cluster, as a process of its own
     klamm configs                    shows and changes dynamic configs of topics and brokers
+    klamm journal                    shows, exports and verifies journals of frames and events
     klamm leader-election            elects leaders: preferred replicas, or unclean ones
     klamm metadata-log dump          shows the log that brokers follow which register with the controller
     klamm pipeline                   turns journals of frames and events into tables and verdicts, with Spark

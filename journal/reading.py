@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from klamm.journal.segments import LOCK, OPEN, SEAL, Segment, journal_folder, segment_of, table_schema
 
-_WRONG = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
+WRONG = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 """What pyarrow raises for bytes that are no stream."""
 
 
@@ -49,39 +49,44 @@ class SegmentReader:
             size = self.path.stat().st_size
             source = pa.memory_map(str(self.path)) if size else pa.BufferReader(b"")
             with source, pa.ipc.open_stream(source) as stream:
-                self.metadata = {_text(key): _text(value) for key, value in (stream.schema.metadata or {}).items()}
+                self.metadata = metadata_of(stream.schema)
                 while True:
                     try:
                         batch = stream.read_next_batch()
                     except StopIteration:
                         break
                     batch.validate(full=True)
-                    yield self._present(batch)
+                    yield present(batch, self.schema, self.metadata)
                 if source.tell() < size:
                     self.torn = f"{size - source.tell()} bytes after the end mark"
                 elif not _has_end_mark(self.path, size):
                     self.torn = "no end mark"
         except FileNotFoundError:
             raise
-        except _WRONG as error:
+        except WRONG as error:
             self.torn = " ".join(str(error).split()) or type(error).__name__
 
-    def _present(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the present columns."""
-        arrays = []
-        for field in self.schema:
-            index = batch.schema.get_field_index(field.name)
-            if index >= 0:
-                array = batch.column(index)
-                if pa.types.is_dictionary(array.type):
-                    array = array.dictionary_decode()
-                arrays.append(array if array.type == field.type else array.cast(field.type))
-            elif field.name in self.metadata:  # of the whole segment
-                value = self.metadata[field.name]
-                arrays.append(pa.repeat(pa.scalar(value).cast(field.type), batch.num_rows))
-            else:
-                arrays.append(pa.nulls(batch.num_rows, field.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+def present(batch: pa.RecordBatch, schema: pa.Schema, metadata: Mapping[str, str]) -> pa.RecordBatch:
+    """The batch with the columns of `schema`, the present ones."""
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index >= 0:
+            array = batch.column(index)
+            if pa.types.is_dictionary(array.type):
+                array = array.dictionary_decode()
+            arrays.append(array if array.type == field.type else array.cast(field.type))
+        elif field.name in metadata:  # of the whole segment
+            arrays.append(pa.repeat(pa.scalar(metadata[field.name]).cast(field.type), batch.num_rows))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def metadata_of(schema: pa.Schema) -> dict[str, str]:
+    """What the schema of a segment says of its writer."""
+    return {_text(key): _text(value) for key, value in (schema.metadata or {}).items()}
 
 
 def _text(data: bytes) -> str:

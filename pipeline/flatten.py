@@ -6,10 +6,9 @@ that was cut does not have any more.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
-
-import orjson
 
 from klamm.pipeline.json_codec import Body
 from klamm.protocol.apis import ApiKey
@@ -128,7 +127,7 @@ def _endpoints(row: Body) -> Row:
     if not endpoints:
         return row["v0Host"], row["v0Port"], None
     first = endpoints[0]
-    return first.get("host"), first.get("port"), orjson.dumps(endpoints)
+    return first.get("host"), first.get("port"), json.dumps(endpoints, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def error_counter(name: str, version: int) -> ErrorCounter | None:

@@ -23,7 +23,7 @@ BANNED: list[tuple[str, str, tuple[str, ...]]] = [
     (r"\b(?:take|takes|took|taking) office\b", "fail over", ("broker", "docs", *CLEAN)),
     (r"\brooms?\b", "package", ("broker", "docs", *CLEAN)),
     (r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", "request, response, send", CLEAN),
-    (r"(?<!\")\bnodes?\b(?!\.id)", "broker or znode", CLEAN),
+    (r"(?<![\"-])\bnodes?\b(?!\.id)", "broker or znode", CLEAN),
     (r"\b(?:hosted|HostedPartitions)\b", "replica, ReplicaManager", CLEAN),
 ]
 EXCEPT = {"tests/test_words.py", "docs/glossary.md"}

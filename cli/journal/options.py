@@ -1,0 +1,98 @@
+"""What the commands of `klamm journal` have in common: the lake, and which of its rows are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from klamm.cli.logs import printable
+from klamm.protocol.apis import APIS
+
+if TYPE_CHECKING:
+    from klamm.journal.rows import Choice
+    from klamm.journal.segments import Segment
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LAKE = click.Path(path_type=Path)
+BROKER_ID = click.IntRange(0, 2**31 - 1)
+
+
+class Api(click.ParamType):
+    """The name of an API, in any case, or its key."""
+
+    name = "api"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Its key."""
+        names = {api.name.lower(): int(key) for key, api in APIS.items()}
+        text = str(value)
+        if text.lower() in names:
+            return names[text.lower()]
+        if text.isascii() and text.isdigit() and int(text) < 1 << 15:
+            return int(text)
+        self.fail(f"{text!r} is no API, such as Metadata or 3", param, ctx)
+
+
+def choice_options(function: F) -> F:
+    """Options --run, --node, --api, --client and --topic: arguments `runs`, `brokers`, `keys`, `clients` and `topic`."""
+    for decorate in (
+        click.option("--topic", metavar="NAME", help="Only rows about this topic."),
+        click.option("--client", "clients", multiple=True, metavar="PATTERN", help="Only frames of this client id or software (* and ?)."),
+        click.option("--api", "keys", multiple=True, type=Api(), metavar="API", help="Only frames of this API: a name or a key."),
+        click.option("--node", "brokers", multiple=True, type=BROKER_ID, metavar="ID", help="Only rows of this broker."),
+        click.option("--run", "runs", multiple=True, metavar="ID", help="Only this run. This and the next three may be repeated."),
+    ):
+        function = decorate(function)
+    return function
+
+
+@contextmanager
+def arrow_needed() -> Iterator[None]:
+    """A package that is missing is one line, with the way out."""
+    try:
+        yield
+    except ImportError as missing:
+        name = (missing.name or str(missing)).partition(".")[0]
+        if name == "klamm":
+            raise
+        raise click.ClickException(f"journals need {name}: pip install 'klamm[journal]'") from missing
+
+
+def existing(lake: Path) -> Path:
+    """The lake, where it has journals."""
+    if not lake.is_dir():
+        raise click.ClickException(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
+    if not (lake / "journal").is_dir():
+        raise click.ClickException(f"{lake}: no lake, it has no folder `journal`")
+    return lake
+
+
+def choice(
+    runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None, events: bool
+) -> Choice:
+    """What the options choose."""
+    from klamm.journal.rows import Choice
+    from klamm.pipeline.lines import mentions
+
+    is_about = None if topic is None else mentions(topic)
+    return Choice(
+        runs=frozenset(runs) if runs else None,
+        brokers=frozenset(brokers) if brokers else None,
+        keys=frozenset(keys) if keys else None,
+        clients=clients if clients else None,
+        tables=("frames", "events") if events else ("frames",),
+        accepts=None if is_about is None else lambda row: is_about(row.table, row.columns),
+    )
+
+
+def tell_torn(segment: Segment, why: str) -> None:
+    """A line on stderr about a segment that does not end as it should, unless a broker writes it."""
+    from klamm.journal.reading import is_written
+
+    if segment.sealed or not is_written(segment.path.parent):
+        click.echo(printable(f"{segment.path}: torn, read up to its last whole batch: {why}"), err=True)

@@ -1,0 +1,74 @@
+"""`klamm journal tail`: prints the frames and events of journals, decoded, a line each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from klamm.cli.journal.options import LAKE, arrow_needed, choice, choice_options, existing, tell_torn
+from klamm.cli.logs import printable
+from klamm.cli.output import CannotWrite, say
+
+if TYPE_CHECKING:
+    from klamm.journal.rows import Row
+
+POLL_S = 0.1
+FOLLOW_LAST = 10
+"""Rows that --follow begins with."""
+
+
+@click.command("tail", short_help="Print decoded frames, a line each.")
+@click.argument("lake", type=LAKE, metavar="LAKE")
+@click.option("-n", "last", type=click.IntRange(0, 1_000_000), metavar="N", help="Only the last N rows. Default: all; 10 with --follow.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new rows, runs and brokers until Ctrl-C.")
+@click.option("--events", is_flag=True, help="Print events too.")
+@click.option("--full", is_flag=True, help="Print whole bodies.")
+@choice_options
+def command(
+    lake: Path, last: int | None, follow: bool, events: bool, full: bool,
+    runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None,
+) -> None:  # fmt: skip
+    """Print the frames in the journals of LAKE, a line each: time, broker, row, direction, API, who, error codes, what it says.
+
+    Rows of a broker are in their order, brokers in the order of time. A journal may be read while it is written: what a broker has
+    received or sent is there after a tenth of a second.
+
+    \b
+    klamm journal tail ./lake -n 20
+    klamm journal tail ./lake --follow --events --topic orders
+    klamm journal tail ./lake --api LeaderAndIsr --api UpdateMetadata --node 2 --full
+    """
+    existing(lake)
+    with arrow_needed():
+        from klamm.journal.rows import Follower, Reading
+
+        wanted = choice(runs, brokers, keys, clients, topic, events)
+    try:
+        reading = Reading(lake, wanted, tell_torn)
+        if last is None and not follow:
+            _print(reading.rows(), full)
+            return
+        _print(reading.last_rows(FOLLOW_LAST if last is None else last), full)
+        if follow:
+            follower = Follower(lake, wanted, reading.reached, tell_torn)
+            while True:
+                _print(follower.poll(), full)
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        return
+    except CannotWrite as failure:
+        if not isinstance(failure.__cause__, BrokenPipeError):
+            raise
+
+
+def _print(rows: Iterable[Row], full: bool) -> None:
+    from klamm.pipeline import lines
+
+    shown = None if full else lines.SHOWN
+    for row in rows:
+        text = lines.frame_line(row.columns, shown) if row.table == "frames" else lines.event_line(row.columns, shown)
+        say(printable(text))

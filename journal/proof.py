@@ -1,0 +1,176 @@
+"""Proves of each broker's journal that no row is missing: frames and events together have the numbers 1, 2, 3, … without a gap.
+
+What else is looked at: processes count up by one, names of segments say their first row, rows belong to their folder, and the tree has no
+foreign files. A segment without an end mark is that of a process that was killed, or of one that lives; its rows up to the last whole batch
+count, and a row that was lost there shows as a gap unless it was the last one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from klamm.journal.reading import SegmentReader, is_written, open_segment
+from klamm.journal.segments import LOCK, SEAL, Segment, journal_folder, segment_of
+
+SHOWN = 1_000
+"""Problems of one broker that are listed; the rest is counted."""
+TRIES = 5
+
+_Number = tuple[int, int, int, str]
+"""seq, process, ts_ns and the table of one row."""
+
+
+@dataclass
+class Proof:
+    """What was found of one broker in one run."""
+
+    run: str
+    broker: int
+    frames: int = 0
+    events: int = 0
+    processes: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    is_written: bool = False
+    """A writer lives there: rows may follow."""
+    problems: list[str] = field(default_factory=list)
+    """Rows that are missing, or that cannot be; a line each."""
+    more_problems: int = 0
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know although no row is missing."""
+
+    @property
+    def rows(self) -> int:
+        """Frames and events."""
+        return self.frames + self.events
+
+    def problem(self, line: str) -> None:
+        """Add one; of very many only the number is kept."""
+        if len(self.problems) < SHOWN:
+            self.problems.append(line)
+        else:
+            self.more_problems += 1
+
+    def note(self, line: str) -> None:
+        """Add one, unless there are very many."""
+        if len(self.notes) < SHOWN:
+            self.notes.append(line)
+
+
+def verify(lake: Path, runs: frozenset[str] | None = None, nodes: frozenset[int] | None = None) -> tuple[list[Proof], list[Path]]:
+    """A proof for each broker of each run, and the foreign files. Writers that live are not disturbed."""
+    folders: dict[tuple[str, int], Path] = {}
+    foreign: list[Path] = []
+    for path in _files(journal_folder(lake)):
+        segment = segment_of(path)
+        in_folder = segment_of(path.with_name("frames-00000000000000000001.arrows"))
+        if segment is not None:
+            folders[segment.run, segment.node] = path.parent
+        elif in_folder is not None and path.name in (LOCK, SEAL):
+            folders.setdefault((in_folder.run, in_folder.node), path.parent)
+        else:
+            foreign.append(path)
+    chosen = [
+        (run, node, folder) for (run, node), folder in sorted(folders.items())
+        if (runs is None or run in runs) and (nodes is None or node in nodes)
+    ]  # fmt: skip
+    return [_proof(run, node, folder) for run, node, folder in chosen], foreign
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for where, inner, names in os.walk(folder):
+        inner.sort()
+        yield from (Path(where, name) for name in sorted(names))
+
+
+def _proof(run: str, node: int, folder: Path) -> Proof:
+    """While a broker writes, its two files are not read at one instant: what is a gap then must be one when read again."""
+    proof = _one_pass(run, node, folder)
+    for _ in range(TRIES):
+        if not (proof.is_written and proof.problems):
+            break
+        again = _one_pass(run, node, folder)
+        if again.problems == proof.problems:
+            break
+        proof = again
+    return proof
+
+
+def _one_pass(run: str, node: int, folder: Path) -> Proof:
+    proof = Proof(run, node, is_written=is_written(folder))
+    expected, process, last_ts = 1, 0, 0
+    found = (segment for path in sorted(folder.iterdir()) if (segment := segment_of(path)) is not None)
+    streams: dict[str, list[Segment]] = {"frames": [], "events": []}
+    for segment in found:
+        streams[segment.table].append(segment)
+    for seq, number, ts_ns, table in heapq.merge(*(_numbers(proof, parts) for parts in streams.values())):
+        if table == "frames":
+            proof.frames += 1
+        else:
+            proof.events += 1
+        if seq > expected:
+            missing = f"seq {expected}" if seq == expected + 1 else f"seq {expected} to {seq - 1} ({seq - expected} rows)"
+            where = f"between process {process} and {number}" if process and number != process else f"in process {number}"
+            proof.problem(f"{missing} missing, {where}")
+        elif seq < expected:
+            proof.problem(f"seq {seq} in {table} is not above seq {expected - 1}")
+        expected = max(expected, seq + 1)
+        if number != process:
+            if number != process + 1:
+                proof.problem(f"seq {seq}: process {number} after process {process}")
+            process = number
+            proof.processes += 1
+        elif ts_ns < last_ts:
+            proof.note(f"seq {seq}: the clock went back by {(last_ts - ts_ns) / 1e9:.6f} s")
+        last_ts = ts_ns
+        proof.first_ns = ts_ns if proof.first_ns is None else min(proof.first_ns, ts_ns)
+        proof.last_ns = ts_ns if proof.last_ns is None else max(proof.last_ns, ts_ns)
+    return proof
+
+
+def _numbers(proof: Proof, parts: list[Segment]) -> Iterator[_Number]:
+    """Of each row of one table, in the order of the files."""
+    for segment in parts:
+        reader = _open(segment.path)
+        if reader is None:
+            proof.problem(f"{segment.path.name} is gone")
+            continue
+        first = True
+        for batch in reader:
+            if not batch.num_rows:
+                continue
+            if first and (start := batch.column("seq")[0].as_py()) != segment.first_seq:
+                proof.problem(f"{segment.path.name} begins with seq {start}")
+            first = False
+            columns = [batch.column(name) for name in ("seq", "process", "ts_ns")]
+            foreign = {(row["run_id"], row["node_id"]) for row in _pairs(batch)} - {(segment.run, segment.node)}
+            for run, node in sorted(foreign, key=str)[:3]:
+                proof.problem(f"{segment.path.name} has rows of broker {node} of run {run}")
+            if any(column.null_count for column in columns):
+                proof.problem(f"{segment.path.name} has rows without seq, process or time")
+                continue
+            for seq, number, ts_ns in zip(*(column.to_pylist() for column in columns), strict=True):
+                yield seq, number, ts_ns, segment.table
+        if reader.torn is not None and not (proof.is_written and not segment.sealed):
+            proof.note(f"{segment.path.name} is torn, read up to its last whole batch: {reader.torn}")
+
+
+def _pairs(batch: pa.RecordBatch) -> list[dict[str, object]]:
+    table = pa.Table.from_batches([batch.select(["run_id", "node_id"])])
+    rows: list[dict[str, object]] = table.group_by(["run_id", "node_id"]).aggregate([]).to_pylist()
+    return rows
+
+
+def _open(path: Path) -> SegmentReader | None:
+    for candidate in (path, path.with_name(path.name.removesuffix(".open"))):
+        try:
+            return open_segment(candidate)
+        except FileNotFoundError:
+            continue
+    return None
