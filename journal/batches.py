@@ -171,10 +171,26 @@ def events_batch(events: Sequence[Event], offset_ns: int, constants: Constants, 
     columns = {**constants.columns(len(events)), "seq": pa.array(seqs, pa.int64()), "ts_ns": pc.add(mono, offset_ns), "mono_ns": mono}
     for column, values in zip(_EVENT_COLUMNS, others, strict=True):
         if column.name in ("input", "output"):
-            values = tuple(map(to_json, values))
-        made = pa.array(values, pa.type_for_alias(column.type))
+            values = tuple(map(_json_of, values))
+        made = _made(values, pa.type_for_alias(column.type))
         columns[column.name] = made.dictionary_encode() if column.name == "kind" else made
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _json_of(value: object) -> str | None:
+    """The JSON of a value. One that cannot be written down says so in its own row, and harms no other one."""
+    try:
+        return to_json(value)
+    except Exception as error:  # noqa: BLE001 whatever a callable raises
+        return to_json({"unwritable": f"{type(error).__name__}: {error}"})
+
+
+def _made(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of values. Halves of surrogate pairs, which JSON from ZooKeeper may hold, become question marks."""
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:
+        return pa.array([v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values], kind)
 
 
 def _array(kind: pa.DataType, values: memoryview) -> pa.Array:

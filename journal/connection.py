@@ -40,6 +40,9 @@ _SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE), 
 _SECRET_REQUESTS = frozenset(key.to_bytes(2, "big") for key in redaction.REQUESTS)
 _SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
 _pack = ROW.pack
+_CONTEXTS = 64
+"""So many contexts of a connection are remembered before those are looked for that nothing refers to any more."""
+
 _RAW = -1
 """The API key, in the list of those that wait, of a SASL token that is no request."""
 
@@ -83,7 +86,7 @@ class ConnectionJournal:
     """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
 
     __slots__ = (
-        "_client", "_client_id", "_context", "_contexts", "_facts", "_keep", "_long_way", "_longest", "_now_ns", "_pending", "_raw",
+        "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_keep", "_long_way", "_longest", "_now_ns", "_pending", "_raw",
         "_request_dir", "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq",
         "received", "sent",
     )  # fmt: skip
@@ -103,6 +106,7 @@ class ConnectionJournal:
         self._client_id: str | None = None
         self._sw: str | None = None
         self._contexts: list[int] = []
+        self._contexts_end = _CONTEXTS
         self._context = self._new_context()
         self._raw = False
         self._keep = 0 if writer.keeps == "headers" else writer.keeps if isinstance(writer.keeps, int) else _LARGEST
@@ -301,8 +305,9 @@ class ConnectionJournal:
             rest = rest[:12]
         elif not is_request and any(each[3] in redaction.RESPONSES for each in self._pending):
             rest = rest[:8]
+        rest = rest[: min(RECORDS_KEPT, max(self._keep, 12 if is_request else 8))]
         flags = Flag.CUT if len(rest) >= 4 and _INT32.unpack_from(rest)[0] + 4 > len(rest) else 0
-        self._row(rest[:RECORDS_KEPT], self._request_dir if is_request else self._response_dir, flags, NO_API | NO_CORRELATION)
+        self._row(rest, self._request_dir if is_request else self._response_dir, flags, NO_API | NO_CORRELATION)
 
     def _other_client(self, header: bytes, length: int) -> None:
         self._client = header
@@ -313,9 +318,12 @@ class ConnectionJournal:
         facts = self._facts
         values = ContextValues(facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw)
         number = self._writer.new_context(values)
+        if len(self._contexts) >= self._contexts_end:  # of a client that changes its name all the time
+            used = {each[5] for each in self._pending}
+            self._writer.closed_contexts.extend(each for each in self._contexts if each not in used)
+            self._contexts = sorted(used)
+            self._contexts_end = max(_CONTEXTS, 2 * len(used))
         self._contexts.append(number)
-        if len(self._contexts) > 64:  # of a client that changes its name all the time; requests that wait may still name the youngest
-            self._writer.closed_contexts.append(self._contexts.pop(0))
         return number
 
     def _special_request(self, frame: bytes, key: int, version: int, length: int) -> tuple[bytes, int]:
@@ -446,21 +454,30 @@ def _acks(frame: bytes, version: int, length: int) -> int | None:
     pos = _SHORTEST_REQUEST + max(length, 0)
     try:
         if version >= 9:
-            pos += 1  # tagged fields of the header: clients send none
-            size = shift = 0
-            while True:
-                byte = frame[pos]
-                pos += 1
-                size |= (byte & 0x7F) << shift
-                shift += 7
-                if byte < 0x80 or shift > 28:
-                    break
+            tags, pos = _varint(frame, pos)
+            for _ in range(tags):
+                _, pos = _varint(frame, pos)
+                size, pos = _varint(frame, pos)
+                pos += size
+            size, pos = _varint(frame, pos)
             pos += max(size - 1, 0)
         elif version >= 3:
             pos += 2 + max(_INT16.unpack_from(frame, pos)[0], 0)
         return int(_INT16.unpack_from(frame, pos)[0])
     except (error, IndexError):
         return None
+
+
+def _varint(frame: bytes, pos: int) -> tuple[int, int]:
+    """An unsigned varint and where it ends. Raises IndexError."""
+    value = shift = 0
+    while True:
+        byte = frame[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80 or shift > 28:
+            return value, pos
 
 
 def _software(frame: bytes, version: int) -> str | None:

@@ -29,9 +29,9 @@ SEGMENT_BYTES = 64 << 20
 SEGMENT_S = 60.0
 BATCH_ROWS = 16_384
 BATCH_BYTES = 64 << 20
-WAITING_ROWS = 500_000
+WAITING_ROWS = 2_000_000
 WAITING_BYTES = 1 << 30
-"""What may wait for the disk; more ends the journal."""
+"""What may wait for the disk; more ends the journal. A controller that takes over 300,000 partitions makes a million rows at once."""
 
 
 class Rows:

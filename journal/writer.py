@@ -73,7 +73,7 @@ class JournalWriter:
         self.keeps = frames
         self.cuts_records = frames is None
         self.public_configs = public_configs
-        waiting = Rows()
+        waiting = self._waiting = Rows()
         self.rows = waiting.rows
         self.frames = waiting.frames
         self.events = waiting.events
@@ -194,6 +194,9 @@ class JournalWriter:
     def wake(self, size: int = 0) -> None:
         """Have what waits written now; end the journal when too much waits. `size`: of a frame that makes it worth it."""
         self._disk.wake.set()
+        if self._disk.failed:  # the thread may hang in the disk
+            self._waiting.clear()
+            return
         rows = len(self.frames) + len(self.events)
         if rows > WAITING_ROWS or ((rows > 16_384 or size > _MUCH) and sum(map(len, self.frames)) > WAITING_BYTES):
             self._disk.end(f"the disk is too slow: {rows} rows wait for it")

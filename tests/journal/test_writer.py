@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from klamm.journal import disk, reading
+from klamm.journal import batches, disk, reading
 from klamm.journal.columns import Direction, Flag
 from klamm.journal.connection import RECORDS_KEPT, ConnectionJournal
 from klamm.journal.segments import SEAL, OpenSegment
@@ -324,3 +325,72 @@ def test_values_of_events_become_json_in_the_writer(world: World) -> None:
     assert (one["input"], one["output"]) == ('{"name":"x","isr":[1,3]}', '{"a":"_w"}')
     assert (one["topic"], one["partition"], one["broker"], one["run_id"], one["process"]) == ("t", 0, None, "r", 1)
     assert (two["input"], two["cause_seq"], two["output"]) == ('{"is": "json"}', first, None)
+
+
+def test_a_client_that_changes_its_name_with_each_request_that_waits_does_no_harm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "LARGEST_DICTIONARY", 50)
+    connection = world.connection()
+    for corr in range(1000):
+        connection.received(asked(corr, f"client-{corr}"))
+    wait_for(lambda: len(rows(world.lake)) == 1000)
+    for corr in range(1000):
+        connection.sent(answered(corr))
+    connection.closed("peer")
+    found = world.frames()
+    assert not world.writer.has_ended
+    assert [row["client_id"] for row in found] == [f"client-{corr}" for corr in range(1000)] * 2
+
+
+def test_names_that_a_client_had_are_forgotten(world: World) -> None:
+    connection = world.connection()
+    for corr in range(1000):
+        connection.received(asked(corr, f"client-{corr}"))
+        connection.sent(answered(corr))
+    wait_for(lambda: len(rows(world.lake)) == 2000)
+    assert len(world.writer._disk._values) < 200
+
+
+def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: World) -> None:
+    def fails() -> str:
+        raise KeyError("gone")
+
+    world.writer.event("decision", input=fails)
+    world.writer.event("timer", topic="\ud800x", output='{"name":"\udfff"}')
+    world.writer.event("timer", topic="t", output='{"name":"n"}')
+    world.writer.close()
+    bad, half, good = rows(world.lake, "events")
+    assert bad["input"] == """{"unwritable":"KeyError: 'gone'"}"""
+    assert (half["topic"], half["output"]) == ("?x", '{"name":"?"}')
+    assert (good["topic"], good["output"]) == ("t", '{"name":"n"}')
+
+
+def test_a_disk_that_hangs_does_not_fill_the_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr("klamm.journal.writer.WAITING_ROWS", 3000)
+    monkeypatch.setattr(OpenSegment, "write", lambda self, batch: goes_on.wait(30))
+    connection = world.connection()
+    connection.received(asked())
+    wait_for(lambda: not world.writer.frames)
+    for corr in range(50_000):
+        connection.received(asked(corr))
+        connection.sent(answered(corr))
+    assert world.writer.has_ended
+    assert len(world.writer.frames) < 1000
+    goes_on.set()
+
+
+def test_bodies_of_unfinished_frames_are_not_kept_where_only_headers_are(tmp_path: Path) -> None:
+    world = World(tmp_path, JournalWriter(tmp_path, "r", 1, frames="headers"))
+    connection = world.connection()
+    connection.received(produce(1, 7, b"x" * 500, client="abc")[:400])
+    connection.closed("peer")
+    (row,) = world.frames()
+    assert (row["frame"], row["flags"]) == (produce(1, 7, b"x" * 500, client="abc")[:12], Flag.CUT)
+
+
+def test_acks_are_found_behind_tagged_fields_of_the_header(world: World) -> None:
+    frame = produce(0, 9, b"")
+    tagged = frame[4:15] + b"\x01\x05\x03abc" + frame[16:]
+    connection = world.connection()
+    connection.received(len(tagged).to_bytes(4, "big") + tagged)
+    assert [row["flags"] for row in world.frames()] == [Flag.NO_RESPONSE]
