@@ -86,9 +86,9 @@ class ConnectionJournal:
     """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
 
     __slots__ = (
-        "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_keep", "_long_way", "_longest", "_now_ns", "_pending", "_raw",
-        "_request_dir", "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq",
-        "received", "sent",
+        "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_keep", "_long_way", "_longest", "_now_ns",
+        "_pending", "_raw", "_request_dir", "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id",
+        "last_response_seq", "received", "sent",
     )  # fmt: skip
 
     def __init__(self, writer: Owner, conn_id: int, facts: ConnectionFacts) -> None:

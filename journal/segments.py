@@ -139,6 +139,10 @@ class OpenSegment:
     def give_up(self) -> None:
         """After `write` or `seal` failed: seal what is whole, without end mark."""
         try:
+            self._buffer.close()  # and the file; writes again what could not be written, which is cut off then
+        except (OSError, pa.ArrowException):
+            pass
+        try:
             self._file.close()
             os.truncate(self.path, self._whole)
             if self.rows:
