@@ -101,7 +101,8 @@ class Listener:
         self._limits.remove(self.gate)
         for connection in list(self.connections):
             connection.abort()
-        for request in self.requests:
+        await asyncio.sleep(0)  # requests that have just begun take their first step: a task that never ran leaves its handler unawaited
+        for request in list(self.requests):
             request.cancel()
         await asyncio.gather(*self.requests, return_exceptions=True)
 

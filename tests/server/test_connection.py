@@ -325,6 +325,17 @@ async def test_a_client_that_is_gone_is_not_refused(caplog: pytest.LogCaptureFix
     await listener.close()
 
 
+async def test_a_request_that_comes_right_before_the_end_has_begun_when_it_is_given_up() -> None:
+    gate = Gate()
+    listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), wire.make_dispatcher({7: Handler(gate.handle)}), ConnectionLimits())
+    connection = ClientConnection(listener, asyncio.get_running_loop())
+    connection.connection_made(SlowTransport())  # type: ignore[arg-type]
+    connection.data_received(ask_shutdown(1, broker_id=7))
+    await listener.close()
+    assert gate.seen == [7]
+    assert not listener.requests
+
+
 async def test_a_connection_that_is_held_is_served_when_it_is_admitted() -> None:
     dispatcher = wire.make_dispatcher(wire.HANDLERS)
     listener = Listener("PLAINTEXT", bind("127.0.0.1", 0), dispatcher, ConnectionLimits())

@@ -114,7 +114,9 @@ class Channel:
             for s in states
         ]  # fmt: skip
         request = form(controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics)
-        response = None if error is None else messages.StopReplicaResponse(error_code=error)
+        form_back = messages.StopReplicaResponse
+        errors = [form_back.StopReplicaPartitionError(topic_name=s.topic, partition_index=s.partition, error_code=0) for s in states]
+        response = None if error is None else form_back(error_code=error, partition_errors=[] if error else errors)
         return self._send(ApiKey.STOP_REPLICA, 4, request, response, columns)
 
     def both(self, state: State, **columns: Any) -> int:

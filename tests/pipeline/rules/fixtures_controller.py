@@ -38,6 +38,7 @@ def a_name_means_another_topic_after_its_deletion(run: Run) -> None:
 def a_request_without_response_was_perhaps_not_taken(run: Run) -> None:
     broker = Channel(run.journal())
     broker.update(State(leader_epoch=2, partition_epoch=2), error=None)
+    broker.conn = 2
     broker.update(State(leader_epoch=1, partition_epoch=1))
 
 
@@ -228,6 +229,7 @@ def a_partition_begins_with_its_online_replicas(run: Run) -> None:
     broker = Channel(run.journal())
     first = State(1, 0, (1, 2), 0, (3, 1, 2), offline=(3,), is_new=True)
     broker.lead(first, error=None)
+    broker.conn = 2
     broker.lead(first)
     broker.update(first)
     broker.update(first._replace(offline=()))

@@ -355,6 +355,7 @@ def update_metadata_follows(run: Run) -> None:
     journal = run.journal()
     broker = Channel(journal)
     broker.lead(State(), error=None)
+    broker.conn = 3
     broker.lead(State())
     broker.update(State())
     broker.lead(State().next())
