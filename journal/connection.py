@@ -333,7 +333,9 @@ class ConnectionJournal:
         if key in redaction.REQUESTS:
             masked = redaction.masked_request(frame, key, self._writer.public_configs)
             return masked, Flag.MASKED if masked is not frame and masked != frame else 0
-        if key == ApiKey.API_VERSIONS and version >= 3:
+        if key == ApiKey.SASL_HANDSHAKE:
+            self._raw = version == 0  # the token may come before the response
+        elif key == ApiKey.API_VERSIONS and version >= 3:
             self._sw = _software(frame, version)
             self._context = self._new_context()
         return frame, 0

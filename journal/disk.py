@@ -120,34 +120,51 @@ class Disk:
         self._waiting.clear()
 
     def _write(self) -> None:
-        """Write all rows that wait."""
+        """Write all rows that wait now. Those that come meanwhile are for the next time, so that neither table waits for the other."""
         waiting = self._waiting
         closed = waiting.closed_contexts[:]
         del waiting.closed_contexts[: len(closed)]
-        while waiting.frames:
-            count = self._count(waiting.frames)
-            breathe(0)
-            frames, rows = waiting.frames[:count], waiting.rows[:count]
-            del waiting.frames[:count]
-            del waiting.rows[:count]
-            breathe(0)
-            self._take_contexts()
-            schema = self._schemas["frames"]
-            batch = frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, schema)
-            self._append("frames", batch, schema)
-        while waiting.events:
-            events = waiting.events[:BATCH_ROWS]
-            del waiting.events[: len(events)]
-            schema = self._schemas["events"]
-            self._append("events", events_batch(events, self._offset_ns(), self._constants, schema), schema)
+        frames, events = len(waiting.frames), len(waiting.events)
+        last: tuple[str, pa.RecordBatch] | None = None
+        while (frames > 0 or events > 0) and not self.failed:
+            if events > 0:
+                batch = self._events_batch(min(events, BATCH_ROWS))
+                events -= batch.num_rows
+                made = "events", batch
+            else:
+                batch = self._frames_batch(frames)
+                frames -= batch.num_rows
+                made = "frames", batch
+            if last is not None:
+                self._append(*last)
+            last = made
+        if last is not None:  # the last two are written at once: a process that is killed loses the end of both, not of one
+            self._append(*last)
         if closed:
             self._take_contexts()
             for number in closed:
                 self._values.pop(number, None)
 
-    def _count(self, frames: list[bytes]) -> int:
+    def _events_batch(self, count: int) -> pa.RecordBatch:
+        waiting = self._waiting
+        events = waiting.events[:count]
+        del waiting.events[:count]
+        return events_batch(events, self._offset_ns(), self._constants, self._schemas["events"])
+
+    def _frames_batch(self, most: int) -> pa.RecordBatch:
+        waiting = self._waiting
+        count = self._count(waiting.frames, most)
+        breathe(0)
+        frames, rows = waiting.frames[:count], waiting.rows[:count]
+        del waiting.frames[:count]
+        del waiting.rows[:count]
+        breathe(0)
+        self._take_contexts()
+        return frames_batch(rows, frames, self._offset_ns(), self._contexts, self._constants, self._schemas["frames"])
+
+    def _count(self, frames: list[bytes], most: int) -> int:
         """How many frames make the next batch."""
-        count = min(len(frames), BATCH_ROWS)
+        count = min(most, BATCH_ROWS)
         if sum(map(len, frames[:count])) <= BATCH_BYTES:
             return count
         size = 0
@@ -163,10 +180,10 @@ class Disk:
         del contexts[: len(taken)]
         self._values.update(taken)
 
-    def _append(self, table: str, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    def _append(self, table: str, batch: pa.RecordBatch) -> None:
         segment = self._open.get(table)
         if segment is None:
-            segment = self._open[table] = OpenSegment(self._folder, table, batch.column("seq")[0].as_py(), schema)
+            segment = self._open[table] = OpenSegment(self._folder, table, batch.column("seq")[0].as_py(), self._schemas[table])
             self._began[table] = time.monotonic()
         segment.write(batch)
 

@@ -165,3 +165,22 @@ def test_secrets_are_in_no_event(world: World) -> None:
     world.connection().received(request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, altered("IncrementalAlterConfigs", "ssl.key.password")))
     world.frames()
     assert [row["kind"] for row in rows(world.lake, "events")] == ["conn_open"]
+
+
+def test_a_token_that_does_not_wait_for_the_response_of_its_handshake_is_not_written(world: World) -> None:
+    connection = world.connection()
+    handshake = request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="PLAIN"))
+    token = f"\0user\0{SECRET}".encode()
+    connection.received(handshake + len(token).to_bytes(4, "big") + token)
+    connection.closed("us", "no SASL here")
+    found = world.frames()
+    assert [bool(row["flags"] & Flag.RAW_TOKEN) for row in found] == [False, True]
+    assert not is_written(world.lake)
+
+
+def test_requests_go_on_after_a_handshake_that_was_refused(world: World) -> None:
+    connection = world.connection()
+    connection.received(request(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeRequest(mechanism="NO")))
+    connection.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse(error_code=33)))
+    connection.received(asked(5))
+    assert [(row["api_key"], row["flags"]) for row in world.frames()] == [(17, 0), (17, 0), (3, 0)]

@@ -394,3 +394,27 @@ def test_acks_are_found_behind_tagged_fields_of_the_header(world: World) -> None
     connection = world.connection()
     connection.received(len(tagged).to_bytes(4, "big") + tagged)
     assert [row["flags"] for row in world.frames()] == [Flag.NO_RESPONSE]
+
+
+def test_events_do_not_wait_until_no_more_frames_come(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = world.connection()
+    corr = 0
+
+    written = OpenSegment.write
+
+    def busy(self: OpenSegment, batch: Any) -> None:
+        nonlocal corr
+        corr += 1
+        connection.received(asked(corr))
+        written(self, batch)
+
+    monkeypatch.setattr(OpenSegment, "write", busy)
+    connection.received(asked(0))
+    wait_for(lambda: {row["kind"] for row in rows(world.lake, "events")} == {"conn_open"})
+    monkeypatch.setattr(OpenSegment, "write", written)
+    assert seqs_of(world) == list(range(1, corr + 3))
+
+
+def seqs_of(world: World) -> list[int]:
+    world.writer.close()
+    return seqs(world.lake)
