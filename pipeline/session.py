@@ -162,3 +162,9 @@ def _reason(problem: BaseException, printed: str) -> str:
     lines = [line.strip() for line in printed.splitlines() if "Exception" in line or "rror" in line]
     text = str(problem).strip() or type(problem).__name__
     return lines[-1] if lines else text.splitlines()[0]
+
+
+def interpret(spark: Any) -> None:
+    """Interpret queries from now on instead of compiling them: for rows so few that compiling takes longer than all the rest."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")

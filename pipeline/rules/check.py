@@ -14,7 +14,11 @@ from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.tables import SILVER, views
+from klamm.pipeline.session import interpret
+from klamm.pipeline.tables import MESSAGES, SILVER, views
+
+SMALL = 100_000
+"""Of a lake with fewer frames most of the time goes into compiling queries: they are interpreted."""
 
 EVIDENCE_KEPT = 100
 """Violations of one rule in one run whose evidence is read."""
@@ -76,6 +80,8 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
     judging = [run for run in present if not runs or run in runs]
     spark = open_session()
+    if manifest.rows(lake, MESSAGES.path, judging) < SMALL:
+        interpret(spark)
     views(spark, lake, judging)
     checked = Checked(judging, rules, runner.judge(spark, judging, rules.values()))
     if not chosen:
