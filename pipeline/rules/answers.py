@@ -28,6 +28,11 @@ def _flat(partitions: str) -> str:
 
 
 _BY_NAME_OR_ID = "coalesce(t.name, t.topicId)"
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+# Where an element of a Metadata request of version 12 has an id, names do not count, nor do elements without an id.
+_IDS = f"""transform(filter(try_variant_get(body, '$.topics', 'array<struct<name string, topicId string>>'),
+    t -> t.topicId <> '{NO_ID}'), t -> t.topicId)"""
 
 _REQUEST = f"""CASE api_key
     WHEN 0 THEN {_of("topicData", "partitionData", "index")}
@@ -36,7 +41,7 @@ _REQUEST = f"""CASE api_key
     WHEN 19 THEN {_names("topics")}
     WHEN 37 THEN {_names("topics")}
     WHEN 3 THEN if(api_version = 0 AND size(try_variant_get(body, '$.topics', 'array<variant>')) = 0, NULL,
-        {_names("topics", _BY_NAME_OR_ID)})
+        if(api_version >= 12 AND size({_IDS}) > 0, {_IDS}, {_names("topics", _BY_NAME_OR_ID)}))
     WHEN 4 THEN CASE
         WHEN api_version >= 5 THEN {_of("topicStates", "partitionStates", "partitionIndex", "t.topicId")}
         WHEN api_version >= 2 THEN {_of("topicStates", "partitionStates", "partitionIndex", "t.topicName")}
@@ -60,8 +65,6 @@ _RESPONSE = f"""CASE api_key
     WHEN 5 THEN {_flat("partitionErrors")}
     WHEN 20 THEN {_names("responses", _BY_NAME_OR_ID)}
 END"""
-
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 NAMED = View(
     "named",

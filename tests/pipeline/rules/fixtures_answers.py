@@ -73,6 +73,7 @@ def answers_name_what_was_named(run: Run) -> None:
         (ApiKey.METADATA, 0, asking(), shown("a")),
         (ApiKey.METADATA, 12, asking(None, topic_id=ID), shown("a", topic_id=ID)),
         (ApiKey.METADATA, 12, asking(None, topic_id=ID), shown(None, topic_id=ID)),
+        (ApiKey.METADATA, 12, asking("b", topic_id=ID), shown("a", topic_id=ID)),
         (ApiKey.DELETE_TOPICS, 5, deletion("a", "b"), deleted("a", "b")),
         (ApiKey.PRODUCE, 9, produce(0, 1), produced(1, 0)),
     )
