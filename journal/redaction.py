@@ -45,6 +45,15 @@ def _configs(request: Any, public: Set[str]) -> Any:
     )
 
 
+def _topics(request: Any, public: Set[str]) -> Any:
+    return request._replace(
+        topics=[
+            topic._replace(configs=[c if c.name in public else c._replace(value=_text(c.value)) for c in topic.configs])
+            for topic in request.topics
+        ]
+    )
+
+
 def _hmac(message: Any, public: Set[str]) -> Any:
     return message._replace(hmac=_stars(message.hmac))
 
@@ -65,7 +74,7 @@ def _everything(message: Any, public: Set[str]) -> Any:
 REQUESTS: dict[int, Mask] = {
     ApiKey.SASL_AUTHENTICATE: _sasl_request, ApiKey.ALTER_CONFIGS: _configs, ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
     ApiKey.RENEW_DELEGATION_TOKEN: _hmac, ApiKey.EXPIRE_DELEGATION_TOKEN: _hmac, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram,
-    ApiKey.ENVELOPE: _everything,
+    ApiKey.ENVELOPE: _everything, ApiKey.CREATE_TOPICS: _topics,
 }  # fmt: skip
 RESPONSES: dict[int, Mask] = {
     ApiKey.SASL_AUTHENTICATE: _sasl_response, ApiKey.CREATE_DELEGATION_TOKEN: _hmac, ApiKey.DESCRIBE_DELEGATION_TOKEN: _hmacs,

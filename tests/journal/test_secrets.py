@@ -184,3 +184,14 @@ def test_requests_go_on_after_a_handshake_that_was_refused(world: World) -> None
     connection.sent(response(ApiKey.SASL_HANDSHAKE, 0, messages.SaslHandshakeResponse(error_code=33)))
     connection.received(asked(5))
     assert [(row["api_key"], row["flags"]) for row in world.frames()] == [(17, 0), (17, 0), (3, 0)]
+
+
+@pytest.mark.parametrize(("config", "hidden"), [("ssl.key.password", True), ("mine", True), ("cleanup.policy", False)])
+@pytest.mark.parametrize("version", [0, 7])
+def test_configs_of_new_topics_are_masked_as_altered_ones(world: World, version: int, config: str, hidden: bool) -> None:
+    top = messages.CreateTopicsRequest
+    configs = [top.CreatableTopicConfig(name=config, value=SECRET)]
+    topic = top.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=configs)
+    world.connection().received(request(ApiKey.CREATE_TOPICS, version, top(topics=[topic])))
+    (row,) = world.frames()
+    assert (is_written(world.lake), bool(row["flags"] & Flag.MASKED)) == (not hidden, hidden)
