@@ -8,15 +8,18 @@ in Spark's Python workers; nothing here needs Spark.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
+from struct import Struct
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from klamm.journal.columns import Column
 from klamm.pipeline.decode import Plan, Reason, decode_frame, plan
-from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, listed_brokers, partition_states
+from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, ErrorCounter, listed_brokers, partition_states
 from klamm.pipeline.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
 from klamm.protocol.apis import ApiKey
 
@@ -64,6 +67,11 @@ DECODED = f"{ddl(HEADER)}, {ddl(OWN)}, {_STRUCTS}"
 INPUT = (*(column.name for column in HEADER), "frame")
 """Columns of the rows that go in, in this order."""
 
+STATE_REQUESTS = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
+"""Requests that have rows for other tables."""
+
+_LENGTH = Struct(">i").unpack
+
 
 def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
@@ -92,75 +100,90 @@ def _parts(batch: Any) -> Iterator[Any]:
 def decode_batch(batch: Any) -> Any:
     """One record batch, decoded."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    rows: list[tuple[Any, ...]] = []
+    made = {column.name: [None] * batch.num_rows for column in OWN if column not in SIZES}
     lists: tuple[list[Any], ...] = ([], [], [])
     ends: tuple[list[int], ...] = ([0], [0], [0])
-    pairs = list(zip(lists, ends, strict=True))
     inputs = (columns[name].to_pylist() for name in ("dir", "api_key", "api_version", "flags", "frame"))
-    for direction, key, version, flags, frame in zip(*inputs, strict=True):
-        rows.append(_decoded_row(direction, key, version, flags, frame, lists))
-        for values, end in pairs:
-            end.append(len(values))
+    _decode_rows(zip(*inputs, strict=True), made, lists, ends)
     header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
-    own = _arrays(rows, OWN)
-    flat = [_list_array(values, end, fields) for (values, end), fields in zip(pairs, LISTS.values(), strict=True)]
+    frames = columns["frame"]
+    own = [pc.binary_length(frames).cast(pa.int32()), _prefixes(frames)]
+    own += [pa.array(made[column.name], ARROW_TYPES[column.type]) for column in OWN[len(own) :]]
+    flat = [_list_array(values, end, fields) for values, end, fields in zip(lists, ends, LISTS.values(), strict=True)]
     return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
+
+
+def _prefixes(frames: Any) -> Any:
+    """The first four bytes of each frame as a number; null where it has fewer."""
+    starts = pc.binary_slice(frames, 0, 4).to_pylist()
+    return pa.array([_LENGTH(start)[0] if len(start) == 4 else None for start in starts], pa.int32())
 
 
 def _cast(array: Any, kind: Any) -> Any:
     return array if array.type.equals(kind) else array.cast(kind)
 
 
-def _decoded_row(
-    direction: int, key: int | None, version: int | None, flags: int, frame: bytes, lists: tuple[list[Any], ...]
-) -> tuple[Any, ...]:
-    """The columns `OWN` of one frame; rows for other tables go to `lists`."""
-    body, left, reason, detail = decode_frame(direction, key, version, flags, frame)
-    size = len(frame)
-    prefix = int.from_bytes(frame[:4], "big", signed=True) if size >= 4 else None
-    if reason is not None:
-        return size, prefix, None, left, None, None, None, reason.value, detail, frame
-    if body is None or key is None or version is None:
-        return size, prefix, None, left, None, None, None, None, None, None
+def _decode_rows(
+    rows: Iterable[tuple[Any, ...]], made: dict[str, list[Any]], lists: tuple[list[Any], ...], ends: tuple[list[int], ...]
+) -> None:
+    """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, where each frame's end to `ends`."""
+    texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
     states, brokers, codes = lists
-    lengths = len(states), len(brokers), len(codes)
-    try:
-        text = orjson.dumps(body)
-        top, errors = _flatten(direction in (0, 2), key, version, body, lists)
-    except Exception as error:  # noqa: BLE001 as in `decode_frame`
-        for values, length in zip(lists, lengths, strict=True):
-            del values[length:]
-        return size, prefix, None, None, None, None, None, Reason.MALFORMED.value, f"{type(error).__name__}: {error}", frame
-    if len(text) > MAX_BODY:
-        err = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
-        return size, prefix, None, left, err, top, errors, None, None, None
-    return size, prefix, text, left, None, top, errors, None, None, None
+    states_end, brokers_end, codes_end = (end.append for end in ends)
+    for number, (direction, key, version, flags, frame) in enumerate(rows):
+        body, left, reason, detail = decode_frame(direction, key, version, flags, frame)
+        lefts[number] = left
+        if body is not None:
+            try:
+                text = orjson.dumps(body)
+                if direction in (1, 3):
+                    tops[number], errors[number] = _flatten_response(key, version, body, lists)
+                elif key in STATE_REQUESTS:
+                    _flatten_request(key, body, lists)
+                if len(text) > MAX_BODY:
+                    made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
+                else:
+                    texts[number] = text
+            except Exception as error:  # noqa: BLE001 as in `decode_frame`
+                for values, end in zip(lists, ends, strict=True):
+                    del values[end[-1] :]
+                lefts[number] = None
+                reason, detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
+        if reason is not None:
+            made["reason"][number], made["detail"][number], made["frame"][number] = reason.value, detail, frame
+        states_end(len(states))
+        brokers_end(len(brokers))
+        codes_end(len(codes))
 
 
-def _flatten(
-    is_request: bool, key: int, version: int, body: dict[str, Any], lists: tuple[list[Any], ...]
-) -> tuple[int | None, int | None]:
-    """Add the rows that this message has for other tables; of a response, its error code and how many it holds."""
-    states, brokers, codes = lists
-    if is_request:
-        if key in (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA):
-            states += partition_states(key, body)
-            if key == ApiKey.UPDATE_METADATA:
-                brokers += listed_brokers(key, body)
-        return None, None
+def _flatten_request(key: int, body: dict[str, Any], lists: tuple[list[Any], ...]) -> None:
+    """Add the rows that this request has for other tables."""
+    lists[0].extend(partition_states(key, body))
+    if key == ApiKey.UPDATE_METADATA:
+        lists[1].extend(listed_brokers(key, body))
+
+
+def _flatten_response(key: int, version: int, body: dict[str, Any], lists: tuple[list[Any], ...]) -> tuple[int | None, int]:
+    """Add the rows that this response has for other tables; its error code and how many it holds."""
     if key == ApiKey.METADATA:
-        states += partition_states(key, body)
-        brokers += listed_brokers(key, body)
+        lists[0].extend(partition_states(key, body))
+        lists[1].extend(listed_brokers(key, body))
+    count = _counter(key, version)
+    if count is None:
+        return None, 0
+    top, counts = count(body)
+    if not counts:
+        return top, 0
+    lists[2].extend([(path, code, each) for (path, code), each in counts.items()])
+    return top, sum(counts.values())
+
+
+@cache
+def _counter(key: int, version: int) -> ErrorCounter | None:
     how = plan(False, key, version)
     if not isinstance(how, Plan):
         how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
-    if not isinstance(how, Plan) or how.count_errors is None:
-        return None, 0
-    top, counts = how.count_errors(body)
-    if not counts:
-        return top, 0
-    codes += [(path, code, count) for (path, code), count in counts.items()]
-    return top, sum(counts.values())
+    return how.count_errors if isinstance(how, Plan) else None
 
 
 def _list_array(rows: list[tuple[Any, ...]], ends: list[int], fields: tuple[Column, ...]) -> Any:

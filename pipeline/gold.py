@@ -57,14 +57,15 @@ FROM headers WHERE dir IN (1, 3) AND latency_ns IS NOT NULL AND api_key IS NOT N
 GROUP BY run_id, node_id, dir, api_key
 """,
     API_MATRIX: f"""
-SELECT h.run_id, h.node_id, client_sw, client_id, api_key, {_API} AS api, api_version,
-  count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 1 AND errors > 0) AS errors,
-  count_if(dir = 0 AND api_key <> 18 AND NOT coalesce(api_version BETWEEN a.low AND a.high, a.anything IS NULL)) AS outside,
-  count_if(reason IS NOT NULL) AS quarantined
-FROM headers h
-LEFT JOIN (SELECT *, true AS anything FROM ({_ADVERTISED})) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
-WHERE dir IN (0, 1)
-GROUP BY h.run_id, h.node_id, client_sw, client_id, api_key, api_version
+SELECT h.*, {_API} AS api, if(api_key <> 18 AND NOT coalesce(api_version BETWEEN a.low AND a.high, true), requests, 0) AS outside
+FROM (
+  SELECT run_id, node_id, client_sw, client_id, api_key, api_version,
+    count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 1 AND errors > 0) AS errors,
+    count_if(reason IS NOT NULL) AS quarantined
+  FROM headers WHERE dir IN (0, 1)
+  GROUP BY run_id, node_id, client_sw, client_id, api_key, api_version
+) h
+LEFT JOIN ({_ADVERTISED}) a ON a.run_id = h.run_id AND a.node_id = h.node_id AND a.key = h.api_key
 """,
     LEADER_TIMELINE: """
 SELECT run_id, topic, topic_id, partition, leader, leader_epoch, first.controller_epoch AS controller_epoch, first.node_id AS node_id,
@@ -98,10 +99,10 @@ FROM phases p LEFT JOIN throttled t ON t.run_id = p.run_id AND t.node_id = p.nod
 WINDOW steps AS (PARTITION BY p.run_id, p.node_id, p.process, p.topic, p.partition, p.step ORDER BY p.seq)
 """,
     CLIENT_SCORECARD: """
-SELECT run_id, client_sw, client_id, count(DISTINCT node_id, process, conn_id) AS connections,
+SELECT run_id, client_sw, client_id, size(collect_set(struct(node_id, process, conn_id))) AS connections,
   count_if(dir = 0) AS requests, count_if(dir = 1) AS responses, count_if(dir = 0 AND (flags & 1) <> 0) AS no_response,
   count_if(dir = 1 AND errors > 0) AS errors, count_if(dir = 0 AND left > 0) AS surplus,
-  count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, count(DISTINCT api_key) AS apis,
+  count_if(dir = 0 AND reason IS NOT NULL) AS quarantined, size(collect_set(api_key)) AS apis,
   percentile_approx(latency_ns, 0.5, 10000) AS p50_ns, percentile_approx(latency_ns, 0.99, 10000) AS p99_ns,
   min(ts_ns) AS first_ts_ns, max(ts_ns) AS last_ts_ns
 FROM headers WHERE dir IN (0, 1) AND kind = 'accepted'

@@ -55,7 +55,7 @@ def sample_work(session: Any) -> None:
 
 
 def write_sample(lake: Path) -> None:
-    """The journal of a client that gets metadata once, and an event."""
+    """A small journal from which each table gets a row: metadata, a partition's state, a phase of a reassignment."""
     import pyarrow as pa
 
     from klamm.journal.segments import OpenSegment, disk_schema, node_folder, segment_metadata, table_schema
@@ -64,6 +64,11 @@ def write_sample(lake: Path) -> None:
 
     request = messages.encode_request(ApiKey.METADATA, 12, 1, "warm", messages.encode(messages.MetadataRequest(), 12))
     response = messages.encode_response(ApiKey.METADATA, 12, 1, messages.encode(messages.MetadataResponse(cluster_id="warm"), 12))
+    update = messages.UpdateMetadataRequest
+    state = update.UpdateMetadataPartitionState(partition_index=0, leader=1, leader_epoch=1, isr=(1,), replicas=(1,))
+    told = update(topic_states=[update.UpdateMetadataTopicState(topic_name="warm", partition_states=[state])])
+    telling = messages.encode_request(ApiKey.UPDATE_METADATA, 8, 2, "1", messages.encode(told, 8))
+    to_broker = {"conn_id": 2, "kind": "channel", "peer": "127.0.0.1:2", "flags": 0, "correlation_id": 2, "api_key": 6, "api_version": 8}
     where = {"run_id": "warm", "node_id": 1, "process": 1, "ts_ns": 0, "mono_ns": 0}
     header = {"conn_id": 1, "kind": "accepted", "peer": "127.0.0.1:1", "client_id": "warm", "correlation_id": 1, "flags": 0}
     header |= {"api_key": int(ApiKey.METADATA), "api_version": 12}
@@ -71,12 +76,19 @@ def write_sample(lake: Path) -> None:
         "frames": [
             {**where, **header, "seq": 1, "dir": 0, "frame": request},
             {**where, **header, "seq": 2, "dir": 1, "frame": response, "cause_seq": 1, "latency_ns": 1},
+            {**where, **to_broker, "seq": 3, "dir": 2, "frame": telling},
+            {**where, **header, "seq": 4, "dir": 0, "frame": b"no frame"},
         ],
-        "events": [{**where, "seq": 3, "kind": "broker_stopped"}],
+        "events": [
+            {**where, "seq": 5, "kind": "advertised", "output": '{"apis":[[3,0,12]]}'},
+            {**where, "seq": 6, "kind": "throttle_set", "topic": "warm"},
+            {**where, "seq": 7, "kind": "reassign_phase", "topic": "warm", "partition": 0, "output": '{"phase":"U","step":1}'},
+            {**where, "seq": 8, "kind": "broker_stopped"},
+        ],
     }
     folder = node_folder(lake, "warm", 1)
     folder.mkdir(parents=True)
-    for table, first_seq in (("frames", 1), ("events", 3)):
+    for table, first_seq in (("frames", 1), ("events", 5)):
         disk = disk_schema(table, segment_metadata("warm", 1, 1, 0, "0"))
         plain = pa.RecordBatch.from_pylist(rows[table], schema=table_schema(table))
         columns = [

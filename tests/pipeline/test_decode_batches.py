@@ -62,6 +62,10 @@ def test_a_batch_with_many_bytes_is_decoded_in_parts(monkeypatch: pytest.MonkeyP
     assert [seq for part in parts for seq in part.column("seq").to_pylist()] == list(range(len(recorded())))
 
 
+def test_an_empty_batch_has_the_columns_of_any_other() -> None:
+    assert decode_batch(batch([])).schema == decode_batch(batch(recorded()[:10])).schema
+
+
 def test_a_body_that_no_variant_can_hold_is_left_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode_batches, "MAX_BODY", 10)
     update = next(row for row in recorded() if row.key == 6 and row.dir == 2)

@@ -10,8 +10,9 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline import manifest
+from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.parts import part_path
-from klamm.pipeline.silver import build_silver
+from klamm.pipeline.silver import RowsLostError, build_silver
 from klamm.pipeline.tables import DECISIONS, MESSAGES, SILVER, read, views
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -141,6 +142,15 @@ def test_a_batch_that_comes_again_counts_once(spark: Any, lake: Path) -> None:
     build_silver(spark, lake, frames, None, 0)
     assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
     assert read(spark, lake, MESSAGES).count() == 7
+
+
+def test_frames_that_bronze_has_and_silver_has_not_are_an_error_in_one_line_and_nothing_is_added(spark: Any, lake: Path) -> None:
+    before = {table.path: manifest.rows(lake, table.path) for table in SILVER}
+    frames = spark.read.parquet(str(lake / "for_tests" / "frames"))
+    with pytest.raises(RowsLostError, match=r"^run first: 10 rows in bronze, 9 in messages and quarantine$") as lost:
+        build_silver(spark, lake, frames, None, 1, expected=({"first": 10, "second: odd=name": 1}, {}))
+    assert isinstance(lost.value, PipelineFailed)
+    assert {table.path: manifest.rows(lake, table.path) for table in SILVER} == before
 
 
 def test_duckdb_and_pandas_read_what_the_manifest_names(spark: Any, lake: Path) -> None:
