@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 KAFKAJS := 2.2.4
 NODE := .venv/node
 BIN := .venv/bin
+JOURNALS := build/journals
 SERVE ?=
 PYTEST ?=
 WORKERS ?= 2
@@ -67,11 +68,13 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 	@$(BIN)/python -m klamm.tests.reference.jars
 
 .PHONY: test-all
-test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, in two processes, the long ones last; fetches the real Kafka when it is missing
+test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, in two processes, the long ones last, and their journals judged; fetches the real Kafka when it is missing
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
 	@failed=0; \
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST) || failed=$$?; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST) || failed=$$?; \
+	rm -rf $(JOURNALS); \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow --journal-lake $(JOURNALS) $(PYTEST) || failed=$$?; \
+	if [ -d $(JOURNALS) ]; then $(BIN)/klamm pipeline run $(JOURNALS) && $(BIN)/klamm pipeline check $(JOURNALS) || failed=$$?; fi; \
 	exit $$failed
 
 .PHONY: duel

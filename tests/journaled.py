@@ -4,7 +4,7 @@
 long tests do to clusters, the rules of conformance see it, and a rule that is broken fails the build although no test looked there.
 
 Each tree in ZooKeeper of each test is a run of its own, named after the test. Frames are cut, and a lake that has grown large gets no
-further runs. Tests that write what only a controller may write, or brokers that answer wrongly on purpose, are left out: see `LEFT_OUT`.
+further runs. Folders are named in `JOURNALED`: elsewhere tests write what only a controller may write, or brokers are wrong on purpose.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FRAME_BYTES = 2000
 LAKE_BYTES = 100 << 20
 LONGEST_NAME = 60
 
-LEFT_OUT: dict[str, str] = {}
-"""File or folder of tests → why a rule is broken there that Klamm does not break."""
+JOURNALED = ("tests/histories/", "tests/server/", "tests/moves/", "tests/blacklist/", "tests/cluster/")
+"""Where the clusters of tests marked slow keep journals."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--journal-lake", type=Path, metavar="DIR", help="clusters of tests marked slow keep journals in this lake")
+    parser.addoption("--journal-lake", type=Path, metavar="DIR", help="clusters of some tests marked slow keep journals in this lake")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -46,8 +46,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _is_journaled(item: pytest.Item) -> bool:
-    where = item.nodeid.partition("::")[0]
-    return item.get_closest_marker("slow") is not None and not any(where.startswith(left_out) for left_out in LEFT_OUT)
+    return item.get_closest_marker("slow") is not None and item.nodeid.startswith(JOURNALED)
 
 
 def _size(lake: Path) -> int:

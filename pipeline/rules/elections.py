@@ -25,10 +25,20 @@ FROM answers a JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND
 )
 """One row for each partition in an answer to ElectLeaders."""
 
-_LED = """
+
+
+def _preferred(state: str) -> str:
+    """SQL: who is preferred in a state (R491-9): the head of its replicas, or with listed ones the first that can lead, those last."""
+    order = f"array_union(array_except({state}.replicas, b.listed), {state}.replicas)"
+    candidates = f"filter({order}, each -> array_contains({state}.isr, each) AND NOT array_contains({state}.offline, each))"
+    return f"if(arrays_overlap({state}.replicas, coalesce(b.listed, array())), try_element_at({candidates}, 1), {state}.replicas[0])"
+
+
+_LED = f"""
 WITH won AS (SELECT * FROM elected WHERE error_code = 0),
 told AS (
-    SELECT s.run_id, s.node_id, s.process, s.seq, s.topic, s.partition, s.leader, s.leader_epoch, s.replicas
+    SELECT s.run_id, s.node_id, s.process, s.seq, s.topic, s.partition, s.leader, s.leader_epoch, s.replicas,
+        s.isr, coalesce(s.offline, array()) AS offline
     FROM partition_state s LEFT SEMI JOIN won w ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.topic = s.topic
         AND w.partition = s.partition
     WHERE s.api_key = 6 AND s.dir = 0),
@@ -39,8 +49,8 @@ shown AS (
     WHERE s.api_key = 3 AND s.leader_epoch >= 0),
 outcomes AS (
     SELECT w.run_id, w.node_id, w.process, w.conn_id, w.seq, w.cause_seq, w.api_version, w.topic, w.partition, w.election_type,
-        max_by(struct(t.leader, t.leader_epoch, t.replicas), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
-        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.seq), t.leader_epoch)
+        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline), t.seq) FILTER (WHERE t.seq < w.cause_seq) AS before,
+        max_by(struct(t.leader, t.leader_epoch, t.replicas, t.isr, t.offline, t.seq), t.leader_epoch)
             FILTER (WHERE t.seq > w.cause_seq AND t.seq < w.seq AND t.leader >= 0) AS within
     FROM won w LEFT JOIN told t ON t.run_id = w.run_id AND t.node_id = w.node_id AND t.process = w.process AND t.topic = w.topic
         AND t.partition = w.partition AND t.seq < w.seq
@@ -49,14 +59,23 @@ next AS (
     SELECT o.run_id, o.node_id, o.seq, o.topic, o.partition, min_by(struct(m.seq, m.leader_epoch), m.seq) AS metadata
     FROM outcomes o JOIN shown m ON m.run_id = o.run_id AND m.node_id = o.node_id AND m.process = o.process AND m.topic = o.topic
         AND m.partition = o.partition AND m.seq > o.seq
-    GROUP BY ALL)
+    GROUP BY ALL),
+lists AS (
+    SELECT run_id, node_id, seq,
+        if(kind = 'config_change', from_json(get_json_object(output, '$.listed'), 'array<int>'), array()) AS listed
+    FROM events
+    WHERE kind = 'controller_elected' OR kind = 'config_change' AND get_json_object(output, '$.listed') IS NOT NULL),
+blacklist AS (
+    SELECT w.run_id, w.node_id, w.seq, max_by(l.listed, l.seq) AS listed
+    FROM (SELECT DISTINCT run_id, node_id, seq FROM won) w
+    JOIN lists l ON l.run_id = w.run_id AND l.node_id = w.node_id AND l.seq < w.seq GROUP BY ALL)
 SELECT o.run_id, o.node_id, o.conn_id, o.seq,
-    CASE WHEN o.within IS NULL AND o.api_version = 0 AND o.before.leader = o.before.replicas[0] THEN NULL
+    CASE WHEN o.within IS NULL AND o.api_version = 0 AND o.before.leader = {_preferred("o.before")} THEN NULL
         WHEN o.within IS NULL
             THEN concat(o.topic, '-', o.partition, ': error 0, but no UpdateMetadata between request and answer has its leader')
         WHEN o.before IS NOT NULL AND o.within.leader_epoch <= o.before.leader_epoch
             THEN concat(o.topic, '-', o.partition, ': error 0, but leader epoch ', o.before.leader_epoch, ' did not rise')
-        WHEN o.election_type = 0 AND o.within.leader <> o.within.replicas[0]
+        WHEN o.election_type = 0 AND o.within.leader <> {_preferred("o.within")}
             THEN concat(o.topic, '-', o.partition, ': error 0, but leader ', o.within.leader, ' is not preferred')
         WHEN n.metadata.leader_epoch < o.within.leader_epoch AND d.seq IS NULL
             THEN concat(o.topic, '-', o.partition, ': Metadata falls to leader epoch ', n.metadata.leader_epoch)
@@ -65,6 +84,7 @@ SELECT o.run_id, o.node_id, o.conn_id, o.seq,
         AS evidence
 FROM outcomes o
 LEFT JOIN next n ON n.run_id = o.run_id AND n.node_id = o.node_id AND n.seq = o.seq AND n.topic = o.topic AND n.partition = o.partition
+LEFT JOIN blacklist b ON b.run_id = o.run_id AND b.node_id = o.node_id AND b.seq = o.seq
 -- A topic that was deleted meanwhile begins anew.
 LEFT JOIN (
     SELECT run_id, node_id, topic, partition, max(seq) AS seq FROM told WHERE leader = -2 GROUP BY ALL) d
@@ -128,7 +148,7 @@ RULES: tuple[Rule, ...] = (
         "E-01", "error",
         "ElectLeaders answers a partition with NONE only if, between request and answer, the broker took an UpdateMetadata with the "
         "elected leader and a higher leader epoch; its next Metadata shows that or something later. In version 0 NONE may also say that "
-        "the leader was preferred already.", "R183-9, R183-16", ("elected", "partition_state"), _LED,
+        "the leader was preferred already.", "R183-9, R183-16, R491-9", ("elected", "partition_state", "events"), _LED,
     ),
     Rule(
         "E-02", "error",

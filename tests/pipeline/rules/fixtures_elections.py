@@ -80,6 +80,34 @@ def version_0_and_a_leader_that_is_preferred(run: Run) -> None:
     elected(journal, asked, (0, 0, None))
 
 
+def listing(journal: Any, *brokers: int) -> None:
+    """The controller's blacklist from now on."""
+    output = {"keys": ["preferred_leader_blacklist"], "listed": list(brokers)}
+    journal.event("config_change", input={"entity_type": "brokers"}, output=output)
+
+
+@good("E-01")
+def the_first_that_can_lead_is_preferred_to_a_listed_one(run: Run) -> None:
+    journal = controller(run)
+    listing(journal, 1)
+    update(journal, 1, 4)
+    asked = elect(journal, 0)
+    update(journal, 2, 5)
+    elected(journal, asked, (0, 0, None))
+
+
+@bad("E-01")
+def a_list_of_the_former_term_says_nothing(run: Run) -> int:
+    journal = controller(run)
+    listing(journal, 1)
+    journal.event("controller_resigned", controller_epoch=1)
+    journal.event("controller_elected", controller_epoch=2)
+    update(journal, 1, 4)
+    asked = elect(journal, 0)
+    update(journal, 2, 5)
+    return elected(journal, asked, (0, 0, None))
+
+
 @bad("E-01")
 def nobody_tells_of_the_leader(run: Run) -> int:
     journal = controller(run)
