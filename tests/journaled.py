@@ -1,7 +1,7 @@
 """Clusters of long tests keep journals in one lake: a plugin of pytest, which `--journal-lake DIR` turns on.
 
-`make test-all` gives it, and judges the lake when the tests are over: `klamm pipeline run DIR`, `klamm pipeline check DIR`. So whatever the
-long tests do to clusters, the rules of conformance see it, and a rule that is broken fails the build although no test looked there.
+`make test-journals` gives it, and judges the lake when the tests are over: `klamm pipeline run DIR`, `klamm pipeline check DIR`. So what
+the long tests do to clusters is seen by the rules of conformance, and a rule that is broken is seen although no test looked there.
 
 Each tree in ZooKeeper of each test is a run of its own, named after the test. Frames are cut, and a lake that has grown large gets no
 further runs. Folders are named in `JOURNALED`: elsewhere tests write what only a controller may write, or brokers are wrong on purpose.
