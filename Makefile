@@ -60,8 +60,8 @@ lint: setup ## Style, types, import rules
 	@$(BIN)/lint-imports --no-logo > .venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
 
 .PHONY: test
-test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones, in two processes, with a fifth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --stories-share 5 $(PYTEST)
+test: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but the long ones, in two processes, with a tenth of the stories (PYTEST="-k name" for some, WORKERS=0 for one process)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" --stories-share 10 $(PYTEST)
 
 .PHONY: reference
 reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with (Maven; 105 jars, once, into the user's cache folder)
