@@ -11,6 +11,9 @@ from pathlib import Path
 CHECKPOINTS = "_checkpoints"
 LAYERS = ("bronze", "silver", "gold")
 
+SPARKS_OWN = ("py4j", "pyspark", "grpc")
+"""Packages with the exceptions of Spark."""
+
 
 class PipelineFailed(Exception):
     """A failure that the user can correct, or numbers that do not add up; the text is one line."""
@@ -45,3 +48,21 @@ def written(lake: Path) -> Iterator[Path]:
         yield path
     finally:
         os.close(lock)
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """What Spark raises meanwhile, classic or over Connect, becomes PipelineFailed with its reason: a full disk, a failed batch."""
+    try:
+        yield
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] in SPARKS_OWN:
+            raise PipelineFailed(f"Spark: {_reason(problem)}") from problem
+        raise
+
+
+def _reason(problem: Exception) -> str:
+    """The line of a failure of Spark that says most: the last one that names an error, else its first one."""
+    lines = [line.strip().removeprefix("Caused by: ").removeprefix(": ") for line in str(problem).splitlines() if line.strip()]
+    ours = [line for line in lines if line.split(": ")[0].endswith(("Failed", "Error", "Exception")) and ": " in line]
+    return (ours or lines or [type(problem).__name__])[-1 if ours else 0]

@@ -17,7 +17,7 @@ from klamm.journal.segments import SEAL, Segment
 from klamm.pipeline import manifest, stream
 from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake import PipelineFailed, written
+from klamm.pipeline.lake import spark_failures, written
 
 SEAL_WAIT_S = 5.0
 KILLED = "no end mark"
@@ -48,7 +48,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
 
     Raises PipelineFailed, also when rows got lost.
     """
-    with written(folder) as lake:
+    with written(folder) as lake, spark_failures():
         late = ask_to_seal(lake, SEAL_WAIT_S)
         seal_leftovers(lake)
         anew = stream.prepare(lake)
@@ -65,7 +65,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         commits.add(converted)
         runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        finish(stream.start(spark, lake, every_s=None, variant=variant))
+        stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
         if gold:
             _gold(spark, lake, runs, progress)
@@ -76,7 +76,7 @@ def watch(
     folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event, variant: bool = True
 ) -> Outcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
-    with written(folder) as lake:
+    with written(folder) as lake, spark_failures():
         seal_leftovers(lake)
         stream.prepare(lake)
         commits = Commits(lake)
@@ -93,17 +93,9 @@ def watch(
         finally:
             query.stop()
         if query.exception() is not None:
-            raise PipelineFailed(_spark_reason(query.exception()))
+            raise query.exception()
     outcome = run(folder, lambda: spark, progress, variant=variant)
     return outcome._replace(segments=len(commits.done - before) + outcome.segments)
-
-
-def finish(query: Any) -> None:
-    """Wait for the end of a stream. Raises PipelineFailed with the reason of a failed batch."""
-    try:
-        query.awaitTermination()
-    except Exception as problem:  # of classic Spark and of Connect, each with a class of its own
-        raise PipelineFailed(_spark_reason(problem)) from problem
 
 
 def _bronze_while_spark_starts(
@@ -144,10 +136,3 @@ def _left_out(lake: Path) -> list[str]:
     foreign, empty = foreign_files(lake), sorted((lake / "journal").glob("run=*/node=*/*.torn"))
     notes = [f"{len(foreign)} files of the journal are no segments and were left out, the first is {foreign[0]}"] if foreign else []
     return notes + ([f"{len(empty)} segments are torn before their first whole batch, the first is {empty[0]}"] if empty else [])
-
-
-def _spark_reason(problem: Any) -> str:
-    """The line of a failure of Spark that says most: the last one of a Python traceback in it, else its first one."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    ours = [line for line in lines if line.split(":")[0].endswith(("Failed", "Error", "Exception")) and ": " in line]
-    return f"Spark: {(ours or lines or [type(problem).__name__])[-1 if ours else 0]}"

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from klamm.pipeline.class_archive import archive_options
 from klamm.pipeline.cluster import code_zip, environment
 from klamm.pipeline.java import Java, cache_folder, find_java
 
 LOCAL = "local[*]"
+DEFAULT_PORT = 15002
+REACH_S = 10.0
 WAY_OUT = "`pip install 'klamm[pipeline]'`"
 
 _QUIET_LOG = """rootLogger.level = error
@@ -100,6 +104,7 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
 
 def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
     try:
+        _reach(remote)
         session = builder.builder.remote(remote).getOrCreate()
         session.version  # noqa: B018  # asks the server: a session object alone connects to nothing
     except ImportError as problem:
@@ -110,6 +115,13 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         session.conf.set(key, value)
     session.addArtifact(str(code_zip()), pyfile=True)
     return session
+
+
+def _reach(remote: str) -> None:
+    """Raise OSError where nobody listens: PySpark itself tries again for minutes."""
+    address = urlsplit(remote)
+    if address.scheme == "sc" and address.hostname:
+        socket.create_connection((address.hostname, DEFAULT_PORT if address.port is None else address.port), REACH_S).close()
 
 
 def _log_settings() -> Path:
@@ -159,7 +171,8 @@ def _output_to(number: int) -> Iterator[None]:
 
 def _reason(problem: BaseException, printed: str) -> str:
     """The line that says most: what the JVM printed last as an error, else the first line of the exception."""
-    lines = [line.strip() for line in printed.splitlines() if "Exception" in line or "rror" in line]
+    stripped = (line.strip() for line in printed.splitlines())
+    lines = [line for line in stripped if ("Exception" in line or "rror" in line) and not line.startswith("at ")]
     text = str(problem).strip() or type(problem).__name__
     return lines[-1] if lines else text.splitlines()[0]
 

@@ -1,6 +1,6 @@
 """Makes the archive of loaded classes (`pipeline/class_archive.py`).
 
-It is made by a JVM that brings the tables of a small lake up to date and writes at its exit what it had loaded.
+It is made by a JVM that brings the tables of a small lake up to date, judges it, and writes at its exit what it had loaded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from klamm.pipeline.class_archive import AOT_SINCE, archive_path
+from klamm.pipeline.class_archive import AOT_SINCE, archive_path, older_archives
 from klamm.pipeline.java import find_java
 from klamm.pipeline.session import NoSpark, open_session
 
@@ -39,19 +39,20 @@ def warm(work: Callable[[Any], None]) -> Path:
     if not temporary.exists():
         raise NoSpark(f"{java.launcher} wrote no class archive")
     temporary.replace(path)
-    for old in path.parent.glob("classes-*"):
-        if old != path and old.suffix == path.suffix:
-            old.unlink(missing_ok=True)
+    for old in older_archives(path):
+        old.unlink(missing_ok=True)
     return path
 
 
 def sample_work(session: Any) -> None:
-    """What `klamm pipeline run` does, on a lake of a few frames and events."""
+    """What `klamm pipeline run` and `check` do, on a lake of a few frames and events."""
+    from klamm.pipeline.rules.check import check
     from klamm.pipeline.run import run
 
     with tempfile.TemporaryDirectory(prefix="klamm-warm-") as folder:
         write_sample(Path(folder))
         run(Path(folder), lambda: session, _Silent())
+        check(Path(folder), lambda: session)
 
 
 def write_sample(lake: Path) -> None:

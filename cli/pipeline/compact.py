@@ -20,10 +20,10 @@ def command(lake: Path, purge: bool, master: str, remote: str | None, memory: st
     Readers that began before go on with files that are deleted; run it while nobody reads.
     """
     from klamm.pipeline import compact
-    from klamm.pipeline.lake import written
+    from klamm.pipeline.lake import spark_failures, written
     from klamm.pipeline.session import open_session
 
-    with Bars() as bars, written(lake) as folder:
+    with Bars() as bars, written(lake) as folder, spark_failures():
         bars.begin("compaction", None)
         done = compact.compact(open_session(master, remote=remote, memory=memory), folder)
         removed = compact.purge(folder) if purge else 0
