@@ -12,7 +12,7 @@ from klamm.cli.pipeline.options import Bars
 def command() -> None:
     """Write an archive of the classes that Spark loads, which halves the time to start it.
 
-    It takes about half a minute and 200 MB of the user's cache folder. The archive belongs to one Java runtime and one PySpark: after a
+    It takes about a minute and 200 MB of the user's cache folder. The archive belongs to one Java runtime and one PySpark: after a
     change of either, Spark starts without it until this command is run again.
     """
     from klamm.pipeline.warm import sample_work, warm
