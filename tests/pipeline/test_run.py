@@ -144,7 +144,7 @@ def test_a_lake_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     write(tmp_path).close()
     tmp_path.chmod(0o500)
     try:
-        with pytest.raises(PipelineFailed, match=r"tables grow beside the journal: copy the lake to another disk"):
+        with pytest.raises(PipelineFailed, match=r"tables grow beside the journal: copy the lake to where it can be written"):
             run_with_nothing(tmp_path)
     finally:
         tmp_path.chmod(0o700)
