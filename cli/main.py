@@ -6,14 +6,13 @@ An error that the user can correct is one line on stderr and exit code 1; any ot
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import cast
 
 import click
 
 from klamm import __version__
 from klamm.cli.failures import one_line
+from klamm.cli.lazy_group import LazyGroup
 from klamm.cli.logs import printable
 from klamm.cli.output import end_with_failure, open_standard_streams, tell_scripts
 
@@ -32,22 +31,9 @@ VERBS = {
 """Verb → the module that has its `command`."""
 
 
-class Verbs(click.Group):
-    """Finds a verb by its name without importing the others."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All verbs, sorted."""
-        return sorted(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb; None when there is no such verb."""
-        if cmd_name not in VERBS:
-            return None
-        return cast(click.Command, importlib.import_module(VERBS[cmd_name]).command)
-
-
 @click.command(
-    cls=Verbs,
+    cls=LazyGroup,
+    modules=VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="`klamm COMMAND --help` explains a command. Exit codes: 0 success; 1 failure, with the reason in one line on stderr.",
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import cast
-
 import click
+
+from klamm.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "export": "klamm.cli.journal.export",
@@ -15,21 +14,7 @@ COMMANDS = {
 """Command → the module that has its `command`."""
 
 
-class Commands(click.Group):
-    """Finds a command by its name without importing the others."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, sorted."""
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its name; None when there is no such command."""
-        if cmd_name not in COMMANDS:
-            return None
-        return cast(click.Command, importlib.import_module(COMMANDS[cmd_name]).command)
-
-
-@click.command(cls=Commands, short_help="Show, export and verify journals of frames and events.")
+@click.command(cls=LazyGroup, modules=COMMANDS, short_help="Show, export and verify journals of frames and events.")
 def command() -> None:
     """Show, export and verify the journals in a lake, the folder of `klamm serve --journal LAKE`, also while brokers write them.
 
