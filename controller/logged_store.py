@@ -37,6 +37,7 @@ class LoggedStore:
         self.delete_controller = store.delete_controller
         self.end_leftover = store.end_leftover
         self.reset_fence = store.reset_fence
+        self.follow_versions = store.follow_versions
         self.setup_feature = store.setup_feature
         self.watch_brokers = store.watch_brokers
         self.deletions = store.deletions

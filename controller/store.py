@@ -226,6 +226,15 @@ class BrokerRegistrationStore(Protocol):
         """Create or replace znodes, fenced."""
 
 
+class WriteVersionStore(Protocol):
+    """What ZooKeeper answers to writes, for who writes down what happened."""
+
+    def follow_versions(self) -> dict[str, int]:
+        """From now on the version of each znode that a fenced write has set or created is put here under its path, as ZooKeeper answered
+        it. Who looks at a version takes it out.
+        """
+
+
 class ProducerIdStore(Protocol):
     """`/latest_producer_id_block` (layout 3.11)."""
 
@@ -247,6 +256,7 @@ class Store(
     ThrottleRemovalStore,
     BrokerRegistrationStore,
     ProducerIdStore,
+    WriteVersionStore,
     Protocol,
 ):
     """Durable state of the cluster, as one controller sees it: everything above."""

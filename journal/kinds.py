@@ -181,8 +181,8 @@ _ALL = (
     ),
     Kind(
         "zk_write",
-        "A write of the controller to ZooKeeper, with what came of it. `version` of the input is the expected one, of the output the new "
-        "one. Values of configs are not written down.",
+        "A write of the controller to ZooKeeper, with what came of it. `version` of the input is the expected one, of the output the one "
+        "that ZooKeeper answered. Values of configs are not written down.",
         ("topic?", "topic_id?", "partition?", "leader_epoch?", "partition_epoch?", "broker?", "controller_epoch?"),
         '{"op": "create"|"set"|"delete", "path", "version"|null} and, of a partition state, "leader", "isr", "recovery" and '
         '"controller_epoch"; of a topic {"assignments": {partition: ASSIGNMENT}}; of a config {"keys": [names]}; of znodes of throttles '

@@ -1,4 +1,5 @@
-"""The store of a controller whose broker keeps a journal: every write has a row `zk_write` with what came of it.
+"""The store of a controller whose broker keeps a journal: every write has a row `zk_write` with what came of it, versions as ZooKeeper
+answered them.
 
 Reads pass as they are. Values of configs are not written down, but for throttles: they are no secrets, and what a write of a config changes
 of them is a row of its own (`throttle_set`, `throttle_removed`), found by comparing it with what was read before.
@@ -51,11 +52,14 @@ class JournaledStore:
         self._store = store
         self._journal = journal
         self._event = journal.journal.event
+        self._versions = store.follow_versions()
+        """What ZooKeeper answered to writes that have no row yet."""
         self._read: dict[ConfigEntity, Mapping[str, str]] = {}
         """Configs as they were read last, together."""
         self.watch_controller = store.watch_controller
         self.controller_id = store.controller_id
         self.reset_fence = store.reset_fence
+        self.follow_versions = store.follow_versions
         self.setup_feature = store.setup_feature
         self.brokers = store.brokers
         self.broker = store.broker
@@ -118,14 +122,15 @@ class JournaledStore:
             outcomes = await work
         except Exception as error:
             for write in writes:
-                self._state_row(op, write, type(error).__name__, False)
+                self._state_row(op, write, type(error).__name__)
             raise
         for write, outcome in zip(writes, outcomes, strict=True):
-            self._state_row(op, write, outcome.name, outcome is _OK)
+            self._state_row(op, write, outcome.name)
         return outcomes
 
-    def _state_row(self, op: str, write: StateWrite, outcome: str, took_hold: bool) -> None:
-        journal, state, version = self._journal, write.state, write.expected + 1 if took_hold else None
+    def _state_row(self, op: str, write: StateWrite, outcome: str) -> None:
+        journal, state = self._journal, write.state
+        version = self._versions.pop(paths.state_path(write.topic, write.partition), None)
         self._event(
             "zk_write",
             topic=write.topic,
@@ -256,18 +261,20 @@ class JournaledStore:
         self, work: Awaitable[list[WriteOutcome]], changes: Sequence[_Change], expected: Sequence[int] | None = None
     ) -> list[WriteOutcome]:
         """Rows of writes that succeed or fail alone; versions as far as the writes are conditional."""
-        versions: Sequence[int | None] = [None] * len(changes) if expected is None else expected
+        before: Sequence[int | None] = [None] * len(changes) if expected is None else expected
         try:
             outcomes = await work
         except Exception as error:
-            for change, version in zip(changes, versions, strict=True):
+            for change, version in zip(changes, before, strict=True):
                 self._row(change, type(error).__name__, version)
             raise
-        for change, version, outcome in zip(changes, versions, outcomes, strict=True):
-            self._row(change, outcome.name, version, version + 1 if version is not None and outcome is _OK else None)
+        for change, version, outcome in zip(changes, before, outcomes, strict=True):
+            self._row(change, outcome.name, version)
         return outcomes
 
     def _row(self, change: _Change, outcome: str, expected: int | None = None, version: int | None = None) -> None:
+        if version is None:
+            version = self._versions.pop(change.path, None)
         columns = {"controller_epoch": self._journal.epoch, **change.columns}
         self._event(
             "zk_write",

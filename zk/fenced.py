@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from klamm.controller.values import ControllerMoved, StoreLost, StoreRefused, WriteOutcome
 from klamm.zk import paths
 from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
-from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge
+from klamm.zk.requests import BAD_VERSION, NO_NODE, NODE_EXISTS, MultiFailed, TooLarge, path_with_data
 from klamm.zk.session import ZkSession
 
 log = logging.getLogger(__name__)
@@ -55,6 +55,8 @@ class Fence:
         self._session = session
         self._version: int | None = None
         self._generation = 0
+        self.versions: dict[str, int] | None = None
+        """By path, of the znodes that were written, until somebody takes them out; None while nobody wants them."""
 
     def raise_to(self, zk_version: int, generation: int) -> None:
         """Write from now on under this version of `/controller_epoch`, in this generation of the session only."""
@@ -72,7 +74,10 @@ class Fence:
             raise StoreLost("the ZooKeeper session of the election is over")
         check = self._session.ops.check(paths.CONTROLLER_EPOCH, self._version)
         try:
-            await self._session.multi([check, *operations])
+            if self.versions is None:
+                await self._session.multi([check, *operations])
+            else:
+                self._written(self.versions, operations, await self._session.multi_versions([check, *operations]))
         except MultiFailed as failure:
             if failure.index == 0:
                 if failure.code == BAD_VERSION:
@@ -80,6 +85,18 @@ class Fence:
                 raise StoreRefused(f"/controller_epoch cannot be checked: {failure}") from None
             failure.index -= 1
             raise
+
+    def _written(self, versions: dict[str, int], operations: Sequence[bytes], answered: Sequence[int | None]) -> None:
+        prefix = len(self._session.chroot)
+        for operation, version in zip(operations, answered[1:], strict=True):
+            path = None if version is None else path_with_data(operation)  # parents have no data, and their versions are not wanted
+            if version is not None and path is not None:
+                versions[path[prefix:]] = version
+
+    def read(self, path: str, version: int) -> None:
+        """A znode that an earlier try has written was read with this version."""
+        if self.versions is not None:
+            self.versions[path] = version
 
     async def write(self, entries: Sequence[E], on_bad: OnBad[E]) -> list[WriteOutcome]:
         """Write entries behind the fence; outcomes in their order."""

@@ -20,6 +20,7 @@ from klamm.zk.requests import (
     MultiRead,
     MultiReadChildren,
     MultiReadVersions,
+    MultiVersions,
     NodeExists,
     NoNode,
     Operations,
@@ -107,6 +108,11 @@ class ZkNodes(ABC):
         """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Znode or None of each."""
         response: list[Any] | None = await self.call(Multi(operations, results))
         return [result[len(self.chroot) :] if isinstance(result, str) else result for result in response or ()]
+
+    async def multi_versions(self, operations: Sequence[bytes]) -> list[int | None]:
+        """As `multi`, with the new version of the znode that each operation wrote, None where it wrote none."""
+        versions: list[int | None] = await self.call(MultiVersions(operations))
+        return versions
 
     async def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
         """Nodes in the requested order, None where there is none. Raises the first other error."""

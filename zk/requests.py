@@ -206,6 +206,38 @@ class Multi:
         return results
 
 
+class MultiVersions(Multi):
+    """The same, with the version that each written znode has now: the one of its Stat, 0 of a znode that was created, None of others.
+
+    The response to a creation has no Stat: that the znode is new is what it says.
+    """
+
+    def __init__(self, operations: Sequence[bytes]) -> None:
+        super().__init__(operations, True)
+
+    def _parse(self, buffer: bytes, offset: int) -> list[Any]:
+        versions: list[Any] = []
+        for _ in self.operations:
+            kind, _, _ = _header(buffer, offset)
+            offset += HEADER_SIZE
+            if kind == SET_DATA:
+                versions += _read_int(buffer, offset + VERSION_IN_STAT)
+                offset += STAT_SIZE
+            elif kind == CREATE:
+                offset += 4 + _read_int(buffer, offset)[0]
+                versions.append(0)
+            else:
+                versions.append(None)
+        return versions
+
+
+def path_with_data(operation: bytes) -> str | None:
+    """The path, with the prefix of its maker, of an operation that sets or creates a znode; None where the new znode has no data."""
+    (length,) = _read_int(operation, HEADER_SIZE)
+    end = HEADER_SIZE + 4 + length
+    return None if _read_int(operation, end)[0] < 0 else operation[HEADER_SIZE + 4 : end].decode()
+
+
 class MultiRead:
     """Data of many znodes at one point in time: for each path a Znode, None where there is none, or the error that keeps it from us."""
 

@@ -111,12 +111,14 @@ class StateWriter:
 
     async def _settle_all(self, sent: Sequence[_Update], entry: _Update, _: int, failure: MultiFailed) -> None:
         """Where one entry is bad there may be many: one read settles all whose znodes are not what the writes expect."""
-        found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in sent])
-        for update, node in zip(sent, found, strict=True):
+        nodes = [paths.state_path(e.write.topic, e.write.partition) for e in sent]
+        found = await self._session.read_versions(nodes)
+        for path, update, node in zip(nodes, sent, found, strict=True):
             if node is None:
                 update.outcome = WriteOutcome.NO_NODE
             elif failure.repeated and _is_ours(update, node):
                 update.outcome = WriteOutcome.OK
+                self._fence.read(path, node[1])
             elif node[1] != update.write.expected:
                 update.outcome = WriteOutcome.BAD_VERSION
         if entry.outcome is None:
@@ -138,10 +140,12 @@ class StateWriter:
 
     async def _find_created(self, entries: Sequence[_Creation]) -> None:
         """Settle the states that an earlier try has created."""
-        found = await self._session.read_versions([paths.state_path(e.write.topic, e.write.partition) for e in entries])
-        for entry, node in zip(entries, found, strict=True):
+        nodes = [paths.state_path(e.write.topic, e.write.partition) for e in entries]
+        found = await self._session.read_versions(nodes)
+        for path, entry, node in zip(nodes, entries, found, strict=True):
             if node is not None and _is_ours(entry, node):
                 entry.outcome = WriteOutcome.OK
+                self._fence.read(path, node[1])
 
 
 def _is_ours(update: _Update, node: tuple[bytes | None, int]) -> bool:

@@ -59,3 +59,8 @@ class ZkStore(
         super().__init__(session, Fence(session), on_event)
         self._feature_version = (options if options is not None else ZkStoreOptions()).feature_version
         self._feature_seen = feature_seen
+
+    def follow_versions(self) -> dict[str, int]:
+        if self._fence.versions is None:
+            self._fence.versions = {}
+        return self._fence.versions

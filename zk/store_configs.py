@@ -58,6 +58,7 @@ class ZkConfigs(ZkArea):
             for update, node in zip(sent, found, strict=True):
                 if node == (update.data, update.write.expected + 1):
                     update.outcome = WriteOutcome.OK
+                    self._fence.read(update.path, node[1])
         if entry.outcome is None:
             entry.outcome = outcome_of(failure.code)
 
