@@ -85,6 +85,11 @@ test-journals: setup ## The long tests of clusters once more, with journals, whi
 	$(BIN)/klamm pipeline run $(JOURNALS) && $(BIN)/klamm pipeline check $(JOURNALS) || failed=$$?; \
 	exit $$failed
 
+.PHONY: test-judge
+test-judge: setup ## Tell all stories to a real Kafka behind recording proxies: what it does must break no conformance rule (half an hour)
+	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
+	@$(BIN)/python -m klamm.tests.pipeline.kafka_stories
+
 .PHONY: duel
 duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=7 MINUTES=60); what differs goes to build/duel
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null

@@ -130,7 +130,7 @@ C_17 = Rule(
     WITH created AS (
         SELECT *, next_update.partition_epoch = 0 AND next_update.controller_epoch = controller_epoch
             AND next_update.broker_epoch = broker_epoch AND next_update.offline IS NOT NULL AS is_known,
-            array_except(replicas, next_update.offline) AS online
+            filter(replicas, each -> NOT array_contains(next_update.offline, each)) AS online
         FROM states WHERE api_key = 4 AND is_new AND partition_epoch = 0)
     SELECT run_id, node_id, conn_id, seq, CASE
         WHEN leader_epoch <> 0 THEN format_string('%s-%s is new with leader epoch %s', topic, partition, leader_epoch)

@@ -24,7 +24,7 @@ from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed.clients import produce, read_all
 from klamm.tests.pipeline.recorded_frames import RECORDINGS, write_recording
-from klamm.tests.pipeline.recording import Proxies
+from klamm.tests.pipeline.recording import Door, Recorder
 from klamm.tests.pipeline.rules.conftest import into_silver
 
 pytestmark = [pytest.mark.slow]
@@ -48,23 +48,23 @@ class RealCluster:
     """Two real brokers, each behind a proxy that keeps a journal of the run `real`."""
 
     def __init__(self, jars: Path, tree: Tree, folder: Path, lake: Path) -> None:
-        self.proxies = Proxies(lake, "real")
+        self.recorder = Recorder(lake)
         self.brokers = []
-        for broker_id, port in enumerate(free_ports(2), 1):
-            ports = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "advertised_listeners": f"PLAINTEXT://{self._address(broker_id, port)}"}
-            self.brokers.append(KafkaBroker(jars, tree, folder, broker_id, **ports))
-
-    def _address(self, broker_id: int, port: int) -> str:
-        return f"127.0.0.1:{self.proxies.add(broker_id, port)}"
+        self.ports: list[int] = []
+        for broker_id, (port, target_port) in enumerate(zip(free_ports(2), free_ports(2), strict=True), 1):
+            self.recorder.begin("real", broker_id, [Door(port, target_port)])
+            listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{target_port}", "advertised_listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+            self.brokers.append(KafkaBroker(jars, tree, folder, broker_id, **listeners))
+            self.ports.append(port)
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self.proxies.port(broker.id)}" for broker in self.brokers)
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def close(self) -> None:
         for broker in self.brokers:
             broker.kill()
-        self.proxies.close()
+        self.recorder.close()
 
 
 @pytest.fixture
@@ -132,13 +132,13 @@ def test_no_wire_rule_is_violated_by_real_brokers_behind_a_recording_proxy(clust
     assert sum(read_all(cluster.bootstrap, "orders").values()) == 100
     with_kafka_python(cluster.bootstrap)
     asyncio.run(with_aiokafka(cluster.bootstrap))
-    odd_requests(cluster.proxies.port(1))
+    odd_requests(cluster.ports[0])
     cluster.brokers[1].stop()
     produce(cluster.bootstrap, "orders", [f"alone-{number}" for number in range(10)])
     cluster.brokers[1].start()
     all_know(cluster.brokers)
-    for broker in cluster.brokers:
-        request(cluster.proxies.port(broker.id), messages.ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000), 2)
+    for port in cluster.ports:
+        request(port, messages.ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000), 2)
     for deleted in admin.delete_topics(["passing"]).values():
         deleted.result(WITHIN_S)
     cluster.close()

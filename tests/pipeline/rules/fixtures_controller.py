@@ -237,6 +237,11 @@ def a_partition_begins_with_its_online_replicas(run: Run) -> None:
     broker.both(added)
 
 
+@good("C-17")
+def a_broker_that_somebody_wrote_twice_is_in_sync_twice(run: Run) -> None:
+    Channel(run.journal()).both(State(2, 0, (2, 1, 2), 0, (2, 1, 3, 2), offline=(3,), is_new=True))
+
+
 @bad("C-17")
 def the_second_replica_leads_first(run: Run) -> int:
     return Channel(run.journal()).both(State(2, 0, (1, 2), 0, (1, 2), is_new=True))
