@@ -124,6 +124,14 @@ def _decode(how: Plan, direction: int, frame: bytes) -> Decoded:
     return body, left, None, None
 
 
+def body_place(is_request: bool, key: int, version: int, frame: bytes) -> tuple[str, int, int] | None:
+    """Name and version of the message in a whole frame that decodes, and where its body begins; None where no decoder knows it."""
+    how = plan(is_request, key, version)
+    if not isinstance(how, Plan) or (how.name == "ApiVersionsResponse" and frame[8:10] == _UNSUPPORTED_VERSION):
+        how = plan(is_request, key, 0)
+    return (how.name, how.version, _body_start(how, frame)) if isinstance(how, Plan) else None
+
+
 def _body_start(how: Plan, frame: bytes) -> int:
     """Where the body begins. It may be behind the end of the frame: then the decoder says that the frame is cut short."""
     if not how.is_request:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from klamm.journal.columns import Column
 from klamm.pipeline.decode import Plan, Reason, decode_frame, plan
 from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, ErrorCounter, listed_brokers, partition_states
+from klamm.pipeline.reencoding import difference, is_sampled, is_second_sampled
 from klamm.pipeline.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
 from klamm.protocol.apis import ApiKey
 
@@ -103,7 +104,7 @@ def decode_batch(batch: Any) -> Any:
     made = {column.name: [None] * batch.num_rows for column in OWN if column not in SIZES}
     lists: tuple[list[Any], ...] = ([], [], [])
     ends: tuple[list[int], ...] = ([0], [0], [0])
-    inputs = (columns[name].to_pylist() for name in ("dir", "api_key", "api_version", "flags", "frame"))
+    inputs = (columns[name].to_pylist() for name in ("dir", "api_key", "api_version", "flags", "frame", "seq"))
     _decode_rows(zip(*inputs, strict=True), made, lists, ends)
     header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
     frames = columns["frame"]
@@ -130,7 +131,7 @@ def _decode_rows(
     texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
     states, brokers, codes = lists
     states_end, brokers_end, codes_end = (end.append for end in ends)
-    for number, (direction, key, version, flags, frame) in enumerate(rows):
+    for number, (direction, key, version, flags, frame, seq) in enumerate(rows):
         body, left, reason, detail = decode_frame(direction, key, version, flags, frame)
         lefts[number] = left
         if body is not None:
@@ -144,6 +145,8 @@ def _decode_rows(
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:
                     texts[number] = text
+                    if direction in (1, 2) and left == 0 and is_sampled(seq):
+                        made["err"][number] = difference(direction, key, version, frame, second=is_second_sampled(seq))
             except Exception as error:  # noqa: BLE001 as in `decode_frame`
                 for values, end in zip(lists, ends, strict=True):
                     del values[end[-1] :]

@@ -79,7 +79,8 @@ MESSAGES = Table("silver", "messages", (
     Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
            "`records` are their size and first 61 bytes. With `--no-variant`: a string, `body_json`"),
     Column("left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
-    Column("err", "string", True, "why there is no body although the frame was decoded: it is too long"),
+    Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
+           "brokers sent, it has other bytes when it is encoded again"),
     Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
     Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
 ), "a frame that decodes")

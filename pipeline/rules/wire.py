@@ -204,6 +204,7 @@ _WHOLE = """
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN reason IS NOT NULL THEN concat('API ', api_key, ' version ', api_version, ': ', replace(reason, '_', ' '))
         WHEN left <> 0 THEN concat('API ', api_key, ' version ', api_version, ': ', left, ' bytes over')
+        WHEN err NOT LIKE 'left out:%' THEN err
     END AS detail,
     array_compact(array(cause_seq, seq)) AS evidence
 FROM traffic
@@ -260,7 +261,8 @@ RULES: tuple[Rule, ...] = (
         ("traffic", "quarantine"), function=judged_response_headers,
     ),
     Rule("W-08", "error", "The length in front of a frame is that of the frame, and within the limit.", "wire 1", ("traffic",), _LENGTH),
-    Rule("W-09", "error", "A body that a broker sends decodes, with no bytes over.", "wire 3", ("traffic",), _WHOLE),
+    Rule("W-09", "error", "A body that a broker sends decodes, with no bytes over; a sample has the same "
+         "bytes when it is encoded again.", "wire 3", ("traffic",), _WHOLE),
     Rule(
         "W-10", "warn",
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "

@@ -20,9 +20,9 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.json_form import to_json
 from klamm.protocol.schema import attribute_name
+from klamm.protocol.second_opinion import other_class
 from klamm.tests.protocol import golden
 from klamm.tests.protocol.strategies import all_versions, message
-from klamm.tests.protocol.test_second_opinion import other_class
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 

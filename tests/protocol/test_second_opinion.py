@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Container, Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_header import ResponseClassRegistry
-from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.schemas import load_json
 
-from klamm.protocol import messages, schema
+from klamm.protocol import messages
+from klamm.protocol.second_opinion import PACKAGE, is_ours, other_class
 from klamm.tests.protocol import golden
 from klamm.tests.protocol.strategies import all_versions, message
 from klamm.tests.protocol.test_golden_messages import GOOD
-
-PACKAGE = "klamm.schemas"
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 
@@ -37,18 +34,6 @@ def registry() -> Iterator[None]:
     yield
     ResponseClassRegistry._response_class_registry.clear()
     ResponseClassRegistry._response_class_registry.update(before)
-
-
-def is_ours(name: str) -> bool:
-    return str(schema.find(name)).startswith(schema.folders()[0])
-
-
-@cache
-def other_class(name: str) -> Any:
-    """kafka-python's class for a message, made from our definition where we have one."""
-    if is_ours(name):
-        return type(ApiMessage)(name, (ApiMessage,), {}, load_json=PACKAGE)
-    return type(ApiMessage)(name, (ApiMessage,), {})
 
 
 def same(ours: Any, theirs: Any) -> bool:

@@ -450,9 +450,41 @@ def bodies_without_bytes_over(run: Run) -> None:
     journal.response(1, asked, SHOWN)
 
 
-@bad("W-09")
-def bodies_cut_and_too_long(run: Run) -> list[int]:
+@good("W-09")
+def a_tagged_field_of_a_later_release(run: Run) -> None:
     journal = broker(run)
+    asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
+    journal.response(1, asked, messages.encode(SHOWN, 12)[:-1] + b"\1\x63\2ab")
+
+
+@bad("W-09")
+def a_tagged_field_with_its_default(run: Run) -> int:
+    journal = broker(run)
+    asked = journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest("a", "1"))
+    body = messages.encode(messages.ApiVersionsResponse(api_keys=[messages.ApiVersionsResponse.ApiVersion(18, 0, 4)]), 3)
+    return int(journal.response(1, asked, body[:-1] + b"\1\1\x08" + b"\xff" * 8))
+
+
+@bad("W-09")
+def bodies_cut_and_too_long_and_a_boolean_of_two(run: Run) -> list[int]:
+    journal = broker(run)
+    found = bodies_that_are_not_whole(journal)
+    bodies = [messages.encode(messages.DescribeConfigsResponse(results=[
+        messages.DescribeConfigsResponse.DescribeConfigsResult(resource_type=2, resource_name="t", configs=[
+            messages.DescribeConfigsResponse.DescribeConfigsResourceResult("a", "b", read_only=read_only)])]), 4)
+        for read_only in (False, True)]  # fmt: skip
+    asked = journal.request(1, ApiKey.DESCRIBE_CONFIGS, 4, messages.DescribeConfigsRequest())
+    found.append(journal.response(1, asked, spoilt(*bodies)))
+    return found
+
+
+def spoilt(one: bytes, other: bytes) -> bytes:
+    """With 2 where two bodies differ."""
+    return bytes(a if a == b else 2 for a, b in zip(one, other, strict=True))
+
+
+def bodies_that_are_not_whole(journal: Any) -> list[int]:
+    """One with bytes over, one that is cut; their seqs."""
     body = messages.encode(SHOWN, 12)
     asked = journal.request(1, ApiKey.METADATA, 12, METADATA)
     long = journal.response(1, asked, body + b"\1\2")
