@@ -12,6 +12,7 @@ from klamm.journal import reading
 from klamm.server.broker_server import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.tests.harness.waits import eventually
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:
@@ -33,6 +34,7 @@ async def test_every_broker_of_a_cluster_writes_all_its_frames_without_a_gap(zoo
     await cluster.start()
     await cluster.kill_broker(2, expire=True)
     await cluster.start_broker(2)
+    await eventually(lambda: any(row["kind"] == "to leader" for row in rows(tmp_path, "frames")), "a follower fetched")
     await cluster.stop()
     assert gaps(tmp_path) == {1: 0, 2: 0}
     frames = rows(tmp_path, "frames")

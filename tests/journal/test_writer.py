@@ -304,11 +304,13 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
 def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    goes_on = threading.Event()
     monkeypatch.setattr("klamm.journal.writer.WAITING_ROWS", 3000)
-    monkeypatch.setattr(OpenSegment, "write", lambda self, batch: time.sleep(0.3))
+    monkeypatch.setattr(OpenSegment, "write", lambda self, batch: goes_on.wait(30))
     connection = world.connection()
     for corr in range(10_000):
         connection.received(asked(corr))
+    goes_on.set()
     assert world.writer.has_ended
     assert "the disk is too slow" in caplog.text
 
@@ -347,7 +349,7 @@ def test_names_that_a_client_had_are_forgotten(world: World) -> None:
         connection.received(asked(corr, f"client-{corr}"))
         connection.sent(answered(corr))
     wait_for(lambda: len(rows(world.lake)) == 2000)
-    assert len(world.writer._disk._values) < 200
+    wait_for(lambda: len(world.writer._disk._values) < 200)  # behind the rows
 
 
 def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: World) -> None:
@@ -365,12 +367,16 @@ def test_an_event_whose_json_cannot_be_made_says_so_and_harms_no_other(world: Wo
 
 
 def test_a_disk_that_hangs_does_not_fill_the_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on = threading.Event()
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(self: OpenSegment, batch: Any) -> None:
+        hangs.set()
+        goes_on.wait(30)
+
     monkeypatch.setattr("klamm.journal.writer.WAITING_ROWS", 3000)
-    monkeypatch.setattr(OpenSegment, "write", lambda self, batch: goes_on.wait(30))
+    monkeypatch.setattr(OpenSegment, "write", hang)
     connection = world.connection()
-    connection.received(asked())
-    wait_for(lambda: not world.writer.frames)
+    assert hangs.wait(10)
     for corr in range(50_000):
         connection.received(asked(corr))
         connection.sent(answered(corr))
@@ -399,20 +405,26 @@ def test_acks_are_found_behind_tagged_fields_of_the_header(world: World) -> None
 def test_events_do_not_wait_until_no_more_frames_come(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = world.connection()
     corr = 0
-
+    one_at_a_time = threading.Lock()
     written = OpenSegment.write
 
     def busy(self: OpenSegment, batch: Any) -> None:
         nonlocal corr
-        corr += 1
-        connection.received(asked(corr))
+        with one_at_a_time:
+            corr += 1
+            connection.received(asked(corr))
         written(self, batch)
 
+    wait_for(lambda: len(rows(world.lake, "events")) == 1)
     monkeypatch.setattr(OpenSegment, "write", busy)
-    connection.received(asked(0))
-    wait_for(lambda: {row["kind"] for row in rows(world.lake, "events")} == {"conn_open"})
+    with one_at_a_time:
+        connection.received(asked(0))
+    wait_for(lambda: len(rows(world.lake)) > 1)
+    with one_at_a_time:
+        world.writer.event("timer")
+    wait_for(lambda: [row["kind"] for row in rows(world.lake, "events")] == ["conn_open", "timer"])
     monkeypatch.setattr(OpenSegment, "write", written)
-    assert seqs_of(world) == list(range(1, corr + 3))
+    assert seqs_of(world) == list(range(1, corr + 4))
 
 
 def seqs_of(world: World) -> list[int]:

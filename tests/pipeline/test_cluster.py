@@ -20,6 +20,7 @@ import pytest
 
 from klamm.pipeline.cluster import environment
 from klamm.pipeline.java import find_java
+from klamm.tests.harness.ports import free_port
 from klamm.tests.pipeline.journals import numbers, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -45,12 +46,6 @@ def ran(*words: object) -> str:
     run = subprocess.run(klamm(*words), capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
     return run.stdout
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
