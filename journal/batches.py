@@ -1,12 +1,13 @@
 """Makes Arrow batches of rows without an object for each value: a column is every n-th number of the rows' packed bytes.
 
-A row of `frames` is packed into 64 bytes; what repeats for many frames of a connection is its context, which a row names by number.
+A row of `frames` is packed into 56 bytes; what repeats for many frames of a connection is its context, which a row names by number.
 A context's strings are dictionary-encoded, in a dictionary that lives as long as the segment.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -19,14 +20,21 @@ import pyarrow.compute as pc
 from klamm.journal.columns import EVENTS
 from klamm.journal.json_text import to_json
 
-ROW = struct.Struct("=qqqqqqiihhbbxx")
-"""seq, monotonic clock, connection, latency (-1: null), cause (0: null), context; correlation id, flags; API key, API version; direction,
-which of them are null (`NO_CORRELATION`, `NO_API`)."""
+_SIZE = 56
+PLAIN_REQUEST = struct.Struct("=qqqIi24x")
+"""The row of a request that came: its seq, monotonic clock, context, API key and version as one number, correlation id; then zeros."""
+RESPONSE = struct.Struct("=32sqqib3x")
+"""The row of a response: that of its request, its own seq and monotonic clock, flags, direction."""
+OTHER = struct.Struct("=32s8xqibb2x")
+"""Another row, and one of a request with more to it: as that of a plain request, then cause (0: null), flags, direction, which columns are
+null (`NO_CORRELATION`, `NO_API`)."""
 
 NO_CORRELATION = 1
 NO_API = 2
 
-_LONGS, _INTS, _SHORTS, _BYTES = ROW.size // 8, ROW.size // 4, ROW.size // 2, ROW.size
+_LONGS, _INTS, _SHORTS, _BYTES = _SIZE // 8, _SIZE // 4, _SIZE // 2, _SIZE
+_KEY, _VERSION = (13, 12) if sys.byteorder == "little" else (12, 13)
+"""Where API key and version are, counted in int16."""
 breathe = time.sleep
 """`breathe(0)` lets the event loop's thread go on, if it waits for the interpreter's lock."""
 
@@ -37,6 +45,7 @@ LARGEST_DICTIONARY = 4096
 class ContextValues(NamedTuple):
     """What the frames of a connection have in common, until one of these changes."""
 
+    conn_id: int
     kind: str
     listener: str | None
     peer: str
@@ -44,6 +53,10 @@ class ContextValues(NamedTuple):
     principal: str | None
     client_id: str | None
     client_sw: str | None
+
+
+_NUMBERS = {"conn_id": pa.int64(), "peer_id": pa.int32()}
+"""Columns of a context that are no strings."""
 
 
 class Contexts:
@@ -58,7 +71,8 @@ class Contexts:
         self._index: dict[int, int] = {}
         self._used: list[ContextValues] = []
         self._arrays: dict[str, tuple[pa.Array, pa.Array]] = {}
-        self._peer_ids: pa.Array = pa.array([], pa.int32())
+        # the first array of a process imports pandas, where that is installed: half a second, which must not fall upon the first batch
+        self._numbers = {name: pa.array([], kind) for name, kind in _NUMBERS.items()}
 
     def columns(self, numbers: list[int]) -> dict[str, pa.Array]:
         """The columns of a context for rows that have these."""
@@ -78,13 +92,14 @@ class Contexts:
         found = {
             name: pa.DictionaryArray.from_arrays(pc.take(indices, rows), dictionary) for name, (indices, dictionary) in self._arrays.items()
         }
-        found["peer_id"] = pc.take(self._peer_ids, rows)
+        for name, values in self._numbers.items():
+            found[name] = pc.take(values, rows)
         return found
 
     def _encode(self) -> None:
         for name, values in zip(ContextValues._fields, zip(*self._used, strict=True), strict=True):
-            if name == "peer_id":
-                self._peer_ids = pa.array(values, pa.int32())
+            if name in _NUMBERS:
+                self._numbers[name] = pa.array(values, _NUMBERS[name])
             else:
                 distinct: dict[str, int] = {}
                 indices = pa.array([None if v is None else distinct.setdefault(v, len(distinct)) for v in values], pa.int32())
@@ -125,26 +140,27 @@ def frames_batch(
     data = memoryview(b"".join(rows))
     breathe(0)
     longs, ints, shorts, single = data.cast("q"), data.cast("i"), data.cast("h"), data.cast("b")
-    nulls = single[61::_BYTES].tobytes()
+    nulls = single[53::_BYTES].tobytes()
     content = _binary(frames)
     breathe(0)
-    mono = _array(pa.int64(), longs[1::_LONGS])
-    latency = _array(pa.int64(), longs[3::_LONGS])
-    cause = _array(pa.int64(), longs[4::_LONGS])
+    first, began = _array(pa.int64(), longs[0::_LONGS]), _array(pa.int64(), longs[1::_LONGS])
+    own, last = _array(pa.int64(), longs[4::_LONGS]), _array(pa.int64(), longs[5::_LONGS])  # of what is no response: 0 and its cause
+    is_response = pc.not_equal(own, 0)
+    mono = pc.if_else(is_response, last, began)
+    cause = pc.if_else(is_response, first, last)
     columns = {
         **constants.columns(size),
-        **contexts.columns(longs[5::_LONGS].tolist()),
-        "seq": _array(pa.int64(), longs[0::_LONGS]),
+        **contexts.columns(longs[2::_LONGS].tolist()),
+        "seq": pc.if_else(is_response, own, first),
         "ts_ns": pc.add(mono, offset_ns),
         "mono_ns": mono,
-        "conn_id": _array(pa.int64(), longs[2::_LONGS]),
-        "latency_ns": _with_nulls(latency, pc.not_equal(latency, -1)),
+        "latency_ns": _with_nulls(pc.subtract(mono, began), is_response),
         "cause_seq": _with_nulls(cause, pc.not_equal(cause, 0)),
-        "correlation_id": _array(pa.int32(), ints[12::_INTS]),
-        "flags": _array(pa.int32(), ints[13::_INTS]),
-        "api_key": _array(pa.int16(), shorts[28::_SHORTS]),
-        "api_version": _array(pa.int16(), shorts[29::_SHORTS]),
-        "dir": _array(pa.int8(), single[60::_BYTES]),
+        "correlation_id": _array(pa.int32(), ints[7::_INTS]),
+        "flags": _array(pa.int32(), ints[12::_INTS]),
+        "api_key": _array(pa.int16(), shorts[_KEY::_SHORTS]),
+        "api_version": _array(pa.int16(), shorts[_VERSION::_SHORTS]),
+        "dir": _array(pa.int8(), single[52::_BYTES]),
         "frame": content,
     }
     breathe(0)

@@ -1,8 +1,9 @@
 """The journal of one connection: cuts bytes into frames, matches responses to their requests, and appends a packed row for each.
 
 Requests of a connection are answered in their order, so the request of a response is the first that waits; where correlation ids say
-otherwise it is looked for. What comes as one whole frame, of an API of which nothing has to be cut, masked or remembered, takes a short way
-(`_request_in`, `_response_out`), which does nothing else than to append the row; the long way makes the same row.
+otherwise it is looked for. What comes as one whole frame, of an API of which nothing has to be masked or remembered, takes a short way
+(`_request_in`, `_response_out`), which does little else than to append the row; the long way makes the same row. A request that waits
+for its response is kept as its packed row, with which the row of the response begins.
 
 By default `RECORDS_KEPT` bytes of Produce requests and Fetch responses are kept: all up to the first records, and some of these.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Set
+from functools import cache
 from struct import Struct, error
 from typing import Any, NamedTuple, Protocol
 
 from klamm.journal import redaction
-from klamm.journal.batches import NO_API, NO_CORRELATION, ROW, ContextValues
+from klamm.journal.batches import NO_API, NO_CORRELATION, OTHER, PLAIN_REQUEST, RESPONSE, ContextValues
 from klamm.journal.columns import Direction, Flag
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
@@ -28,10 +30,12 @@ LARGE_FRAME = 1 << 16
 """One of this size wakes the thread that writes."""
 
 _LARGEST = 1 << 30
-_FRAME = Struct(">ihhih").unpack_from
-"""Length, API key, API version, correlation id, length of the client id."""
 _RESPONSE = Struct(">ii").unpack_from
-_REQUEST = Struct(">hhih")
+"""Length and correlation id."""
+_REQUEST = Struct(">hhih").unpack_from
+_KIND = Struct(">Ii")
+_SEQ = Struct("=q").unpack_from
+_CONTEXT = _SEQ
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _SHORTEST_REQUEST = 14
@@ -39,12 +43,41 @@ _SHORTEST_REQUEST = 14
 _SPECIAL_REQUESTS = frozenset({int(ApiKey.PRODUCE), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.REQUESTS)})
 _SECRET_REQUESTS = frozenset(key.to_bytes(2, "big") for key in redaction.REQUESTS)
 _SPECIAL_RESPONSES = frozenset({int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE), int(ApiKey.API_VERSIONS), *map(int, redaction.RESPONSES)})
-_pack = ROW.pack
+_PLAIN_REQUESTS = {
+    key << 16 | version: key if key in _SPECIAL_RESPONSES else 0
+    for key, api in APIS.items()
+    for version in range(api.min_version, api.max_version + 1)
+    if key not in _SPECIAL_REQUESTS or (key == ApiKey.API_VERSIONS and version < 3)
+}
+"""API keys and versions, each pair as one number, of requests that are written as they are; with the key where the response is special."""
+_PRODUCE_REQUESTS = range(APIS[ApiKey.PRODUCE].max_version + 1)
+"""The same of Produce requests; the key is zero."""
+_pack_plain = PLAIN_REQUEST.pack
+_pack_response = RESPONSE.pack
+_pack_other = OTHER.pack
+_NO_RESPONSE, _CUT, _MASKED = int(Flag.NO_RESPONSE), int(Flag.CUT), int(Flag.MASKED)
+_RAW_TOKEN, _UNMATCHED = int(Flag.RAW_TOKEN), int(Flag.UNMATCHED)
 _CONTEXTS = 64
 """So many contexts of a connection are remembered before those are looked for that nothing refers to any more."""
 
+_FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
+_UNSUPPORTED_VERSION = b"\0\x23"
+_NO_HEAD = -5, 0, 0, b""
+"""Of what is too short; no data has this length."""
 _RAW = -1
 """The API key, in the list of those that wait, of a SASL token that is no request."""
+
+
+_Waiting = tuple[int | None, bytes, int]
+"""A request that waits for its response: correlation id, row, and the key where the response may be special, else 0, which is the key of
+no such API. A SASL token has no correlation id, no row, and `_RAW`."""
+
+
+@cache
+def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
+    """Reads the beginning of a request whose client id, its length included, has so many bytes: the length of the frame, API key and
+    version as one number, correlation id, client id. Raises struct.error where there are fewer bytes."""
+    return Struct(f">iIi{client}s").unpack_from
 
 
 class ConnectionFacts(NamedTuple):
@@ -86,9 +119,9 @@ class ConnectionJournal:
     """One connection. All methods are called on the event loop's thread; none raises for what the peer sent."""
 
     __slots__ = (
-        "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_keep", "_long_way", "_longest", "_now_ns",
-        "_pending", "_raw", "_request_dir", "_response_dir", "_split_requests", "_split_responses", "_sw", "_writer", "conn_id",
-        "last_response_seq", "received", "sent",
+        "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_head", "_keep",
+        "_longest", "_longest_request", "_now_ns", "_pending", "_raw", "_records_end", "_request_dir", "_response_dir", "_split_requests",
+        "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq", "received", "sent",
     )  # fmt: skip
 
     def __init__(self, writer: Owner, conn_id: int, facts: ConnectionFacts) -> None:
@@ -100,9 +133,12 @@ class ConnectionJournal:
         self._request_dir = int(Direction.REQUEST_OUT if facts.is_ours else Direction.REQUEST_IN)
         self._response_dir = int(Direction.RESPONSE_IN if facts.is_ours else Direction.RESPONSE_OUT)
         self._now_ns = writer.now_ns
-        self._pending: deque[tuple[int, int, int, int, int, int]] = deque()
-        """Requests without response: correlation id, seq, when, API key and version, context."""
+        self._add_row = writer.rows.append
+        self._add_frame = writer.frames.append
+        self._pending: deque[_Waiting] = deque()
+        """Requests without response."""
         self._client: bytes | None = None
+        self._head = _heads(0)
         self._client_id: str | None = None
         self._sw: str | None = None
         self._contexts: list[int] = []
@@ -114,8 +150,9 @@ class ConnectionJournal:
         self._split_responses = _Splitter(self._response, self._bad_length, self._response_keep)
         self._longest = LARGE_FRAME if self._keep == _LARGEST else -1
         """The length of frames that may go the short way."""
-        self._long_way = False
-        """Whether requests must not go the short way: in the middle of one, or where SASL tokens may come."""
+        self._records_end = RECORDS_KEPT if writer.cuts_records else _LARGEST
+        self._longest_request = self._longest
+        """As `_longest`; -1 where no request may: in the middle of one, or where SASL tokens may come."""
         self.received: Callable[[bytes], None] = self._split_responses.feed if facts.is_ours else self._request_in
         """Bytes came, cut anywhere."""
         self.sent: Callable[..., None] = self._request_out if facts.is_ours else self._response_out
@@ -124,41 +161,68 @@ class ConnectionJournal:
     # --- what happens on the connection
 
     def _request_in(self, data: bytes) -> None:
-        if len(data) >= _SHORTEST_REQUEST and not self._long_way:
-            length, key, version, correlation_id, named = _FRAME(data)
-            if (
-                length == len(data) - 4
-                and length <= self._longest
-                and key not in _SPECIAL_REQUESTS
-                and data[12 : 14 + named] == self._client
-            ):
+        try:
+            length, kind, correlation_id, client = self._head(data)
+        except error:
+            length, kind, correlation_id, client = _NO_HEAD
+        if length == len(data) - 4 and length <= self._longest_request:
+            special = _PLAIN_REQUESTS.get(kind)
+            if special is not None and client == self._client:
                 writer = self._writer
                 seq = writer.seq
                 writer.seq = seq + 1
-                now = self._now_ns()
-                context = self._context
-                writer.rows.append(_pack(seq, now, self.conn_id, -1, 0, context, correlation_id, 0, key, version, 0, 0))
-                writer.frames.append(data)
-                self._pending.append((correlation_id, seq, now, key, version, context))
+                row = _pack_plain(seq, self._now_ns(), self._context, kind, correlation_id)
+                self._add_row(row)
+                self._add_frame(data)
+                self._pending.append((correlation_id, row, special))
                 if not seq & 511:
                     writer.wake()
-                return
+            elif kind in _PRODUCE_REQUESTS and client == self._client:
+                self._produce_in(data, kind, correlation_id, len(client) - 2)
+            else:
+                self._request(data, len(data))
+                self._allow_short_way()
+            return
         self._split_requests.feed(data)
-        self._long_way = self._raw or self._split_requests.busy
+        self._allow_short_way()
+
+    def _produce_in(self, data: bytes, version: int, correlation_id: int, client_id: int) -> None:
+        flags = _NO_RESPONSE if _acks(data, version, client_id) == 0 else 0
+        if len(data) > self._records_end:
+            data = data[:RECORDS_KEPT]
+            flags |= _CUT
+        writer = self._writer
+        seq = writer.seq
+        writer.seq = seq + 1
+        row = _pack_plain(seq, self._now_ns(), self._context, version, correlation_id)
+        if not flags & _NO_RESPONSE:
+            self._pending.append((correlation_id, row, 0))
+        self._add_row(_pack_other(row, 0, flags, 0, 0) if flags else row)
+        self._add_frame(data)
+        if not seq & 511:
+            writer.wake()
 
     def _response_out(self, data: bytes, cause: object = None) -> None:
         pending = self._pending
         if pending and 8 <= len(data) <= self._longest:
             length, correlation_id = _RESPONSE(data)
-            expected, asked, began, key, version, context = pending[0]
-            if correlation_id == expected and length == len(data) - 4 and key >= 0 and key not in _SPECIAL_RESPONSES:
+            expected, asked, special = pending[0]
+            if correlation_id == expected and length == len(data) - 4:
+                flags = 0
+                if special:
+                    if special == _FETCH:
+                        if len(data) > self._records_end:
+                            data = data[:RECORDS_KEPT]
+                            flags = _CUT
+                    elif special != _API_VERSIONS or data[8:10] == _UNSUPPORTED_VERSION:
+                        self._response(data, len(data))
+                        return
                 pending.popleft()
                 writer = self._writer
                 seq = writer.seq
                 writer.seq = seq + 1
-                now = self._now_ns()
-                writer.rows.append(_pack(seq, now, self.conn_id, now - began, asked, context, correlation_id, 0, key, version, 1, 0))
-                writer.frames.append(data)
+                self._add_row(_pack_response(asked, seq, self._now_ns(), flags, 1))
+                self._add_frame(data)
                 if not seq & 511:
                     writer.wake()
                 return
@@ -183,38 +247,42 @@ class ConnectionJournal:
 
     def request_seq(self, correlation_id: int) -> int | None:
         """The row of the latest request with this id that has no response yet."""
-        return next((each[1] for each in reversed(self._pending) if each[0] == correlation_id), None)
+        return next((_SEQ(each[1])[0] for each in reversed(self._pending) if each[0] == correlation_id), None)
+
+    def _allow_short_way(self) -> None:
+        self._longest_request = -1 if self._raw or self._split_requests.busy else self._longest
 
     # --- frames
 
     def _request(self, frame: bytes, size: int, cause: int = 0) -> None:
         """One request of `size` bytes, of which `frame` has all or the first ones."""
-        writer = self._writer
-        seq = writer.seq
-        now = self._now_ns()
-        flags = 0
         try:
-            key, version, correlation_id, length = _REQUEST.unpack_from(frame, 4)
+            key, version, correlation_id, length = _REQUEST(frame, 4)
         except error:
             self._short_request(frame, cause)
             return
         if self._raw and not _is_request(frame, size, key, version, length):
+            self._pending.append((None, b"", _RAW))
             self._token(size, self._request_dir)
-            self._pending.append((0, seq, now, _RAW, 0, self._context))
             return
-        if frame[12 : 14 + length] != self._client:
-            self._other_client(frame[12 : 14 + length], length)
+        client = frame[12 : 14 + length]
+        if client != self._client:
+            self._other_client(client, length)
+        flags = 0
         if key in _SPECIAL_REQUESTS:
             frame, flags = self._special_request(frame, key, version, length)
         if size > self._keep or len(frame) < size:
             frame, flags = self._cut(frame, size, 14 + max(length, 0), flags)
+        writer = self._writer
+        seq = writer.seq
         writer.seq = seq + 1
-        writer.rows.append(
-            _pack(seq, now, self.conn_id, -1, cause, self._context, correlation_id, flags, key, version, self._request_dir, 0)
-        )
-        writer.frames.append(frame)
-        if not flags & Flag.NO_RESPONSE:
-            self._pending.append((correlation_id, seq, now, key, version, self._context))
+        row = _pack_plain(seq, self._now_ns(), self._context, key << 16 & 0xFFFFFFFF | version & 0xFFFF, correlation_id)
+        if not flags & _NO_RESPONSE:
+            self._pending.append((correlation_id, row, key if key in _SPECIAL_RESPONSES else 0))
+        if flags or cause or self._request_dir:
+            row = _pack_other(row, cause, flags, self._request_dir, 0)
+        self._add_row(row)
+        self._add_frame(frame)
         if not seq & 511 or size > LARGE_FRAME:
             writer.wake(len(frame))
 
@@ -222,54 +290,51 @@ class ConnectionJournal:
         """One response of `size` bytes, of which `frame` has all or the first ones."""
         writer = self._writer
         pending = self._pending
-        if pending and pending[0][3] == _RAW:
+        if pending and pending[0][2] == _RAW:
             pending.popleft()
             self._token(size, self._response_dir)
             return
         if len(frame) < 8:
-            self._row(frame, self._response_dir, Flag.UNMATCHED, NO_API | NO_CORRELATION)
+            self._row(frame, self._response_dir, _UNMATCHED, NO_API | NO_CORRELATION)
             return
         (correlation_id,) = _INT32.unpack_from(frame, 4)
-        if pending and pending[0][0] == correlation_id:
-            _, cause, began, key, version, context = pending.popleft()
-        else:
-            found = next((index for index, each in enumerate(pending) if each[0] == correlation_id), None)
-            if found is None:
-                self._row(frame[: self._keep if self._keep else 8], self._response_dir, Flag.UNMATCHED, NO_API, correlation_id)
-                return
-            _, cause, began, key, version, context = pending[found]
-            del pending[found]
+        place = 0 if pending and pending[0][0] == correlation_id else self._place(correlation_id)
+        if place < 0:
+            kept = frame[: self._keep if self._keep else 8]
+            self._row(kept, self._response_dir, _UNMATCHED, NO_API, correlation_id)
+            return
+        _, asked, special = pending[place]
+        del pending[place]
         flags = 0
-        if key in _SPECIAL_RESPONSES:
-            frame, version, flags = self._special_response(frame, key, version)
+        if special:
+            frame, asked, flags = self._special_response(frame, special, asked)
         if size > self._keep or len(frame) < size:
             frame, flags = self._cut(frame, size, 8, flags)
         seq = writer.seq
         writer.seq = seq + 1
         self.last_response_seq = seq
-        now = self._now_ns()
-        writer.rows.append(
-            _pack(seq, now, self.conn_id, now - began, cause, context, correlation_id, flags, key, version, self._response_dir, 0)
-        )
-        writer.frames.append(frame)
+        self._add_row(_pack_response(asked, seq, self._now_ns(), flags, self._response_dir))
+        self._add_frame(frame)
         if not seq & 511 or size > LARGE_FRAME:
             writer.wake(len(frame))
+
+    def _place(self, correlation_id: int) -> int:
+        """Of the first request with this id among those that wait; -1 where there is none."""
+        return next((place for place, each in enumerate(self._pending) if each[0] == correlation_id), -1)
 
     def _cut(self, frame: bytes, size: int, header: int, flags: int) -> tuple[bytes, int]:
         if size > self._keep:
             frame = frame[: max(self._keep, header)]
-        return frame, flags | Flag.CUT if len(frame) < size else flags
+        return frame, flags | _CUT if len(frame) < size else flags
 
     def _row(self, frame: bytes, way: int, flags: int, nulls: int, correlation_id: int = 0, cause: int = 0) -> None:
         """A row of something that is no whole request or response; whether it is cut is seen from its length."""
         writer = self._writer
         seq = writer.seq
         writer.seq = seq + 1
-        row = _pack(
-            seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, flags, 0, 0, way, nulls
-        )  # fmt: skip
-        writer.rows.append(row)
-        writer.frames.append(frame)
+        row = _pack_plain(seq, self._now_ns(), self._context, 0, correlation_id)
+        self._add_row(_pack_other(row, cause, flags, way, nulls))
+        self._add_frame(frame)
         if not seq & 511:
             writer.wake()
 
@@ -278,24 +343,23 @@ class ConnectionJournal:
     def _short_request(self, frame: bytes, cause: int) -> None:
         """Header 0 without anything behind it, or no request."""
         if len(frame) == 12:
-            key, version, correlation_id = _INT16.unpack_from(frame, 4)[0], _INT16.unpack_from(frame, 6)[0], _INT32.unpack_from(frame, 8)[0]
-            self._pending.append((correlation_id, self._writer.seq, self._writer.now_ns(), key, version, self._context))
+            kind, correlation_id = _KIND.unpack_from(frame, 4)
             writer = self._writer
-            row = _pack(
-                writer.seq, writer.now_ns(), self.conn_id, -1, cause, self._context, correlation_id, 0, key, version, self._request_dir, 0
-            )
+            row = _pack_plain(writer.seq, self._now_ns(), self._context, kind, correlation_id)
             writer.seq += 1
-            writer.rows.append(row)
-            writer.frames.append(frame)
+            key = kind >> 16
+            self._pending.append((correlation_id, row, key if key in _SPECIAL_RESPONSES else 0))
+            self._add_row(_pack_other(row, cause, 0, self._request_dir, 0))
+            self._add_frame(frame)
         elif self._raw:
-            self._pending.append((0, self._writer.seq, self._writer.now_ns(), _RAW, 0, self._context))
+            self._pending.append((None, b"", _RAW))
             self._token(len(frame), self._request_dir)
         else:
             self._row(frame, self._request_dir, 0, NO_API | NO_CORRELATION)
 
     def _token(self, size: int, way: int) -> None:
         """A SASL token: only its length is kept."""
-        self._row(_INT32.pack(size - 4), way, Flag.RAW_TOKEN | (Flag.CUT if size > 4 else 0), NO_API | NO_CORRELATION)
+        self._row(_INT32.pack(size - 4), way, _RAW_TOKEN | (_CUT if size > 4 else 0), NO_API | NO_CORRELATION)
 
     def _bad_length(self, rest: bytes, is_request: bool) -> None:
         """A length that is none, or the part of a frame that came before the connection was closed."""
@@ -303,23 +367,26 @@ class ConnectionJournal:
             rest = rest[:4]
         elif is_request and rest[4:6] in _SECRET_REQUESTS:
             rest = rest[:12]
-        elif not is_request and any(each[3] in redaction.RESPONSES for each in self._pending):
+        elif not is_request and any(each[2] in redaction.RESPONSES for each in self._pending):
             rest = rest[:8]
         rest = rest[: min(RECORDS_KEPT, max(self._keep, 12 if is_request else 8))]
-        flags = Flag.CUT if len(rest) >= 4 and _INT32.unpack_from(rest)[0] + 4 > len(rest) else 0
+        flags = _CUT if len(rest) >= 4 and _INT32.unpack_from(rest)[0] + 4 > len(rest) else 0
         self._row(rest, self._request_dir if is_request else self._response_dir, flags, NO_API | NO_CORRELATION)
 
     def _other_client(self, header: bytes, length: int) -> None:
         self._client = header
+        self._head = _heads(len(header))
         self._client_id = None if length < 0 else header[2:].decode("utf-8", "replace")
         self._context = self._new_context()
 
     def _new_context(self) -> int:
         facts = self._facts
-        values = ContextValues(facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw)
+        values = ContextValues(
+            self.conn_id, facts.kind, facts.listener, facts.peer, facts.peer_id, facts.principal, self._client_id, self._sw
+        )
         number = self._writer.new_context(values)
         if len(self._contexts) >= self._contexts_end:  # of a client that changes its name all the time
-            used = {each[5] for each in self._pending}
+            used = {_CONTEXT(each[1], 16)[0] for each in self._pending if each[1]}
             self._writer.closed_contexts.extend(each for each in self._contexts if each not in used)
             self._contexts = sorted(used)
             self._contexts_end = max(_CONTEXTS, 2 * len(used))
@@ -328,11 +395,11 @@ class ConnectionJournal:
 
     def _special_request(self, frame: bytes, key: int, version: int, length: int) -> tuple[bytes, int]:
         if key == ApiKey.PRODUCE:
-            flags = Flag.NO_RESPONSE if _acks(frame, version, length) == 0 else 0
+            flags = _NO_RESPONSE if _acks(frame, version, length) == 0 else 0
             return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), flags
         if key in redaction.REQUESTS:
             masked = redaction.masked_request(frame, key, self._writer.public_configs)
-            return masked, Flag.MASKED if masked is not frame and masked != frame else 0
+            return masked, _MASKED if masked is not frame and masked != frame else 0
         if key == ApiKey.SASL_HANDSHAKE:
             self._raw = version == 0  # the token may come before the response
         elif key == ApiKey.API_VERSIONS and version >= 3:
@@ -340,17 +407,22 @@ class ConnectionJournal:
             self._context = self._new_context()
         return frame, 0
 
-    def _special_response(self, frame: bytes, key: int, version: int) -> tuple[bytes, int, int]:
-        """The bytes to keep, the version in which the response is written, flags."""
+    def _special_response(self, frame: bytes, key: int, asked: bytes) -> tuple[bytes, bytes, int]:
+        """The bytes to keep, the row of the request with the version in which the response is written, flags."""
         if key == ApiKey.FETCH:
-            return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), version, 0
-        if key == ApiKey.API_VERSIONS:  # UNSUPPORTED_VERSION is written in version 0
-            return frame, 0 if frame[8:10] == b"\0\x23" else version, 0
+            return (frame[:RECORDS_KEPT] if self._writer.cuts_records else frame), asked, 0
+        if key == ApiKey.API_VERSIONS:  # this error is written in version 0
+            if frame[8:10] == _UNSUPPORTED_VERSION:
+                seq, now, context, kind, correlation_id = PLAIN_REQUEST.unpack(asked)
+                asked = _pack_plain(seq, now, context, kind & 0xFFFF0000, correlation_id)
+            return frame, asked, 0
         if key == ApiKey.SASL_HANDSHAKE:
-            self._raw = self._long_way = version == 0 and frame[8:10] == b"\0\0"
-            return frame, version, 0
+            self._raw = frame[8:10] == b"\0\0" and PLAIN_REQUEST.unpack(asked)[3] & 0xFFFF == 0
+            self._allow_short_way()
+            return frame, asked, 0
+        version = PLAIN_REQUEST.unpack(asked)[3] & 0xFFFF
         masked = redaction.masked_response(frame, key, version, self._writer.public_configs)
-        return masked, version, Flag.MASKED if masked != frame else 0
+        return masked, asked, _MASKED if masked != frame else 0
 
     def _request_keep(self, head: bytes) -> int:
         return RECORDS_KEPT if self._writer.cuts_records and head[4:6] == b"\0\0" and not self._raw else _LARGEST
@@ -359,8 +431,8 @@ class ConnectionJournal:
         if not self._writer.cuts_records:
             return _LARGEST
         (correlation_id,) = _INT32.unpack_from(head, 4)
-        key = next((each[3] for each in self._pending if each[0] == correlation_id), None)
-        return RECORDS_KEPT if key == ApiKey.FETCH else _LARGEST
+        place = self._place(correlation_id)
+        return RECORDS_KEPT if place >= 0 and self._pending[place][2] == ApiKey.FETCH else _LARGEST
 
 
 class _Splitter:

@@ -8,21 +8,25 @@ in Spark's Python workers; nothing here needs Spark.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from struct import Struct
-from typing import Any
+from itertools import accumulate
+from struct import Struct, unpack
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.columns import Column
+from klamm.journal.columns import Column, Direction
 from klamm.pipeline.decode import Plan, Reason, decode_frame, plan
-from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, STATE_FIELDS, ErrorCounter, listed_brokers, partition_states
+from klamm.pipeline.flatten import BROKER_FIELDS, ERROR_FIELDS, NO_COUNTS, STATE_FIELDS, ErrorCounter, listed_brokers, partition_states
+from klamm.pipeline.json_codec import Body, Decode
 from klamm.pipeline.reencoding import difference, is_sampled, is_second_sampled
 from klamm.pipeline.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
 from klamm.protocol.apis import ApiKey
+from klamm.protocol.primitives import skip_tags
 
 MAX_BODY = 12_000_000
 """Bytes of JSON that a body may have; Spark's variants end at 16 MiB. A longer one is left out, and `err` says so."""
@@ -101,97 +105,157 @@ def _parts(batch: Any) -> Iterator[Any]:
 def decode_batch(batch: Any) -> Any:
     """One record batch, decoded."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    frames = columns["frame"]
+    prefixes = _prefixes(frames)
     made = {column.name: [None] * batch.num_rows for column in OWN if column not in SIZES}
     lists: tuple[list[Any], ...] = ([], [], [])
-    ends: tuple[list[int], ...] = ([0], [0], [0])
-    inputs = (columns[name].to_pylist() for name in ("dir", "api_key", "api_version", "flags", "frame", "seq"))
-    _decode_rows(zip(*inputs, strict=True), made, lists, ends)
+    counts = [0] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows
+    kinds = zip(*(columns[name].to_pylist() for name in ("dir", "api_key", "api_version")), strict=True)
+    flags, seqs = columns["flags"].to_pylist(), columns["seq"].to_pylist()
+    _decode_rows(zip(kinds, flags, prefixes, frames.to_pylist(), seqs, strict=True), made, lists, counts)
     header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
-    frames = columns["frame"]
-    own = [pc.binary_length(frames).cast(pa.int32()), _prefixes(frames)]
+    own = [pc.binary_length(frames).cast(pa.int32()), pa.array(prefixes, pa.int32())]
     own += [pa.array(made[column.name], ARROW_TYPES[column.type]) for column in OWN[len(own) :]]
-    flat = [_list_array(values, end, fields) for values, end, fields in zip(lists, ends, LISTS.values(), strict=True)]
+    flat = [_list_array(values, each, fields) for values, each, fields in zip(lists, counts, LISTS.values(), strict=True)]
     return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
 
 
-def _prefixes(frames: Any) -> Any:
-    """The first four bytes of each frame as a number; null where it has fewer."""
+def _prefixes(frames: Any) -> Sequence[int | None]:
+    """The first four bytes of each frame as a number; None where it has fewer."""
     starts = pc.binary_slice(frames, 0, 4).to_pylist()
-    return pa.array([_LENGTH(start)[0] if len(start) == 4 else None for start in starts], pa.int32())
+    joined = b"".join(starts)
+    if len(joined) == 4 * len(starts):
+        return unpack(f">{len(starts)}i", joined)
+    return [_LENGTH(start)[0] if len(start) == 4 else None for start in starts]
 
 
 def _cast(array: Any, kind: Any) -> Any:
     return array if array.type.equals(kind) else array.cast(kind)
 
 
+class _Way(NamedTuple):
+    """How frames of one direction, API key and version are decoded. `decode` is None where `decode_frame` has to look at each of them."""
+
+    decode: Decode | None
+    is_request: bool
+    is_sent: bool
+    header: int
+    count_errors: ErrorCounter | None
+    has_states: bool
+
+
+Kind = tuple[int, Any, Any]
+"""Direction, API key, version; the last two may be None."""
+
+
+@cache
+def _way(direction: int, key: int | None, version: int | None) -> _Way:
+    is_request = direction in (Direction.REQUEST_IN, Direction.REQUEST_OUT)
+    is_sent = direction in (Direction.RESPONSE_OUT, Direction.REQUEST_OUT)
+    if key is None or version is None:
+        return _Way(None, is_request, is_sent, 0, None, False)
+    how = plan(is_request, key, version)
+    count_errors = None if is_request else _counter(key, version)
+    has_states = key in STATE_REQUESTS if is_request else key == ApiKey.METADATA
+    if not isinstance(how, Plan) or (key == ApiKey.API_VERSIONS and not is_request):  # its error says in which version it is written
+        return _Way(None, is_request, is_sent, 0, count_errors, has_states)
+    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states)
+
+
+def _counter(key: int, version: int) -> ErrorCounter:
+    how = plan(False, key, version)
+    if not isinstance(how, Plan):
+        how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
+    return _no_errors if not isinstance(how, Plan) or how.count_errors is None else how.count_errors
+
+
+def _no_errors(body: Body) -> tuple[int | None, dict[tuple[str, int], int]]:
+    return None, NO_COUNTS
+
+
 def _decode_rows(
-    rows: Iterable[tuple[Any, ...]], made: dict[str, list[Any]], lists: tuple[list[Any], ...], ends: tuple[list[int], ...]
+    rows: Iterable[tuple[Kind, int, int | None, bytes, int]],
+    made: dict[str, list[Any]],
+    lists: tuple[list[Any], ...],
+    counts: tuple[list[int], ...],
 ) -> None:
-    """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, where each frame's end to `ends`."""
+    """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, and how many come of each frame to
+    `counts`. A row is a kind, flags, the first four bytes as a number, the frame, and its number in the journal.
+
+    A whole frame without flags of which nothing is left takes the short way here, without a call but that of the decoder;
+    `decode_frame` knows all others, and what is wrong with them.
+    """
     texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
-    states, brokers, codes = lists
-    states_end, brokers_end, codes_end = (end.append for end in ends)
-    for number, (direction, key, version, flags, frame, seq) in enumerate(rows):
-        body, left, reason, detail = decode_frame(direction, key, version, flags, frame)
-        lefts[number] = left
+    codes, code_counts = lists[2], counts[2]
+    ways: dict[Kind, _Way] = {}
+    dumps = orjson.dumps
+    for number, (kind, flags, prefix, frame, seq) in enumerate(rows):
+        way = ways.get(kind)
+        if way is None:
+            way = ways[kind] = _way(*kind)
+        decode, is_request, is_sent, header, count_errors, has_states = way
+        reason = detail = None
+        body: Body | None = None
+        left: int | None = -1
+        if decode is not None and not flags and prefix == len(frame) - 4:
+            try:
+                if not is_request:
+                    start = 8
+                elif header:
+                    start = 14 + (frame[12] << 8 | frame[13]) if frame[12] < 128 else 14
+                else:
+                    start = 12
+                if header > is_request:
+                    start = skip_tags(frame, start) if frame[start] else start + 1
+                body, end = decode(frame, start)
+                left = len(frame) - end
+            except Exception:  # noqa: BLE001 `decode_frame` says what is wrong
+                left = -1
+        if left:
+            body, left, reason, detail = decode_frame(*kind, flags, frame)
         if body is not None:
             try:
-                text = orjson.dumps(body)
-                if direction in (1, 3):
-                    tops[number], errors[number] = _flatten_response(key, version, body, lists)
-                elif key in STATE_REQUESTS:
-                    _flatten_request(key, body, lists)
+                text = dumps(body)
+                if has_states:
+                    _add_states(kind[1], body, number, lists, counts)
+                if count_errors is not None:
+                    tops[number], found = count_errors(body)
+                    errors[number] = 0
+                    if found:
+                        codes += [(path, code, each) for (path, code), each in found.items()]
+                        code_counts[number] = len(found)
+                        errors[number] = sum(found.values())
                 if len(text) > MAX_BODY:
                     made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
                 else:
                     texts[number] = text
-                    if direction in (1, 2) and left == 0 and is_sampled(seq):
-                        made["err"][number] = difference(direction, key, version, frame, second=is_second_sampled(seq))
+                    if is_sent and left == 0 and is_sampled(seq):
+                        made["err"][number] = difference(*kind, frame, second=is_second_sampled(seq))
             except Exception as error:  # noqa: BLE001 as in `decode_frame`
-                for values, end in zip(lists, ends, strict=True):
-                    del values[end[-1] :]
-                lefts[number] = None
+                for values, each in zip(lists, counts, strict=True):
+                    del values[len(values) - each[number] :]
+                    each[number] = 0
+                left = None
                 reason, detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
+        lefts[number] = left
         if reason is not None:
             made["reason"][number], made["detail"][number], made["frame"][number] = reason.value, detail, frame
-        states_end(len(states))
-        brokers_end(len(brokers))
-        codes_end(len(codes))
 
 
-def _flatten_request(key: int, body: dict[str, Any], lists: tuple[list[Any], ...]) -> None:
-    """Add the rows that this request has for other tables."""
-    lists[0].extend(partition_states(key, body))
-    if key == ApiKey.UPDATE_METADATA:
-        lists[1].extend(listed_brokers(key, body))
+def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
+    """Add the partition states and brokers of a message."""
+    states = partition_states(key, body)
+    lists[0].extend(states)
+    counts[0][number] = len(states)
+    if key in (ApiKey.METADATA, ApiKey.UPDATE_METADATA):
+        brokers = listed_brokers(key, body, orjson.dumps)
+        lists[1].extend(brokers)
+        counts[1][number] = len(brokers)
 
 
-def _flatten_response(key: int, version: int, body: dict[str, Any], lists: tuple[list[Any], ...]) -> tuple[int | None, int]:
-    """Add the rows that this response has for other tables; its error code and how many it holds."""
-    if key == ApiKey.METADATA:
-        lists[0].extend(partition_states(key, body))
-        lists[1].extend(listed_brokers(key, body))
-    count = _counter(key, version)
-    if count is None:
-        return None, 0
-    top, counts = count(body)
-    if not counts:
-        return top, 0
-    lists[2].extend([(path, code, each) for (path, code), each in counts.items()])
-    return top, sum(counts.values())
-
-
-@cache
-def _counter(key: int, version: int) -> ErrorCounter | None:
-    how = plan(False, key, version)
-    if not isinstance(how, Plan):
-        how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
-    return how.count_errors if isinstance(how, Plan) else None
-
-
-def _list_array(rows: list[tuple[Any, ...]], ends: list[int], fields: tuple[Column, ...]) -> Any:
+def _list_array(rows: list[tuple[Any, ...]], counts: list[int], fields: tuple[Column, ...]) -> Any:
     structs = pa.StructArray.from_arrays(_arrays(rows, fields), names=[field.name for field in fields])
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs)
+    return pa.ListArray.from_arrays(pa.array(array("i", accumulate(counts, initial=0)), pa.int32()), structs)
 
 
 def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[Any]:

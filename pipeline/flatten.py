@@ -6,7 +6,6 @@ that was cut does not have any more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -103,8 +102,8 @@ def _stopped(head: Row, body: Body) -> list[Row]:
     return [(*head, topic, None, index, None, epoch, *none, deleting, None) for topic, index, epoch, deleting in found]
 
 
-def listed_brokers(key: int, body: Body) -> list[Row]:
-    """The brokers that an UpdateMetadata request or a Metadata response lists: rows of BROKER_FIELDS."""
+def listed_brokers(key: int, body: Body, to_json: Callable[[Any], bytes]) -> list[Row]:
+    """The brokers that an UpdateMetadata request or a Metadata response lists: rows of BROKER_FIELDS. `to_json` writes their endpoints."""
     get = body.get
     head = (get("controllerId"), get("controllerEpoch"))
     if key == ApiKey.METADATA:
@@ -115,19 +114,19 @@ def listed_brokers(key: int, body: Body) -> list[Row]:
         ]
     epoch = get("brokerEpoch")
     return [
-        (*head, row["id"], epoch, *_endpoints(row), row.get("rack"), "UpdateMetadata")
+        (*head, row["id"], epoch, *_endpoints(row, to_json), row.get("rack"), "UpdateMetadata")
         for row in get("liveBrokers") or ()
         if row.get("endpoints") or "v0Port" in row
     ]
 
 
-def _endpoints(row: Body) -> Row:
+def _endpoints(row: Body, to_json: Callable[[Any], bytes]) -> Row:
     """Host and port of the first endpoint, and all of them as JSON."""
     endpoints = row.get("endpoints")
     if not endpoints:
         return row["v0Host"], row["v0Port"], None
     first = endpoints[0]
-    return first.get("host"), first.get("port"), json.dumps(endpoints, separators=(",", ":"), ensure_ascii=False).encode()
+    return first.get("host"), first.get("port"), to_json(endpoints)
 
 
 def error_counter(name: str, version: int) -> ErrorCounter | None:

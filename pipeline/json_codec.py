@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from struct import error as struct_error
 from typing import Any
 
@@ -56,6 +57,7 @@ def _compiled(source: DecoderSource, root: Struct, what: str) -> Any:
     return source.names["decode"]
 
 
+@lru_cache(1 << 14)
 def uuid_text(value: bytes) -> str:
     """A uuid as Kafka writes it: base64url without padding."""
     return urlsafe_b64encode(value)[:22].decode()
@@ -110,11 +112,14 @@ class JsonSource(DecoderSource):
         version = self.version
         there = [field for field in struct.fields if field.attribute in values]
         plain = ", ".join(f"{field.name!r}: {self.form(field, values)}" for field in there if field.is_plain(version))
-        made = f"{{{plain}}}"
-        for field in there:
-            if field.is_tagged(version):
-                made = f"put({made}, {field.name!r}, {self.form(field, values)})"
-        return made
+        without_tags = with_tags = f"{{{plain}}}"
+        tagged = [field for field in there if field.is_tagged(version)]
+        if not tagged:
+            return without_tags
+        for field in tagged:
+            with_tags = f"put({with_tags}, {field.name!r}, {self.form(field, values)})"
+        no_tags = " and ".join(f"{values[field.attribute]} is ABSENT" for field in tagged)
+        return f"({without_tags} if {no_tags} else {with_tags})"
 
     def form(self, field: Field, values: dict[str, str]) -> str:
         """The JSON form of a value that was read."""
