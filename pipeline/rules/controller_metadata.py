@@ -18,7 +18,7 @@ _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY s
 
 C_16 = Rule(
     "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
-    "among its live brokers; and before the first one no brokers", "controller 15",
+    "among its live brokers, nor another broker; and before the first one no brokers", "controller 15",
     ("states", "controller_requests", "partition_state", "broker_state", "messages"),
     f"""
     WITH told AS (
@@ -63,8 +63,8 @@ C_16 = Rule(
         FROM compared c JOIN frames f ON c.run_id = f.run_id AND c.node_id = f.node_id AND c.seq = f.seq
         LEFT JOIN excused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.seq = x.seq AND c.topic = x.topic
             AND c.partition = x.partition),
-    early AS (
-        SELECT DISTINCT run_id, node_id, seq FROM broker_state WHERE source = 'Metadata' AND dir = 1)
+    shown_brokers AS (
+        SELECT run_id, node_id, seq, collect_set(broker_id) AS brokers FROM broker_state WHERE source = 'Metadata' AND dir = 1 GROUP BY ALL)
     SELECT run_id, node_id, m.conn_id AS conn_id, seq, CASE
         WHEN u IS NULL AND NOT is_excused THEN format_string('%s-%s was never told to this broker', topic, partition)
         WHEN NOT agrees AND NOT is_excused THEN format_string('%s-%s: leader %s, leader epoch %s, ISR %s, and %s, %s, %s was told', topic,
@@ -76,8 +76,11 @@ C_16 = Rule(
         END AS detail, array_compact(array(u.seq, m.request_seq, seq)) AS evidence
     FROM judged
     UNION ALL
-    SELECT f.run_id, f.node_id, f.conn_id, f.seq,
-        if(e.seq IS NOT NULL, 'brokers are shown before the first UpdateMetadata', NULL), array(f.request_seq, f.seq)
-    FROM frames f LEFT JOIN early e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq WHERE f.listed IS NULL
+    SELECT f.run_id, f.node_id, f.conn_id, f.seq, CASE
+        WHEN f.listed IS NULL AND e.seq IS NOT NULL THEN 'brokers are shown before the first UpdateMetadata'
+        WHEN size(array_except(e.brokers, f.listed.live)) > 0
+            THEN format_string('brokers %s are shown, and the live brokers are %s', to_json(array_sort(e.brokers)), to_json(f.listed.live))
+        END, array_compact(array(f.listed.seq, f.request_seq, f.seq))
+    FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq WHERE f.listed IS NULL OR is_settled
     """,
 )  # fmt: skip

@@ -172,13 +172,24 @@ C_12 = Rule(
 )  # fmt: skip
 
 C_13 = Rule(
-    "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one",
-    "controller 13.4, RREG-6", ("known_brokers",),
+    "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and LeaderAndIsr "
+    "those of them that lead one of its partitions. Requests go to brokers that are registered", "controller 13.4, RREG-6",
+    ("known_brokers", "partition_state"),
     """
-    SELECT run_id, node_id, conn_id, seq,
-        if(live <> known.live, format_string('lists %s, and %s are registered', to_json(live), to_json(known.live)), NULL) AS detail,
-        array(known.seq, batch_seq, seq) AS evidence
-    FROM known_brokers WHERE api_key = 6 AND live IS NOT NULL
+    WITH leaders AS (
+        SELECT run_id, node_id, seq, array_sort(collect_set(leader)) AS leading FROM partition_state
+        WHERE dir = 2 AND api_key = 4 AND cause_seq IS NOT NULL GROUP BY ALL),
+    looked AS (
+        SELECT k.*, if(api_key = 4, array_intersect(coalesce(leading, array()), known.live), known.live) AS expected,
+            map_contains_key(known.epochs, peer_id) OR map_contains_key(known.fenced, peer_id) AS is_registered
+        FROM known_brokers k LEFT JOIN leaders USING (run_id, node_id, seq))
+    SELECT run_id, node_id, conn_id, seq, CASE
+        WHEN NOT is_registered THEN format_string('goes to broker %s, which is not registered', peer_id)
+        WHEN live <> expected AND api_key = 4
+            THEN format_string('lists leaders %s, and %s lead and are registered', to_json(live), to_json(expected))
+        WHEN live <> expected THEN format_string('lists %s, and %s are registered', to_json(live), to_json(expected))
+        END AS detail, array(known.seq, batch_seq, seq) AS evidence
+    FROM looked
     """,
 )  # fmt: skip
 

@@ -54,8 +54,11 @@ class Channel:
         self.journal, self.conn, self.controller, self.epoch, self.broker_epoch = journal, conn, controller, epoch, broker_epoch
         self.to, self.batch, self.live, self.columns = to, batch, live, columns
 
-    def lead(self, *states: State, error: int | None = 0, refused: int = 0, version: int = 7, **columns: Any) -> int:
-        """LeaderAndIsr; its seq. `refused` is the code of every partition."""
+    def lead(
+        self, *states: State, error: int | None = 0, refused: int = 0, version: int = 7, leaders: Sequence[int] | None = None,
+        **columns: Any,
+    ) -> int:  # fmt: skip
+        """LeaderAndIsr; its seq. `refused` is the code of every partition, `leaders` are the live ones if not those of `live`."""
         form = messages.LeaderAndIsrRequest
         each = [
             form.LeaderAndIsrPartitionState(
@@ -68,7 +71,11 @@ class Channel:
             form.LeaderAndIsrTopicState(topic_name=s.topic, topic_id=s.topic_id, partition_states=[one])
             for s, one in zip(states, each, strict=True)
         ]
-        request = form(controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics)
+        leaders = sorted({s.leader for s in states} & set(self.live)) if leaders is None else leaders
+        request = form(
+            controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics,
+            live_leaders=[form.LeaderAndIsrLiveLeader(broker_id=b, host_name="h", port=9092) for b in leaders],
+        )  # fmt: skip
         return self._send(ApiKey.LEADER_AND_ISR, version, request, self._led(states, error, refused, version), columns)
 
     def _led(self, states: Sequence[State], error: int | None, refused: int, version: int) -> Any:

@@ -222,6 +222,35 @@ def a_fenced_broker_is_listed(run: Run) -> int:
     return Channel(journal, controller=1, to=2, batch=batch(journal, event), live=(1, 2, 4)).update()
 
 
+@good("C-13")
+def leaders_that_are_registered_are_listed(run: Run) -> None:
+    journal = run.journal()
+    event = elected(journal)
+    up(journal, 4, 40, event, kind="broker_fenced")
+    channel = Channel(journal, controller=1, to=2, batch=batch(journal, event), live=(1, 2))
+    channel.lead(State(), State(leader=4, partition=1, replicas=(4, 2), isr=(4,)), State(leader=-1, partition=2), leaders=(1,))
+    channel.update(State(), State(leader=4, partition=1, replicas=(4, 2), isr=(4,)), State(leader=-1, partition=2))
+    channel.stop(State(partition=3, replicas=(1, 2)))
+
+
+@bad("C-13")
+def a_leader_is_left_out(run: Run) -> int:
+    journal = run.journal()
+    event = elected(journal)
+    channel = Channel(journal, controller=1, to=2, batch=batch(journal, event), live=(1, 2))
+    seq = channel.lead(State(), leaders=())
+    channel.update(State())
+    return seq
+
+
+@bad("C-13")
+def a_replica_of_a_broker_that_is_gone_is_stopped(run: Run) -> int:
+    journal = run.journal()
+    event = elected(journal)
+    journal.event("broker_down", broker=2, controller_epoch=1, cause=event)
+    return Channel(journal, controller=1, to=2, batch=batch(journal, event)).stop(State())
+
+
 @silent("C-13")
 def the_view_of_the_controller_is_unknown(run: Run) -> None:
     Channel(run.journal(), controller=1, to=2, batch=batch(run.journal(), handled(run.journal(), "BrokerChange"))).update()
@@ -311,7 +340,7 @@ def metadata_shows_what_was_told(run: Run) -> None:
     _metadata(journal, old, asked=asked)
     _metadata(journal, new)
     broker.update(live=(1, 9))
-    _metadata(journal, new._replace(leader=-1), error=5)
+    _metadata(journal, new._replace(leader=-1), error=5, brokers=(1,))
     Channel(journal, 2, broker_epoch=20, process=2).update(new.next(), error=None, process=2)
 
 
@@ -340,6 +369,12 @@ def metadata_shows_a_dead_leader(run: Run) -> int:
     broker.update(State())
     broker.update(live=(2, 9))
     return _metadata(run.journal(), State())
+
+
+@bad("C-16")
+def metadata_shows_a_broker_that_was_never_told(run: Run) -> int:
+    Channel(run.journal()).update(State())
+    return _metadata(run.journal(), State(), brokers=(1, 4))
 
 
 @bad("C-16")
