@@ -9,6 +9,7 @@ from typing import Any
 
 from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed, existing, written
+from klamm.pipeline.missing import Missing, missing_rows, notes
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
@@ -33,6 +34,8 @@ class Checked:
     judgement: Judgement
     notes: list[str] = field(default_factory=list)
     """For people, one line each."""
+    missing: list[Missing] = field(default_factory=list)
+    """Rows that the runs lack: what they would have proved is not judged."""
     lines: dict[Place, str] = field(default_factory=dict)
 
     def evidence(self, verdict: Verdict) -> list[tuple[int, str]]:
@@ -84,6 +87,8 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
         interpret(spark)
     views(spark, lake, judging)
     checked = Checked(judging, rules, runner.judge(spark, judging, rules.values()))
+    checked.missing = missing_rows(lake, judging)
+    checked.notes += notes(checked.missing)
     if not chosen:
         try:
             with written(lake):

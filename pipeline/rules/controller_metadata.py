@@ -81,6 +81,7 @@ C_16 = Rule(
         WHEN size(array_except(e.brokers, f.listed.live)) > 0
             THEN format_string('brokers %s are shown, and the live brokers are %s', to_json(array_sort(e.brokers)), to_json(f.listed.live))
         END, array_compact(array(f.listed.seq, f.request_seq, f.seq))
-    FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq WHERE f.listed IS NULL OR is_settled
+    FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
+    WHERE f.listed IS NULL OR is_settled
     """,
 )  # fmt: skip

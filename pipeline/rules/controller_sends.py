@@ -172,8 +172,8 @@ C_12 = Rule(
 )  # fmt: skip
 
 C_13 = Rule(
-    "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and LeaderAndIsr "
-    "those of them that lead one of its partitions. Requests go to brokers that are registered", "controller 13.4, RREG-6",
+    "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and "
+    "LeaderAndIsr those of them that lead one of its partitions. Requests go to brokers that are registered", "controller 13.4, RREG-6",
     ("known_brokers", "partition_state"),
     """
     WITH leaders AS (

@@ -44,7 +44,8 @@ CONTROLLER_REQUESTS = View(
             try_variant_get(body, '$.brokerEpoch', 'bigint') AS broker_epoch,
             CASE api_key
                 WHEN 6 THEN array_sort(transform(try_variant_get(body, '$.liveBrokers', 'array<struct<id:int>>'), each -> each.id))
-                WHEN 4 THEN array_sort(transform(try_variant_get(body, '$.liveLeaders', 'array<struct<brokerId:int>>'), each -> each.brokerId))
+                WHEN 4 THEN array_sort(transform(
+                    try_variant_get(body, '$.liveLeaders', 'array<struct<brokerId:int>>'), each -> each.brokerId))
             END AS live
         FROM messages WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND body IS NOT NULL)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
@@ -54,7 +55,8 @@ CONTROLLER_REQUESTS = View(
     """,
 )
 """LeaderAndIsr, StopReplica and UpdateMetadata requests, one row for each frame. `answer_seq` is null where no response came, `error` is
-the top-level code. `live` are the ids in LiveBrokers, or LiveLeaders, sorted. `last_update` is the last UpdateMetadata of this controller epoch to this registration of the receiver."""
+the top-level code. `live` are the ids in LiveBrokers, or LiveLeaders, sorted. `last_update` is the last UpdateMetadata of this
+controller epoch to this registration of the receiver."""
 
 REFUSED = View(
     "refused_states",

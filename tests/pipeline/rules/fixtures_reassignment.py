@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.pipeline.rules.controllers import Channel, State, handled
+from klamm.tests.pipeline.rules.controllers import Channel, State, elected, handled
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 
 REPLICAS, RATES = "/admin/throttled_replicas_removal", "/admin/throttled_rates_removal"
 
 
-def _removal(journal: Any, path: str, *names: str, op: str = "create", outcome: str = "OK") -> int:
+def later(journal: Any) -> None:
+    """A minute passes."""
+    journal.now_ns += 60_000_000_000
+
+
+def _removal(journal: Any, path: str, *names: str, op: str = "set", outcome: str = "OK", cause: int | None = None) -> int:
     """A write of a znode that names whose throttles are to go."""
     given = {"op": op, "path": path, "version": None} | ({} if op == "delete" else {"names": list(names)})
-    return int(journal.event("zk_write", input=given, output={"outcome": outcome, "version": 0}, controller_epoch=1))
+    return int(journal.event("zk_write", input=given, output={"outcome": outcome, "version": 0}, controller_epoch=1, cause=cause))
 
 
 def _throttle(journal: Any, kind: str, cause: int, *, topic: str | None = None, broker: int | None = None) -> int:
@@ -34,48 +39,135 @@ def _phases(journal: Any, *names: str, step: int = 1, cause: int | None = None, 
 # --- R-01
 
 
+def _step(journal: Any, cause: int, name: str = "ChangeConfig") -> int:
+    """A step of a request is done."""
+    what = {"request": 1, "of": "ReassignPartitions", "step": 3, "name": name}
+    return int(journal.event("throttle_step", output=what, cause=cause, controller_epoch=1))
+
+
+def _assigned(journal: Any, cause: int, *, adding: tuple[int, ...] = (), topic: str = "t") -> int:
+    """The replicas of a partition are these from now on."""
+    what = {"replicas": [1, 2, *adding], "adding": list(adding), "removing": [], "is_new": False}
+    return int(journal.event("assignment", topic=topic, partition=0, output=what, cause=cause, controller_epoch=1))
+
+
+def _request(journal: Any, brokers: tuple[int, ...], name: str = "ReassignPartitions") -> int:
+    """A request names brokers, throttles them, and has done its steps; the seq of the write that names them."""
+    request = handled(journal, name)
+    named = _removal(journal, RATES, *map(str, brokers), cause=request)
+    _step(journal, request, "RecordBrokers")
+    for broker in brokers:
+        _throttle(journal, "throttle_set", request, broker=broker)
+        _step(journal, request)
+    return named
+
+
 @good("R-01")
 def named_throttles_go_and_others_stay(run: Run) -> None:
     journal = run.journal()
     request = handled(journal, "ReassignPartitions")
-    _removal(journal, REPLICAS, "t")
+    _removal(journal, REPLICAS, "t", cause=request)
+    _step(journal, request, "RecordTopics")
     _throttle(journal, "throttle_set", request, topic="t")
-    _removal(journal, RATES, "1", "2")
-    _throttle(journal, "throttle_set", request, broker=1)
-    _throttle(journal, "throttle_set", request, broker=2)
-    _throttle(journal, "throttle_set", handled(journal, "AlterInterbrokerThrottledRates"), broker=7)
+    _step(journal, request)
+    _request(journal, (1, 2))
+    by_hand = handled(journal, "AlterInterbrokerThrottledRates")
+    _throttle(journal, "throttle_set", by_hand, broker=7)
+    _step(journal, by_hand)
     end = handled(journal, "AlterPartition")
     _throttle(journal, "throttle_removed", end, topic="t")
-    _removal(journal, REPLICAS, op="delete")
+    _removal(journal, REPLICAS, op="delete", cause=end)
     _throttle(journal, "throttle_removed", end, broker=1)
     _throttle(journal, "throttle_removed", end, broker=2)
-    _removal(journal, RATES, op="delete")
-    _throttle(journal, "throttle_removed", handled(journal, "AlterInterbrokerThrottledRates"), broker=7)
+    _removal(journal, RATES, op="delete", cause=end)
+    by_hand = handled(journal, "AlterInterbrokerThrottledRates")
+    _throttle(journal, "throttle_removed", by_hand, broker=7)
+    _step(journal, by_hand)
 
 
 @good("R-01")
 def a_throttle_that_cannot_be_removed_stays_named(run: Run) -> None:
     journal = run.journal()
+    elected(journal)
+    _request(journal, (1, 2))
+    end = handled(journal, "AlterPartition")
+    _phases(journal, "B3", "B7", cause=end)
+    _throttle(journal, "throttle_removed", end, broker=1)
+    _removal(journal, RATES, "2", op="set", cause=end)
+    later(journal)
+    end = handled(journal, "AlterPartition")
+    _throttle(journal, "throttle_removed", end, broker=2)
+    _removal(journal, RATES, op="delete", cause=end)
+
+
+@good("R-01")
+def a_topic_that_is_deleted_takes_its_throttle_along(run: Run) -> None:
+    journal = run.journal()
     request = handled(journal, "ReassignPartitions")
-    _removal(journal, RATES, "1", "2")
-    _throttle(journal, "throttle_set", request, broker=1)
-    _throttle(journal, "throttle_set", request, broker=2)
+    _removal(journal, REPLICAS, "t", cause=request)
+    _step(journal, request, "RecordTopics")
+    _throttle(journal, "throttle_set", request, topic="t")
+    _step(journal, request)
+    end = handled(journal, "TopicDeletionStopReplicaResponseReceived")
+    journal.event("zk_write", topic="t", input={"op": "delete", "path": "/config/topics/t", "version": None},
+                  output={"outcome": "OK", "version": None}, controller_epoch=1, cause=end)  # fmt: skip
+    _removal(journal, REPLICAS, op="delete", cause=end)
+
+
+@good("R-01")
+def throttles_that_are_to_stay_and_one_that_a_person_has_removed(run: Run) -> None:
+    journal = run.journal()
+    _request(journal, (1, 2))
+    for _ in range(2):
+        journal.event("config_change", input={"entity_type": "brokers", "entity": "2"},
+                      output={"keys": ["leader.replication.throttled.rate"]})  # fmt: skip
     end = handled(journal, "AlterPartition")
     _throttle(journal, "throttle_removed", end, broker=1)
-    _removal(journal, RATES, "2", op="set")
-    _throttle(journal, "throttle_removed", end, broker=2)
-    _removal(journal, RATES, op="delete")
+    _removal(journal, RATES, op="delete", cause=end)
+    _request(journal, (3,))
+    request = handled(journal, "AlterInterbrokerThrottledRates")
+    _removal(journal, RATES, op="delete", cause=request)
+    _step(journal, request, "RecordBrokers")
+
+
+@good("R-01")
+def a_znode_that_is_older_than_the_journal(run: Run) -> None:
+    journal = run.journal()
+    start = elected(journal)
+    _throttle(journal, "throttle_removed", start, broker=4)
+    _removal(journal, RATES, op="delete", cause=start)
+    later(journal)
+    handled(journal, "BrokerChange")
+
+
+@good("R-01")
+def names_stay_while_a_reassignment_is_ongoing_and_without_one(run: Run) -> None:
+    journal = run.journal()
+    elected(journal)
+    _request(journal, (1,), "AlterInterbrokerThrottledRates")
+    later(journal)
+    start = handled(journal, "AlterPartitionReassignments")
+    _assigned(journal, start, adding=(3,))
+    end = handled(journal, "AlterPartition")
+    _phases(journal, "B3", "B6", "B7", cause=end, partition=1)
+    later(journal)
+    handled(journal, "BrokerChange")
 
 
 @bad("R-01")
 def a_throttle_is_forgotten(run: Run) -> int:
     journal = run.journal()
-    request = handled(journal, "ReassignPartitions")
-    _removal(journal, RATES, "1", "2")
-    _throttle(journal, "throttle_set", request, broker=1)
-    _throttle(journal, "throttle_set", request, broker=2)
-    _throttle(journal, "throttle_removed", handled(journal, "AlterPartition"), broker=1)
-    return _removal(journal, RATES, op="delete")
+    _request(journal, (1, 2))
+    end = handled(journal, "AlterPartition")
+    _throttle(journal, "throttle_removed", end, broker=1)
+    return _removal(journal, RATES, op="delete", cause=end)
+
+
+@bad("R-01")
+def a_request_forgets_whom_it_does_not_name(run: Run) -> int:
+    journal = run.journal()
+    _request(journal, (1, 2))
+    return _request(journal, (1,), "AlterInterbrokerThrottledRates")
 
 
 @bad("R-01")
@@ -83,6 +175,58 @@ def a_throttle_set_by_hand_is_removed(run: Run) -> int:
     journal = run.journal()
     _removal(journal, REPLICAS, "t")
     return _throttle(journal, "throttle_removed", handled(journal, "AlterPartition"), topic="other")
+
+
+@bad("R-01")
+def a_throttle_set_by_hand_is_removed_though_it_was_named_once(run: Run) -> int:
+    journal = run.journal()
+    _request(journal, (1,))
+    end = handled(journal, "AlterPartition")
+    _throttle(journal, "throttle_removed", end, broker=1)
+    _removal(journal, RATES, op="delete", cause=end)
+    return _throttle(journal, "throttle_removed", handled(journal, "AlterPartition"), broker=1)
+
+
+@bad("R-01")
+def a_throttle_is_removed_where_nothing_was_ever_named(run: Run) -> int:
+    journal = run.journal()
+    seq = _throttle(journal, "throttle_removed", handled(journal, "AlterPartition"), broker=1)
+    later(journal)
+    handled(journal, "BrokerChange")
+    return seq
+
+
+@bad("R-01")
+def throttles_outlive_the_last_reassignment(run: Run) -> int:
+    journal = run.journal()
+    elected(journal)
+    seq = _request(journal, (1, 2))
+    start = handled(journal, "AlterPartitionReassignments")
+    _assigned(journal, start, adding=(3,))
+    end = handled(journal, "AlterPartition")
+    _assigned(journal, end)
+    _phases(journal, "B3", "B6", "B7", "B8", cause=end)
+    later(journal)
+    handled(journal, "BrokerChange")
+    return seq
+
+
+@bad("R-01")
+def a_new_controller_leaves_what_an_earlier_one_has_named(run: Run) -> int:
+    journal = run.journal()
+    elected(journal)
+    seq = _request(journal, (1, 2))
+    journal.event("controller_resigned", broker=1, controller_epoch=1)
+    other = run.journal(2)
+    elected(other, 2)
+    later(other)
+    handled(other, "BrokerChange", controller_epoch=2)
+    return seq
+
+
+@silent("R-01")
+def nobody_throttles(run: Run) -> None:
+    elected(run.journal())
 
 
 # --- R-02
