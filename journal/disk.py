@@ -1,7 +1,8 @@
 """The thread that takes rows from the event loop and writes them: a batch at the latest 100 ms after its first row, segments that roll.
 
 The loop only appends to lists, and the thread takes what is at their start; both are single operations of the interpreter, so nothing
-is locked. A disk that fails, or that is so slow that too much waits for it, ends the journal with one line in the log; its broker goes on.
+is locked. A disk that fails, or that is so slow that too much waits for it, ends the journal: one line in the log and a mark beside the
+segments say why, and the broker goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from klamm.journal.batches import Constants, Contexts, ContextValues, Event, Where, breathe, events_batch, frames_batch
-from klamm.journal.segments import SEAL, OpenSegment, disk_schema
+from klamm.journal.segments import SEAL, EndMark, OpenSegment, disk_schema
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +55,10 @@ class Disk:
     """One broker's segments. `offset_ns` returns the wall clock less the monotonic clock."""
 
     def __init__(
-        self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int]
+        self, folder: Path, where: Where, metadata: dict[str, str], rows: Rows, offset_ns: Callable[[], int], end_mark: EndMark
     ) -> None:
+        self._end_mark = end_mark
+        self._reason = ""
         self.wake = threading.Event()
         self.failed = False
         self._folder = folder
@@ -84,6 +87,7 @@ class Disk:
     def end(self, reason: str) -> None:
         """No more rows are written. In any thread."""
         if not self.failed:
+            self._reason = reason
             self.failed = True
             log.error("%s ends: %s. The broker goes on without it.", self._name, reason)
 
@@ -104,8 +108,9 @@ class Disk:
                         self._seal(tuple(self._open))
                         marker.unlink(missing_ok=True)
                 self._seal([t for t, s in self._open.items() if s.size >= SEGMENT_BYTES or now - self._began[t] >= SEGMENT_S])
-                if closing:
+                if closing and not self.failed:  # the loop may have ended it meanwhile
                     self._seal(tuple(self._open))
+                    self._end_mark.remove()
                     return
             except OSError as error:
                 self.end(error.strerror or str(error))
@@ -113,6 +118,7 @@ class Disk:
                 self.end(f"{type(error).__name__}: {error}")
         for segment in self._open.values():
             segment.give_up()
+        self._end_mark.say(self._reason)
         while not self._closing.is_set():  # what still comes is dropped
             self._waiting.clear()
             self.wake.wait(FLUSH_S)

@@ -2,7 +2,8 @@
 
 What else is looked at: processes count up by one, names of segments say their first row, rows belong to their folder, and the tree has no
 foreign files. A segment without an end mark is that of a process that was killed, or of one that lives; its rows up to the last whole batch
-count, and a row that was lost there shows as a gap unless it was the last one.
+count, and a row that was lost there shows as a gap unless it was the last one. A journal that ended early, because the disk was full or
+failed, has a mark that says so.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.reading import SegmentReader, is_written, open_segment
-from klamm.journal.segments import LOCK, SEAL, Segment, journal_folder, segment_of
+from klamm.journal.reading import SegmentReader, early_ends, is_written, open_segment
+from klamm.journal.segments import Segment, is_part, journal_folder, segment_of
 
 SHOWN = 1_000
 """Problems of one broker that are listed; the rest is counted."""
@@ -72,7 +73,7 @@ def verify(lake: Path, runs: frozenset[str] | None = None, nodes: frozenset[int]
         in_folder = segment_of(path.with_name("frames-00000000000000000001.arrows"))
         if segment is not None:
             folders[segment.run, segment.node] = path.parent
-        elif in_folder is not None and path.name in (LOCK, SEAL):
+        elif in_folder is not None and is_part(path):
             folders.setdefault((in_folder.run, in_folder.node), path.parent)
         else:
             foreign.append(path)
@@ -105,6 +106,7 @@ def _proof(run: str, node: int, folder: Path) -> Proof:
 def _one_pass(run: str, node: int, folder: Path) -> Proof:
     proof = Proof(run, node, is_written=is_written(folder))
     expected, process, last_ts = 1, 0, 0
+    last_of: dict[int, int] = {}
     found = (segment for path in sorted(folder.iterdir()) if (segment := segment_of(path)) is not None)
     streams: dict[str, list[Segment]] = {"frames": [], "events": []}
     for segment in found:
@@ -121,6 +123,7 @@ def _one_pass(run: str, node: int, folder: Path) -> Proof:
         elif seq < expected:
             proof.problem(f"seq {seq} in {table} is not above seq {expected - 1}")
         expected = max(expected, seq + 1)
+        last_of[number] = max(seq, last_of.get(number, 0))
         if number != process:
             if number != process + 1:
                 proof.problem(f"seq {seq}: process {number} after process {process}")
@@ -131,6 +134,9 @@ def _one_pass(run: str, node: int, folder: Path) -> Proof:
         last_ts = ts_ns
         proof.first_ns = ts_ns if proof.first_ns is None else min(proof.first_ns, ts_ns)
         proof.last_ns = ts_ns if proof.last_ns is None else max(proof.last_ns, ts_ns)
+    for number, reason in early_ends(folder).items():
+        last = max((seq for of, seq in last_of.items() if of <= number), default=0)
+        proof.problem(f"seq {last + 1} and all later rows of process {number} missing, its journal ended early: {reason}")
     return proof
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from klamm.journal.segments import LOCK, OPEN, SEAL, Segment, journal_folder, segment_of, table_schema
+from klamm.journal.segments import ENDED, LOCK, OPEN, SEAL, Segment, ended_process, journal_folder, segment_of, table_schema
 
 WRONG = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 """What pyarrow raises for bytes that are no stream."""
@@ -140,6 +141,20 @@ def is_written(folder: Path) -> bool:
     """Whether a writer lives in this broker's folder."""
     with locked(folder) as free:
         return not free
+
+
+def early_ends(folder: Path) -> dict[int, str]:
+    """Process → why its journal ended before it did, as the broker's folder says it."""
+    ends: dict[int, str] = {}
+    for path in folder.glob(ENDED + "*"):
+        process = ended_process(path)
+        try:
+            said = json.loads(path.read_bytes()) if process is not None else None
+        except (OSError, ValueError):  # blanks: nothing was said
+            continue
+        if process is not None and isinstance(said, dict) and isinstance(said.get("reason"), str):
+            ends[process] = said["reason"]
+    return dict(sorted(ends.items()))
 
 
 def seal_leftovers(lake: Path) -> list[Segment]:

@@ -5,13 +5,19 @@
                                         events-…                         the same for the other table
                                         lock                             locked (flock) by the writer that lives
                                         seal                             whoever makes it asks the writer to seal; the writer removes it
+                                        ended-<process>                  why the journal of a process ended before the process did
 
 A segment is written under its name with `.open` and renamed when it is whole, so a name without it never changes any more. The first
 row's `seq` has 20 digits in the name: names sort as rows do. Strings that repeat are dictionary-encoded on disk.
+
+A writer makes its file `ended-` when it starts and fills it with blanks, so that it can say in it that the disk is full. It removes the
+file when it closes: one that has blanks is that of a process that lives or was killed.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -21,6 +27,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from klamm.journal.columns import EVENTS, FRAMES, VERSION, Column
+
+log = logging.getLogger("klamm.journal.disk")
 
 TABLES: Mapping[str, tuple[Column, ...]] = {"frames": FRAMES, "events": EVENTS}
 OPEN = ".open"
@@ -33,6 +41,11 @@ ENCODED: Mapping[str, frozenset[str]] = {
 }
 """The strings that are dictionary-encoded on disk."""
 
+ENDED = "ended-"
+ENDED_BYTES = 1024
+"""Of the file that says why a journal ended early."""
+
+_ENDED = re.compile(r"ended-([0-9]{1,10})")
 _NAME = re.compile(r"(frames|events)-([0-9]{20})\.arrows(\.open)?")
 _RUN = re.compile(r"run=(.+)")
 _NODE = re.compile(r"node=([0-9]{1,10})")
@@ -79,6 +92,42 @@ def segment_of(path: Path) -> Segment | None:
     if name is None or node is None or run is None:
         return None
     return Segment(run[1], int(node[1]), name[1], path, int(name[2]), name[3] is None)
+
+
+def ended_process(path: Path) -> int | None:
+    """The process whose early end this file is about; None where it is another file."""
+    name = _ENDED.fullmatch(path.name)
+    return None if name is None else int(name[1])
+
+
+def is_part(path: Path) -> bool:
+    """Whether a file in a broker's folder belongs to a journal, although it is no segment."""
+    return path.name in (LOCK, SEAL) or ended_process(path) is not None
+
+
+class EndMark:
+    """The file in which a writer says that its journal ended early."""
+
+    def __init__(self, folder: Path, process: int) -> None:
+        """Make room for what it may have to say. Raises OSError."""
+        for old in folder.glob(ENDED + "*"):
+            if ended_process(old) is not None and not old.read_bytes().strip():
+                old.unlink()
+        self._path = folder / f"{ENDED}{process}"
+        self._path.write_bytes(b" " * ENDED_BYTES)
+
+    def say(self, reason: str) -> None:
+        """Why no more rows are written; into the room that there is. A disk that refuses this too is left alone."""
+        text = json.dumps({"reason": reason[: ENDED_BYTES // 8]})
+        try:
+            with self._path.open("r+b") as file:
+                file.write(text.encode())
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._path, error.strerror)
+
+    def remove(self) -> None:
+        """All rows are written."""
+        self._path.unlink(missing_ok=True)
 
 
 def table_schema(table: str) -> pa.Schema:

@@ -24,7 +24,7 @@ from klamm.journal.batches import ContextValues, Where
 from klamm.journal.connection import ConnectionFacts, ConnectionJournal
 from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
-from klamm.journal.segments import LOCK, SEAL, node_folder, segment_metadata, segment_of
+from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 
 _MUCH = 1 << 20
@@ -96,6 +96,7 @@ class JournalWriter:
             seal_folder(self._folder)
             process, last = _last_row(self._folder)
             (self._folder / SEAL).unlink(missing_ok=True)
+            end_mark = EndMark(self._folder, process + 1)
         except OSError as error:
             os.close(self._lock)
             raise JournalRefused(f"the journal cannot be written to {folder}: {error.strerror or error}") from error
@@ -105,7 +106,7 @@ class JournalWriter:
         where = Where(run_id, node_id, self.process)
         started_ns = self._offset_ns() + self.now_ns()
         described = segment_metadata(run_id, node_id, self.process, started_ns, metadata.version("klamm"))
-        self._disk = Disk(self._folder, where, described, waiting, self._offset_ns)
+        self._disk = Disk(self._folder, where, described, waiting, self._offset_ns, end_mark)
         self._disk.start()
 
     @property

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.journal.reading import is_written, open_segment, segments
-from klamm.journal.segments import Segment
+from klamm.journal.segments import Segment, is_part
 from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.manifest import Entry
@@ -64,7 +64,7 @@ def foreign_files(lake: Path) -> list[Path]:
     return sorted(
         path
         for path in (lake / "journal").glob("run=*/node=*/*")
-        if path not in known and path.name not in ("lock", "seal") and path.suffix != ".torn"
+        if path not in known and not is_part(path) and path.suffix != ".torn"
     )
 
 

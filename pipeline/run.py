@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
-from klamm.pipeline import manifest, stream
+from klamm.pipeline import manifest, missing, stream
 from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import spark_failures, written
@@ -67,6 +67,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         progress.begin("silver", None)
         stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
+        notes += missing.notes(missing.missing_rows(lake, runs))
         if gold:
             _gold(spark, lake, runs, progress)
         return Outcome(rows, len(found), tuple(runs), tuple(notes))

@@ -60,6 +60,7 @@ def _as_json(checked: Checked) -> dict[str, Any]:
         ],
         "stats": [stat._asdict() for stat in checked.judgement.stats],
         "not_exercised": checked.not_exercised(),
+        "missing": [each._asdict() for each in checked.missing],
     }
 
 

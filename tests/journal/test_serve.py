@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import pytest
 
 from klamm.journal import reading
 from klamm.tests.cli.running import Running
+from klamm.tests.harness.read_only import WITHOUT_OVERRIDES, read_only
 from klamm.tests.journal.test_cluster import gaps, rows
 
 
@@ -82,12 +82,14 @@ def test_a_journal_that_cannot_be_written_is_one_line(serve: Any, tmp_path: Path
     assert "Traceback" not in cluster.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_one_line(serve: Any, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     lake.mkdir()
-    lake.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    assert serve("--brokers", 1, "--journal", lake).ended() == 1
+    with read_only(lake):
+        cluster = serve("--brokers", 1, "--journal", lake, within=WITHOUT_OVERRIDES)
+        assert cluster.ended() == 1
+    assert "the journal cannot be written to" in cluster.rest() and "Permission denied" in cluster.rest() + cluster.stderr
+    assert "Traceback" not in cluster.stderr
 
 
 def test_without_pyarrow_the_option_is_refused_with_the_way_out(serve: Any, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import builtins
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.cli.running import Running, call, run
+from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 TOPIC_ID = bytes(range(1, 17))
@@ -352,9 +352,6 @@ def test_a_journal_of_an_older_column_set_is_read(tmp_path: Path) -> None:
 def test_a_lake_that_cannot_be_written_is_read(tmp_path: Path) -> None:
     write(tmp_path)
     folder = tmp_path / "journal" / "run=r" / "node=1"
-    os.chmod(folder, 0o555)
-    try:
+    with read_only(folder, tmp_path):
         assert len(tail(tmp_path)) == 9
         assert call("journal", "verify", tmp_path).returncode == 0
-    finally:
-        os.chmod(folder, 0o755)

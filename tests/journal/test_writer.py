@@ -299,6 +299,7 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
     assert len(caplog.records) == 1
     assert "ends: No space left on device. The broker goes on without it." in caplog.text
     assert not world.writer.frames
+    assert reading.early_ends(world.lake / "journal" / "run=r" / "node=1") == {1: "No space left on device"}
 
 
 def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
@@ -313,6 +314,9 @@ def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
     goes_on.set()
     assert world.writer.has_ended
     assert "the disk is too slow" in caplog.text
+    world.writer.close()
+    (reason,) = reading.early_ends(world.lake / "journal" / "run=r" / "node=1").values()
+    assert reason.startswith("the disk is too slow: ")
 
 
 def test_values_of_events_become_json_in_the_writer(world: World) -> None:

@@ -10,9 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from klamm.cli.pipeline.check import command
+from klamm.journal.segments import EndMark
+from klamm.pipeline import missing
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.journals import query, run_with, write
 from klamm.tests.pipeline.rules.fixtures import Run
 from klamm.tests.pipeline.rules.fixtures_wire import an_answer_overtakes, an_id_twice
@@ -70,6 +73,39 @@ def test_the_verdicts_of_all_rules_are_tables_and_replaced_by_the_next(spark: An
     assert stats["server", "W-01"] == [2, 1]
     assert stats["right", "W-06"] == [0, 0]
     assert stats["right", "W-08"] == [6, 0]
+
+
+@pytest.mark.slow
+def test_rows_that_are_missing_are_told_with_the_broker_and_their_numbers(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = write(tmp_path, "gaps")
+    tiny.skip(3)
+    simple_exchange(tiny)
+    tiny.skip()
+    simple_exchange(tiny)
+    tiny.close()
+    write(tmp_path, "gaps", 2).close()
+    EndMark(tmp_path / "journal" / "run=gaps" / "node=2", 1).say("No space left on device")
+    write(tmp_path, "whole").close()
+    told = (
+        "run gaps, broker 1: seq 8 to 10 missing",
+        "run gaps, broker 1: seq 13 missing",
+        "run gaps, broker 2: seq 8 and what follows missing, the journal of process 1 ended early: No space left on device",
+    )
+    assert run_with(spark, tmp_path).notes == told
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01")
+    assert tuple(result.stderr.splitlines()) == told
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--json")
+    gaps = [(one["node"], one["first"], one["last"]) for one in json.loads(result.stdout)["missing"]]
+    assert gaps == [(1, 8, 10), (1, 13, 13), (2, 8, None)]
+    assert (result.exit_code, checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--run", "whole").stderr) == (0, "")
+
+
+def test_of_many_gaps_the_first_are_told_and_how_many_there_are() -> None:
+    lines = missing.notes([missing.Missing("r", 1, 10 * n, 10 * n + 1) for n in range(1, 31)])
+    assert lines[0] == "run r, broker 1: seq 10 to 11 missing"
+    assert (len(lines), lines[-1]) == (missing.SHOWN + 1, "run r, broker 1: 10 more gaps")
 
 
 @pytest.mark.slow
