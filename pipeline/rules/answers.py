@@ -102,13 +102,17 @@ compared AS (
         CASE WHEN api_key = 20 OR is_cut THEN NULL
             WHEN api_key = 3 THEN filter(sequence(0, size(answered)), i -> i < size(answered)
                 AND NOT array_contains(asked, coalesce(answered[i], '')) AND NOT coalesce(array_contains(asked, ids[i]), false))
-            ELSE transform(array_except(answered, asked), x -> 0) END AS surplus
+            ELSE transform(array_except(answered, asked), x -> 0) END AS surplus,
+        -- What is named twice may be answered once or twice, each API in its way.
+        NOT is_cut AND size(array_distinct(asked)) = size(asked) AND NOT exists(answered, x -> x IS NULL)
+            AND size(array_distinct(answered)) < size(answered) AS is_repeated
     FROM pairs)
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key = 20 AND size(asked) <> size(answered)
             THEN concat(size(asked), ' topics are named, ', size(answered), ' are answered')
         WHEN size(missing) > 0 THEN concat('API ', api_key, ' does not answer ', array_join(slice(missing, 1, 5), ', '))
         WHEN size(surplus) > 0 THEN concat('API ', api_key, ' answers ', size(surplus), ' that the request does not name')
+        WHEN is_repeated THEN concat('API ', api_key, ' answers twice what the request names once')
     END AS detail,
     array(cause_seq, seq) AS evidence
 FROM compared"""
@@ -120,6 +124,6 @@ RULES: tuple[Rule, ...] = (
         "W-11", "error",
         "An answer names the topics and partitions that its request names and no others: Produce, ListOffsets, OffsetCommit, "
         "CreateTopics, CreatePartitions; Metadata with a list; LeaderAndIsr and StopReplica without an error at the top. DeleteTopics "
-        "has as many elements.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
+        "has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
     ),
 )  # fmt: skip

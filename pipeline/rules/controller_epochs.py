@@ -186,8 +186,19 @@ C_19 = Rule(
 
 C_21 = Rule(
     "C-21", "error", "AlterPartition accepted: the sender leads with leader epoch and ISR of its request, and the partition epoch is the "
-    "next one, or the present one where nothing changed; refused: zeros", "controller 14", ("alters",),
+    "next one, or the present one where nothing changed; refused: zeros", "controller 14", ("alters", "events"),
+    # Where a write followed from the request its journal says what was written: without one the present state may be any later one.
     """
+    WITH taken AS (
+        SELECT run_id, node_id, seq AS event_seq, cause_seq AS seq FROM events
+        WHERE kind = 'controller_event' AND cause_seq IS NOT NULL AND get_json_object(input, '$.name') LIKE 'AlterPartition%'),
+    wrote AS (
+        SELECT t.run_id, t.node_id, t.seq, coalesce(w.topic_id, w.topic) AS topic_key, w.partition, max(w.partition_epoch) AS written
+        FROM taken t JOIN events w ON w.run_id = t.run_id AND w.node_id = t.node_id AND w.cause_seq = t.event_seq
+        WHERE w.kind = 'zk_write' AND w.partition IS NOT NULL AND get_json_object(w.output, '$.outcome') = 'OK'
+            OR w.kind = 'reassign_phase'
+        -- A reassignment that completes in the same event writes more.
+        GROUP BY ALL HAVING NOT bool_or(w.kind = 'reassign_phase'))
     SELECT run_id, node_id, conn_id, answer_seq AS seq, CASE
         WHEN result.errorCode <> 0
                 AND (result.leaderId <> 0 OR result.leaderEpoch <> 0 OR result.partitionEpoch <> 0 OR size(result.isr) > 0)
@@ -197,8 +208,11 @@ C_21 = Rule(
                 result.leaderEpoch, to_json(result.isr), broker_id, leader_epoch, to_json(isr))
         WHEN result.errorCode = 0 AND result.partitionEpoch < partition_epoch
             THEN format_string('%s-%s: partition epoch %s in response to %s', topic_key, partition, result.partitionEpoch, partition_epoch)
+        WHEN result.errorCode = 0 AND (written <> result.partitionEpoch OR written <> partition_epoch + 1)
+            THEN format_string('%s-%s: partition epoch %s in response to %s, and %s was written', topic_key, partition,
+                result.partitionEpoch, partition_epoch, written)
         END AS detail, array(seq, answer_seq) AS evidence
-    FROM alters WHERE judged AND result IS NOT NULL
+    FROM alters LEFT JOIN wrote USING (run_id, node_id, seq, topic_key, partition) WHERE judged AND result IS NOT NULL
     """,
 )  # fmt: skip
 

@@ -31,6 +31,9 @@ B_02 = Rule(
             CAST(NULL AS INT) AS leader, topic, partition
         FROM events WHERE kind = 'config_change' AND get_json_object(output, '$.listed') IS NOT NULL
         UNION ALL
+        -- A new controller knows none; those that it reads have a row.
+        SELECT run_id, node_id, seq, NULL, array(), NULL, NULL, NULL FROM events WHERE kind = 'controller_elected'
+        UNION ALL
         SELECT w.run_id, w.node_id, w.seq, w.cause_seq, NULL, CAST(get_json_object(w.input, '$.leader') AS INT), w.topic, w.partition
         FROM events w JOIN events e ON w.run_id = e.run_id AND w.node_id = e.node_id AND w.cause_seq = e.seq
         WHERE w.kind = 'zk_write' AND w.partition IS NOT NULL AND get_json_object(w.output, '$.outcome') = 'OK'

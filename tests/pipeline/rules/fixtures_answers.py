@@ -95,6 +95,8 @@ def answers_name_too_little_and_too_much(run: Run) -> list[int]:
         (ApiKey.DELETE_TOPICS, 5, deletion("a", "b"), deleted("a")),
         (ApiKey.PRODUCE, 9, produce(0, 1), produced(0)),
         (ApiKey.PRODUCE, 9, produce(0), produced(0, 1)),
+        (ApiKey.PRODUCE, 9, produce(0, 1), produced(0, 1, 1)),
+        (ApiKey.METADATA, 12, asking("a", "b"), shown("a", "b", "a")),
     )
     return [journal.response(1, journal.request(1, key, version, request), response) for key, version, request, response in pairs]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.tests.pipeline.rules.controllers import NO_ID, OTHER_ID, Channel, State, alter, elected, written
+from klamm.protocol import messages
+from klamm.tests.pipeline.rules.controllers import ID_TEXT, NO_ID, OTHER_ID, Channel, State, alter, elected, handled, written
 from klamm.tests.pipeline.rules.fixtures import Run, bad, good, silent
 
 GONE: dict[str, Any] = {"leader": -2, "leader_epoch": 0, "partition_epoch": 0}
@@ -334,6 +335,46 @@ def alter_partition_returns_what_was_asked_for(run: Run) -> None:
     alter(journal, State(1, 3, (1, 2), 5), result=State(1, 3, (1, 2), 5))
     alter(journal, State(1, 3, (1, 2), 5), error=75)
     alter(journal, State(1, 3, (1, 2), 5), answered=False)
+
+
+def _altered(journal: Any, asked: State, version: int, **columns: Any) -> tuple[int, int]:
+    """An AlterPartition request with the write that follows from it, and its response; the seqs of the request and of the event."""
+    seq = alter(journal, asked, answered=False)
+    event = handled(journal, "AlterPartition", cause=seq)
+    written(journal, version, asked.partition_epoch, cause=event, **columns)
+    return seq, event
+
+
+def _returned(journal: Any, seq: int, result: State) -> int:
+    back = messages.AlterPartitionResponse
+    data = back.PartitionData(partition_index=0, leader_id=result.leader, leader_epoch=result.leader_epoch, isr=tuple(result.isr),
+                              partition_epoch=result.partition_epoch)  # fmt: skip
+    return int(journal.response(50, seq, back(topics=[back.TopicData(topic_id=result.topic_id, partitions=[data])])))
+
+
+@good("C-21")
+def alter_partition_returns_what_was_written(run: Run) -> None:
+    journal = run.journal()
+    seq, _ = _altered(journal, State(1, 3, (1, 2), 5), 6)
+    _returned(journal, seq, State(1, 3, (1, 2), 6))
+    seq = alter(journal, State(1, 3, (1, 2), 5), answered=False)
+    handled(journal, "AlterPartition", cause=seq)
+    _returned(journal, seq, State(1, 3, (1, 2), 9))
+    seq = alter(journal, State(1, 3, (1, 2), 9), answered=False)
+    event = handled(journal, "AlterPartition", cause=seq)
+    journal.event("reassign_phase", topic="t", topic_id=ID_TEXT, partition=0, output={"phase": "B3", "step": 1}, cause=event)
+    written(journal, 10, 9, cause=event)
+    written(journal, 11, 10, cause=event)
+    _returned(journal, seq, State(1, 3, (1, 2), 9))
+
+
+@bad("C-21", also=["C-05"])
+def alter_partition_returns_another_partition_epoch(run: Run) -> list[int]:
+    journal = run.journal()
+    seq, _ = _altered(journal, State(1, 3, (1, 2), 5), 6)
+    early = _returned(journal, seq, State(1, 3, (1, 2), 5))
+    seq, _ = _altered(journal, State(1, 3, (1, 2), 6), 8)
+    return [early, _returned(journal, seq, State(1, 3, (1, 2), 8))]
 
 
 @bad("C-21")

@@ -58,6 +58,17 @@ def the_rebalance_passes_over_a_listed_broker(run: Run) -> None:
     written(journal, 3, 2, leader=2, cause=handled(journal, "AutoPreferredReplicaLeaderElection"))
 
 
+@good("B-02")
+def a_controller_that_comes_back_knows_no_list_of_its_earlier_term(run: Run) -> None:
+    journal = run.journal()
+    elected(journal, 1)
+    _listed(journal, 2)
+    elected(journal, 3)
+    written(journal, 1, 0, leader=2, cause=handled(journal, "AutoPreferredReplicaLeaderElection"))
+    _listed(journal, 4)
+    written(journal, 2, 1, leader=2, cause=handled(journal, "AutoPreferredReplicaLeaderElection"))
+
+
 @bad("B-02")
 def the_rebalance_elects_a_listed_broker(run: Run) -> int:
     journal = run.journal()
