@@ -157,12 +157,13 @@ R_02 = Rule(
 )  # fmt: skip
 
 R_03 = Rule(
-    "R-03", "error", "a request that sets throttles does its steps in order, each after the end of the one before", "R179-6, R179-7",
+    "R-03", "error", "a request that sets throttles does its steps in order, each after the end of the one before; one that moves "
+    "partitions leaves out none, but 2 and 4 without remove_throttle, or all before 6 without a throttle", "R179-5, R179-6, R179-7",
     ("reassign",),
     """
     WITH steps AS (
         SELECT run_id, node_id, process, controller_epoch, request, CAST(get_json_object(output, '$.step') AS INT) AS step,
-            min(seq) AS first, max(seq) AS last
+            get_json_object(output, '$.of') = 'ReassignPartitions' AS moves, min(seq) AS first, max(seq) AS last
         FROM reassign WHERE kind = 'throttle_step' GROUP BY ALL),
     ordered AS (
         SELECT *, lag(last) OVER w AS last_before, lag(step) OVER w AS step_before FROM steps
@@ -172,6 +173,12 @@ R_03 = Rule(
             step_before), NULL) AS detail,
         array(last_before, first) AS evidence
     FROM ordered WHERE last_before IS NOT NULL
+    UNION ALL
+    SELECT run_id, node_id, NULL, max(last),
+        if(array_sort(collect_set(step)) NOT IN (array(6), array(3, 5, 6), array(2, 3, 4, 5, 6)),
+            format_string('request %s moves partitions after the steps %s alone', request, to_json(array_sort(collect_set(step)))), NULL),
+        array_sort(collect_set(last))
+    FROM steps WHERE moves GROUP BY run_id, node_id, process, controller_epoch, request HAVING max(step) = 6
     """,
 )  # fmt: skip
 

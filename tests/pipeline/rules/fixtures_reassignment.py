@@ -292,9 +292,21 @@ def throttles_are_set_before_partitions_move(run: Run) -> None:
     _steps(run.journal(), 2, 6)
 
 
+@good("R-03")
+def a_request_without_a_throttle_and_one_that_is_cut_short(run: Run) -> None:
+    _steps(run.journal(), 1, 6, 6)
+    _steps(run.journal(), 2, 2, 3)
+
+
+@bad("R-03")
+def a_step_is_left_out(run: Run) -> list[int]:
+    without_rates = _steps(run.journal(), 1, 2, 3, 4, 6)[-1]
+    return [without_rates, _steps(run.journal(), 2, 3, 4, 5, 6)[-1]]
+
+
 @bad("R-03")
 def partitions_move_before_rates_are_set(run: Run) -> int:
-    return _steps(run.journal(), 1, 2, 3, 6, 5)[2]
+    return _steps(run.journal(), 1, 2, 3, 4, 6, 5)[3]
 
 
 @silent("R-03")
