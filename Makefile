@@ -81,7 +81,7 @@ test-journals: setup ## The long tests of clusters once more, with journals, whi
 	@failed=0; \
 	rm -rf $(JOURNALS); \
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow --journal-lake $(JOURNALS) \
-	  tests/histories tests/server tests/moves tests/blacklist tests/cluster $(PYTEST) || failed=$$?; \
+	  tests/histories tests/server tests/moves tests/blacklist tests/cluster tests/mixed tests/registered $(PYTEST) || failed=$$?; \
 	$(BIN)/klamm pipeline run $(JOURNALS) && $(BIN)/klamm pipeline check $(JOURNALS) || failed=$$?; \
 	exit $$failed
 

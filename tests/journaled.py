@@ -4,7 +4,7 @@
 the long tests do to clusters is seen by the rules of conformance, and a rule that is broken is seen although no test looked there.
 
 Each tree in ZooKeeper of each test is a run of its own, named after the test. Frames are cut, and a lake that has grown large gets no
-further runs. Folders are named in `JOURNALED`: elsewhere tests write what only a controller may write, or brokers are wrong on purpose.
+further runs. `JOURNALED` names them: elsewhere tests write what only a controller may write, or brokers are wrong on purpose.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.process import KlammBroker
 
 FRAME_BYTES = 2000
-LAKE_BYTES = 100 << 20
+LAKE_BYTES = 300 << 20
 LONGEST_NAME = 60
 
-JOURNALED = ("tests/histories/", "tests/server/", "tests/moves/", "tests/blacklist/", "tests/cluster/")
-"""Where the clusters of tests marked slow keep journals."""
+JOURNALED = (
+    "tests/histories/", "tests/server/", "tests/moves/", "tests/blacklist/", "tests/cluster/", "tests/mixed/",
+    "tests/registered/test_beside_kafka", "tests/registered/test_cut_off", "tests/registered/test_leaving",
+)  # fmt: skip
+"""Where the clusters of tests marked slow keep journals; a real Kafka among the brokers keeps none."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

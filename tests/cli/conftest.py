@@ -29,6 +29,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
+def serve(start: Start, zookeeper: str, chroot: str) -> Start:
+    """Starts `klamm serve ARGUMENTS` on the tests' ZooKeeper, where it does not matter whose ZooKeeper it is."""
+    return lambda *arguments, **options: start("serve", "--zookeeper", zookeeper + chroot, *arguments, **options)
+
+
+@pytest.fixture
 def properties(tmp_path: Path, zookeeper: str, chroot: str) -> Callable[..., Path]:
     """Writes a server.properties for broker 1 on the tests' ZooKeeper; names are given with underscores for dots."""
 

@@ -80,8 +80,8 @@ def test_the_line_of_json_says_all_that_a_script_needs(start: Start) -> None:
     assert topics_at(said["bootstrap_servers"]) == {"orders": 6, "audit": 1}
 
 
-def test_without_json_the_addresses_come_one_a_line_and_nothing_else(start: Start) -> None:
-    cluster = start("serve", "--port", 0, "--brokers", 2)
+def test_without_json_the_addresses_come_one_a_line_and_nothing_else(serve: Start) -> None:
+    cluster = serve("--port", 0, "--brokers", 2)
     lines = [cluster.line(), cluster.line()]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+", line) for line in lines)
     cluster.signal(signal.SIGTERM)
@@ -89,14 +89,14 @@ def test_without_json_the_addresses_come_one_a_line_and_nothing_else(start: Star
     assert cluster.rest() == ""
 
 
-def test_ports_follow_the_first_one(start: Start) -> None:
+def test_ports_follow_the_first_one(serve: Start) -> None:
     port, _ = free_ports(2)
-    said = start("serve", "--port", port, "--brokers", 2, "--json").ready()
+    said = serve("--port", port, "--brokers", 2, "--json").ready()
     assert [broker["port"] for broker in said["brokers"]] == [port, port + 1]
 
 
-def test_a_config_reaches_every_broker(start: Start) -> None:
-    said = start("serve", "--port", 0, "--brokers", 2, "--json", "--config", "num.partitions=7").ready()
+def test_a_config_reaches_every_broker(serve: Start) -> None:
+    said = serve("--port", 0, "--brokers", 2, "--json", "--config", "num.partitions=7").ready()
     for broker in said["brokers"]:
         admin = KafkaAdminClient(bootstrap_servers=f"{broker['host']}:{broker['port']}")
         try:
@@ -107,7 +107,7 @@ def test_a_config_reaches_every_broker(start: Start) -> None:
 
 
 def test_a_zookeeper_of_ones_own_with_a_chroot(start: Start, zookeeper: str, chroot: str) -> None:
-    said = start("serve", "--port", 0, "--json", "--zookeeper", zookeeper + chroot).ready()
+    said = start("serve", "--port", 0, "--json", "--brokers", 1, "--zookeeper", zookeeper + chroot).ready()
     assert said["zookeeper"] == zookeeper + chroot
 
 
@@ -207,9 +207,9 @@ def test_a_taken_port_is_one_line(start: Start) -> None:
     assert "Traceback" not in said.stderr
 
 
-def test_a_topic_gets_its_configs(start: Start) -> None:
+def test_a_topic_gets_its_configs(serve: Start) -> None:
     topic = "latest:2:1:cleanup.policy=compact,delete:retention.ms=7"
-    said = start("serve", "--port", 0, "--brokers", 1, "--json", "--topic", topic).ready()
+    said = serve("--port", 0, "--brokers", 1, "--json", "--topic", topic).ready()
     admin = KafkaAdminClient(bootstrap_servers=said["bootstrap_servers"])
     try:
         configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "latest")])
@@ -230,8 +230,8 @@ def test_a_topic_that_exists_with_another_shape_is_left_and_warned_of(start: Sta
     second.logged("topic orders exists already with 2 partitions instead of 3")
 
 
-def test_properties_of_all_brokers_are_judged_once_with_a_suggestion(start: Start) -> None:
-    cluster = start("serve", "--port", 0, "--json", "--config", "num.partition=3", "--config", "num.io.threads=2")
+def test_properties_of_all_brokers_are_judged_once_with_a_suggestion(serve: Start) -> None:
+    cluster = serve("--port", 0, "--json", "--config", "num.partition=3", "--config", "num.io.threads=2")
     cluster.ready()
     (unknown,) = [line for line in cluster.stderr.splitlines() if "num.partition " in line]
     assert unknown.endswith("property num.partition is unknown; did you mean num.partitions?")
@@ -304,8 +304,8 @@ def test_the_log_is_short_and_goes_to_stderr(start: Start) -> None:
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (INFO|WARNING) +klamm\.", line) for line in lines), cluster.stderr
 
 
-def test_errors_only_on_request(start: Start) -> None:
-    cluster = start("serve", "--port", 0, "--json", "--log-level", "error")
+def test_errors_only_on_request(serve: Start) -> None:
+    cluster = serve("--port", 0, "--json", "--log-level", "error")
     cluster.ready()
     cluster.signal(signal.SIGTERM)
     assert (cluster.ended(), cluster.stderr) == (0, "")

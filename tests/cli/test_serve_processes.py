@@ -30,8 +30,8 @@ def wait_until_none_runs(said: dict) -> None:
     wait_until(lambda: not any(map(runs, pids(said))), "no broker runs")
 
 
-def test_it_says_the_same_as_one_process_and_the_process_ids(start: Start) -> None:
-    said = start("serve", "--processes", "--port", 0, "--json", "--topic", "orders:6:3", "--topic", "audit").ready()
+def test_it_says_the_same_as_one_process_and_the_process_ids(serve: Start) -> None:
+    said = serve("--processes", "--port", 0, "--json", "--topic", "orders:6:3", "--topic", "audit").ready()
     assert list(said) == ["bootstrap_servers", "brokers", "controller_id", "cluster_id", "zookeeper"]
     assert [list(broker) for broker in said["brokers"]] == [["id", "host", "port", "pid"]] * 3
     assert len(set(pids(said))) == 3
@@ -39,15 +39,15 @@ def test_it_says_the_same_as_one_process_and_the_process_ids(start: Start) -> No
     assert topics_at(said["bootstrap_servers"]) == {"orders": 6, "audit": 1}
 
 
-def test_without_json_the_addresses_come_one_a_line(start: Start) -> None:
-    cluster = start("serve", "--processes", "--port", 0, "--brokers", 2)
+def test_without_json_the_addresses_come_one_a_line(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--brokers", 2)
     assert len({cluster.line(), cluster.line()}) == 2
     cluster.signal(signal.SIGTERM)
     assert cluster.ended() == 0
     assert cluster.rest() == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_stops_all_in_order_and_soon(start: Start, number: signal.Signals) -> None:
     cluster = start("serve", "--processes", "--port", 0, "--json", "--topic", "orders:12:3")
     said = cluster.ready()
@@ -59,10 +59,8 @@ def test_a_signal_stops_all_in_order_and_soon(start: Start, number: signal.Signa
     assert "ERROR" not in cluster.stderr
 
 
-def test_one_that_is_killed_is_reported_and_the_others_go_on(start: Start) -> None:
-    cluster = start(
-        "serve", "--processes", "--port", 0, "--json", "--topic", "orders:1:3", "--config", "zookeeper.session.timeout.ms=1000"
-    )
+def test_one_that_is_killed_is_reported_and_the_others_go_on(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--topic", "orders:1:3", "--config", "zookeeper.session.timeout.ms=1000")
     said = cluster.ready()
     victim = said["brokers"][-1]
     os.kill(victim["pid"], signal.SIGKILL)
@@ -79,15 +77,15 @@ def test_one_that_is_killed_is_reported_and_the_others_go_on(start: Start) -> No
     assert cluster.ended() == 0
 
 
-def test_one_that_is_told_to_stop_leaves_in_order(start: Start) -> None:
-    cluster = start("serve", "--processes", "--port", 0, "--json")
+def test_one_that_is_told_to_stop_leaves_in_order(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
     victim = cluster.ready()["brokers"][-1]
     os.kill(victim["pid"], signal.SIGTERM)
     cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended with exit code 0; the others go on")
 
 
-def test_when_the_last_broker_has_ended_the_cluster_ends_with_the_reason(start: Start) -> None:
-    cluster = start("serve", "--processes", "--port", 0, "--json", "--brokers", 2)
+def test_when_the_last_broker_has_ended_the_cluster_ends_with_the_reason(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
     for pid in pids(cluster.ready()):
         os.kill(pid, signal.SIGKILL)
     assert cluster.ended() == 1
@@ -102,8 +100,8 @@ def test_killed_it_leaves_no_process_behind(start: Start) -> None:
     wait_until_gone(said["zookeeper"])
 
 
-def test_a_second_signal_ends_all_at_once(start: Start) -> None:
-    cluster = start("serve", "--processes", "--port", 0, "--json", "--brokers", 2)
+def test_a_second_signal_ends_all_at_once(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
     said = cluster.ready()
     for pid in pids(said):
         os.kill(pid, signal.SIGSTOP)
@@ -116,8 +114,8 @@ def test_a_second_signal_ends_all_at_once(start: Start) -> None:
     wait_until_none_runs(said)
 
 
-def test_a_frozen_broker_does_not_hold_up_the_stop(start: Start) -> None:
-    cluster = start("serve", "--processes", "--port", 0, "--json")
+def test_a_frozen_broker_does_not_hold_up_the_stop(serve: Start) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
     said = cluster.ready()
     os.kill(pids(said)[0], signal.SIGSTOP)
     began = time.monotonic()

@@ -33,6 +33,7 @@ from klamm.controller.values import (
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.metadata_views import ENOUGH, Plain, plain_partition, plain_view, plain_world, replayed
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World
+from klamm.tests.harness.seeds import seeds
 
 TOPICS, BROKERS = ("a", "b", "c"), (1, 2, 3, 4)
 EPOCHS = (0, 1, 2**31 - 2, 2**31 - 1, -(2**31), -1)
@@ -298,13 +299,13 @@ def with_ports(world: Plain) -> Plain:
 
 
 @pytest.mark.requirement("RREG-18")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 async def test_the_log_replayed_is_what_is_committed_after_every_step(seed: int) -> None:
     await Run(seed, Faults()).go(150)
 
 
 @pytest.mark.requirement("RREG-18")
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 async def test_the_log_replayed_is_what_is_committed_though_versions_and_answers_are_lost(seed: int) -> None:
     await Run(seed, Faults(lost_version=0.2, lost_answer=0.1)).go(150)
 

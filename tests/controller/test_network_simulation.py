@@ -16,6 +16,7 @@ from klamm.tests.controller.simulated import Crashed, Faults
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers
 from klamm.tests.controller.simulated_network import BrokerNetwork, NetworkFaults, SimulatedLoop
 from klamm.tests.controller.test_simulation import Story
+from klamm.tests.harness.seeds import seeds
 
 RESPONSE_S = 1.0
 """So long a channel waits for a response before it tries again."""
@@ -102,13 +103,13 @@ def test_every_broker_learns_what_is_written_over_a_good_network(seed: int) -> N
     assert story.network.repeats == 0 and any(isinstance(entry, Frame) for entry in story.world.journal)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_every_broker_learns_what_is_written_however_often_the_network_fails(seed: int) -> None:
     story = run(seed, Faults(), NetworkFaults(lost_request=0.1, lost_response=0.1, silence=0.05, delay=0.3, refused=0.2))
     assert story.network.repeats > 0
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_every_broker_learns_what_is_written_when_network_and_controllers_fail(seed: int) -> None:
     faults = Faults(
         lost_version=0.05, crash_before_write=0.02, crash_after_write=0.02, lost_epoch=0.02, lost_session=0.01, lost_answer=0.03

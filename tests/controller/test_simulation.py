@@ -25,6 +25,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Draws, Faults, World, plain
 from klamm.tests.controller.simulation import UNCLEAN, Process, Simulation
 from klamm.tests.controller.stage import isr_request, line
+from klamm.tests.harness.seeds import seeds
 
 PHASES: dict[str, type[Phase]] = {phase.__name__: phase for phase in get_args(Phase)}
 DELETIONS: list[str] = [phase.__name__ for phase in get_args(DeletionPhase)]
@@ -336,12 +337,12 @@ async def run(seed: int, faults: Faults, steps: int = 60, controllers: int = 1, 
     assert not bad
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_without_faults(seed: int) -> None:
     await run(seed, Faults())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_phases_are_held(seed: int) -> None:
     """Also of a controller that is none any more when it is let go on, and of one that crashes."""
     faults = Faults() if seed < 20 else Faults(crash_before_write=0.02, crash_after_write=0.02, lost_session=0.01, lost_version=0.05)
@@ -349,44 +350,44 @@ async def test_phases_are_held(seed: int) -> None:
 
 
 @pytest.mark.requirement("R491-5", "R491-12")
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_the_blacklist_changes_while_controllers_come_and_go(seed: int) -> None:
     faults = Faults() if seed < 10 else Faults(crash_before_write=0.02, crash_after_write=0.02, lost_session=0.01, lost_version=0.05)
     await run(seed, faults, steps=80, controllers=2, listed=True)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_lost_versions(seed: int) -> None:
     await run(seed, Faults(lost_version=0.2))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_crashes_between_any_two_writes(seed: int) -> None:
     await run(seed, Faults(crash_before_write=0.05, crash_after_write=0.05), controllers=2)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_lost_epochs(seed: int) -> None:
     await run(seed, Faults(lost_epoch=0.05), controllers=2)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_lost_sessions(seed: int) -> None:
     await run(seed, Faults(lost_session=0.03), controllers=2)
 
 
 @pytest.mark.requirement("R704-9")
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_lost_answers(seed: int) -> None:
     await run(seed, Faults(lost_answer=0.1), controllers=2)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_lost_connections(seed: int) -> None:
     await run(seed, Faults(lost_connection=0.05, lost_answer=0.05), controllers=2)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 async def test_everything_at_once(seed: int) -> None:
     faults = Faults(
         lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02,
@@ -418,7 +419,7 @@ async def test_not_active_answers() -> None:
         await process.end()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_a_story_replayed_from_its_text_is_the_same_story(seed: int) -> None:
     faults = Faults(lost_version=0.1, crash_before_write=0.05, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02, lost_answer=0.05)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: None)

@@ -24,6 +24,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller import crash_matrix, simulation, test_reassignment_crash_matrix, test_reassignment_model, test_simulation
 from klamm.tests.controller.simulated import Faults
+from klamm.tests.harness.seeds import seeds
 from klamm.tests.journal.recorded import RecordedJournal, journaled
 
 IDS = st.lists(st.integers(0, 5), unique=True, max_size=4).map(tuple)
@@ -173,7 +174,7 @@ async def test_decisions_of_controllers_under_faults_are_made_again(journals: di
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 async def test_decisions_of_many_controllers_under_faults_are_made_again(journals: dict[int, RecordedJournal], seed: int) -> None:
     await test_simulation.run(seed, Faults(**test_reassignment_model.EVERYTHING), controllers=3, held=seed % 2 == 0, listed=seed % 3 == 0)
     await test_reassignment_model.run(seed, Faults(**test_reassignment_model.CRASHES))

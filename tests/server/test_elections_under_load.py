@@ -27,6 +27,7 @@ from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.purgatory import Purgatory
 from klamm.tests.controller.simulated import Wrote
 from klamm.tests.controller.stage import ME, Stage
+from klamm.tests.harness.seeds import seeds
 from klamm.tests.services import InactiveController, make_context, make_services
 
 THIEF = 77
@@ -291,7 +292,7 @@ async def _lose_leader(load: Load, tp: TopicPartition) -> None:
 @pytest.mark.requirement("R183-15")
 @pytest.mark.requirement("R183-16")
 @pytest.mark.requirement("R183-17")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 async def test_each_request_gets_the_one_right_response_whatever_happens(opened: list[Load], seed: int) -> None:
     rng = random.Random(seed)
     load = Load("t", [tuple(rng.sample((1, 2, 3, 4), 2)) for _ in range(20)])

@@ -402,8 +402,8 @@ async def test_second_broker_with_the_id_of_one_that_runs_does_not_start_and_doe
     controller, other = split(cluster)
     epoch = controller.controller.epoch
     broker_id = controller.id if which == "the controller" else other.id
-    second = alone(zookeeper + chroot, broker_id, **CONFIG | {"initial.broker.registration.timeout.ms": "4000"})
-    with pytest.raises(StartFailed, match=r"could not register .* within 4 s: .*DUPLICATE_BROKER_REGISTRATION"):
+    second = alone(zookeeper + chroot, broker_id, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"})
+    with pytest.raises(StartFailed, match=r"could not register .* within 1.5 s: .*DUPLICATE_BROKER_REGISTRATION"):
         await second.start()
     assert [await stored(zk, each) for each in (1, 2)] == [("ONLINE", 1)] * 2
     assert (controller.controller.is_active, controller.controller.epoch) == (True, epoch)
@@ -415,8 +415,8 @@ async def test_broker_whose_controller_registers_nobody_does_not_start(zookeeper
     await controller.start()
     try:
         await eventually(lambda: controller.controller.is_active, "it is controller")
-        with pytest.raises(StartFailed, match=r"could not register with the controller within 4 s: it does not know RegisterBroker"):
-            await alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "4000"}).start()
+        with pytest.raises(StartFailed, match=r"could not register with the controller within 1.5 s: it does not know RegisterBroker"):
+            await alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"}).start()
         versions = messages.ApiVersionsRequest(client_software_name="k", client_software_version="1")
         answer = await request(controller, ApiKey.API_VERSIONS, 3, versions)
         assert not {100, 101} & {row.api_key for row in answer.api_keys}
