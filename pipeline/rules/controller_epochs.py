@@ -20,8 +20,8 @@ C_01 = Rule(
 )  # fmt: skip
 
 C_02 = Rule(
-    "C-02", "error", "the leader is in the ISR, and the ISR in the replicas of the request or in the other ones told last",
-    "controller 5.1, 8, 11.3", ("states",),
+    "C-02", "error", "the leader is in the ISR, unless it asked to be left out, and the ISR in the replicas of the request or in the other "
+    "ones told last", "controller 5.1, 8, 11.3", ("states", "alters"),
     """
     WITH looked AS (
         SELECT run_id, node_id, conn_id, seq, topic, topic_key, partition, leader, isr, replicas, other_replicas,
@@ -31,13 +31,19 @@ C_02 = Rule(
     first_sights AS (SELECT DISTINCT run_id, topic_key, partition FROM looked WHERE stray_isr AND other_replicas IS NULL),
     elsewhere AS (
         SELECT run_id, topic_key, partition, array_distinct(flatten(collect_set(replicas))) AS told_others
-        FROM states LEFT SEMI JOIN first_sights USING (run_id, topic_key, partition) GROUP BY ALL)
+        FROM states LEFT SEMI JOIN first_sights USING (run_id, topic_key, partition) GROUP BY ALL),
+    asked AS (
+        SELECT DISTINCT l.run_id, l.topic_key, l.partition, l.leader, l.isr, true AS is_asked FROM looked l
+        JOIN alters a ON a.run_id = l.run_id AND a.partition = l.partition AND a.topic_key IN (l.topic_key, l.topic)
+        WHERE l.stray_leader AND size(l.isr) > 0 AND a.result.errorCode = 0 AND a.result.leaderId = l.leader AND a.result.isr = l.isr)
     SELECT run_id, node_id, conn_id, seq, CASE
-        WHEN stray_leader THEN format_string('%s-%s: leader %s is not in ISR %s', topic, partition, leader, to_json(isr))
+        WHEN stray_leader AND is_asked IS NULL
+            THEN format_string('%s-%s: leader %s is not in ISR %s', topic, partition, leader, to_json(isr))
         WHEN stray_isr AND (other_replicas IS NOT NULL OR size(array_except(isr, told_others)) > 0)
             THEN format_string('%s-%s: ISR %s is not in replicas %s', topic, partition, to_json(isr), to_json(replicas))
         END AS detail, array(seq) AS evidence
     FROM looked LEFT JOIN elsewhere USING (run_id, topic_key, partition)
+    LEFT JOIN asked USING (run_id, topic_key, partition, leader, isr)
     """,
 )  # fmt: skip
 
@@ -96,7 +102,8 @@ C_07 = Rule(
             format_string('%s-%s: leader %s from outside ISR %s has ISR %s, leader epoch %s after %s, mark %s', topic, partition, leader,
                 to_json(isr_before), to_json(isr), leader_epoch, leader_epoch_before, recovery), NULL) AS detail,
         array(first.seq) AS evidence
-    FROM partition_epochs WHERE epoch_before = partition_epoch - 1 AND leader >= 0 AND NOT array_contains(isr_before, leader)
+    FROM partition_epochs
+    WHERE epoch_before = partition_epoch - 1 AND leader >= 0 AND leader <> leader_before AND NOT array_contains(isr_before, leader)
     """,
 )  # fmt: skip
 

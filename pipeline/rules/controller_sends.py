@@ -8,7 +8,8 @@ C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
     "controller 15", ("controller_requests",),
     # A request was surely taken before another one if its response was sent before the other arrived, and perhaps if it arrived before the
-    # other's response was sent. A sender's journal knows neither other senders nor restarts, so it can only miss an error.
+    # other's response was sent. A sender's journal knows neither other senders nor restarts, so it can only miss an error. A broker begins
+    # with 0, so it refuses the negative epochs behind the last one.
     """
     WITH requests AS (
         SELECT *, if(source = -1, 0, broker_epoch) AS registration FROM controller_requests WHERE judged AND controller_epoch IS NOT NULL),
@@ -25,9 +26,9 @@ C_03 = Rule(
         WINDOW w AS (PARTITION BY run_id, receiver, source, receiver_process, registration ORDER BY at
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
     SELECT run_id, node_id, conn_id, seq, CASE
-        WHEN error <> 11 AND surely > controller_epoch
-            THEN format_string('controller epoch %s gets error %s after %s', controller_epoch, error, surely)
-        WHEN error = 11 AND coalesce(perhaps, -1) <= controller_epoch AND source = -1
+        WHEN error <> 11 AND greatest(surely, 0) > controller_epoch
+            THEN format_string('controller epoch %s gets error %s after %s', controller_epoch, error, greatest(surely, 0))
+        WHEN error = 11 AND greatest(perhaps, 0) <= controller_epoch AND source = -1
             THEN format_string('controller epoch %s is refused, the highest before was %s', controller_epoch, perhaps)
         END AS detail, array(seq, answer_seq) AS evidence
     FROM seen WHERE error NOT IN (31, 77) AND (begun IS NULL) = (error = 11)

@@ -101,7 +101,8 @@ FROM elected"""
 
 _DUPLICATES = """
 SELECT run_id, node_id, conn_id, seq,
-    CASE WHEN count(*) > 1 THEN concat(topic, '-', partition, ' is answered ', count(*), ' times')
+    CASE WHEN max(error_code) = -1 AND NOT any_value(election_type) IN (0, 1) THEN NULL
+        WHEN count(*) > 1 THEN concat(topic, '-', partition, ' is answered ', count(*), ' times')
         WHEN any_value(asks_all) AND any_value(api_version) >= 1 AND max(error_code) = 84
             THEN concat(topic, '-', partition, ' needs no election and is answered, although all were asked for')
     END AS detail,
@@ -157,8 +158,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "E-03", "error",
-        "ElectLeaders answers a partition once, however often it was named; when all are asked for, those that need no "
-        "election are left out (version 1 and later).", "R183-3, R183-9", ("elected",), _DUPLICATES,
+        "ElectLeaders answers a partition once, however often it was named, unless the election type is unknown; when all are asked for, "
+        "those that need no election are left out (version 1 and later).", "R183-3, R183-9", ("elected",), _DUPLICATES,
     ),
     Rule(
         "E-04", "error",

@@ -8,6 +8,9 @@ port than the story gives it, and advertises the story's, where its proxy is; in
 what real controllers send. The cluster of a story, or of the stories that share one, is a run of the lake.
 
 The code that tells stories (`tests/stories/both`) knows nothing of this: its digest says what was recorded with it.
+
+Some stories do what only a controller may: they write states of partitions into ZooKeeper, or send requests of a controller to a broker.
+What rules about the controller say of that is about the story, and is left out (`of_the_story`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from klamm.pipeline.rules.check import Checked, check
+from klamm.pipeline.rules.runner import Verdict
 from klamm.pipeline.run import run
 from klamm.protocol import messages
 from klamm.tests.harness.fake_broker import FakeBroker
@@ -40,11 +44,29 @@ from klamm.tests.reference.jars import jars
 from klamm.tests.stories.both.library import Library
 from klamm.tests.stories.both.retelling import drawn
 from klamm.tests.stories.both.stage import PROPERTIES, Target
+from klamm.tests.stories.both.story_file import read_all
 from klamm.tests.stories.both.telling import Otherwise
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 STORIES = Path(__file__).resolve().parents[1] / "stories" / "both"
 LONGEST_NAME = 80
+
+FROM_CONTROLLERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
+OF_RECEIVERS = ("C-03", "C-16", "C-21")
+"""Rules about what a broker answers, whoever asked."""
+
+OF_STATES = ("C-02", "C-07", "C-18", "C-19")
+"""Rules about states of partitions that only a controller, or a leader by AlterPartition, should have written."""
+
+KAFKA_ONLY = {
+    ("C-02", "odd-0"): "a broker without a replica joins the ISR",
+    ("C-02", "empty-0"): "an ISR without members",
+    ("C-18", "usurped-0"): "a broker that does not lead asks for an ISR, and leads",
+}
+"""What a controller of Apache Kafka obeys by AlterPartition against its own rules, and Klamm's refuses: (rule, partition) → reason."""
+
+_ASKS = re.compile(r"(?:ask|asked) (\w+) ")
+_WRITES = re.compile(r"put(?:-state|-topic)? (?:/brokers/topics/)?([\w.-]+?)(?:-\d+ leader=| \[|/partitions/\d+/state )")
 
 
 class Runs:
@@ -58,9 +80,13 @@ class Runs:
     def name(self, tree: Tree) -> str:
         """The run of a tree."""
         if tree.hosts not in self._names:
-            told = re.sub(r"[^A-Za-z0-9_]+", "-", self.story)[:LONGEST_NAME]
-            self._names[tree.hosts] = f"{told}-{zlib.crc32(tree.hosts.encode()):08x}"
+            self._names[tree.hosts] = f"{_short(self.story)}-{zlib.crc32(tree.hosts.encode()):08x}"
         return self._names[tree.hosts]
+
+
+def _short(story: str) -> str:
+    """How the names of a story's runs begin."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", story)[:LONGEST_NAME]
 
 
 class RecordedBroker(KafkaBroker):
@@ -205,6 +231,30 @@ def judge(lake: Path, session: Callable[[], Any]) -> tuple[int, Checked]:
     return outcome.rows["frames"], check(lake, session)
 
 
+def commands(run_id: str) -> list[str]:
+    """The lines of the stories that were told in a run, without what came of them."""
+    files = read_all(STORIES)
+    named = [(file, story) for file in files for story in file.stories if _short(story.id) == run_id.rpartition("-")[0]]
+    stories = [other for file, story in named for other in (file.stories if file.shared else [story])]
+    return [line for story in stories for scene in story.scenes for line in scene.commands]
+
+
+def of_the_story(verdict: Verdict, lines: Sequence[str]) -> bool:
+    """Whether the story itself did what the rule complains of, with these lines."""
+    if any(match[1] in FROM_CONTROLLERS for match in map(_ASKS.match, lines) if match) and verdict.rule not in OF_RECEIVERS:
+        return verdict.rule.startswith("C-")
+    if any(verdict.rule == rule and verdict.detail.startswith(f"{partition}:") for rule, partition in KAFKA_ONLY):
+        return True
+    topics = {match[1] for match in map(_WRITES.match, lines) if match}
+    return verdict.rule in OF_STATES and any(verdict.detail.startswith(f"{topic}-") for topic in topics)
+
+
+def faults(checked: Checked) -> list[Verdict]:
+    """Violations of rules of severity error that no story explains."""
+    lines = {name: commands(name) for name in checked.runs}
+    return [one for one in checked.judgement.verdicts if one.severity == "error" and not of_the_story(one, lines[one.run_id])]
+
+
 def summary(checked: Checked) -> Iterator[str]:
     """A line for each rule: in how many runs it was exercised, what was checked and violated; then the violations."""
     for rule in checked.rules.values():
@@ -244,7 +294,10 @@ def main() -> int:
     frames, checked = judge(options.lake, lambda: spark)
     print(f"{frames} frames in {len(checked.runs)} runs")
     print("\n".join(summary(checked)))
-    return 1 if checked.violations("error") else 0
+    left = faults(checked)
+    print(f"{checked.violations('error')} violations of severity error, {len(left)} are not the doing of a story")
+    print("\n".join(f"{one.rule} in {one.run_id}: {one.detail}" for one in left))
+    return 1 if left else 0
 
 
 if __name__ == "__main__":

@@ -87,6 +87,23 @@ def a_broker_that_starts_in_the_middle_sees_the_target_first(run: Run) -> None:
     Channel(run.journal(2)).update(State(leader_epoch=1, partition_epoch=1, replicas=(1, 4)))
 
 
+@good("C-02")
+def a_leader_asks_for_an_isr_without_itself(run: Run) -> None:
+    broker = Channel(run.journal(), controller=1)
+    broker.both(State())
+    alter(run.journal(), State(isr=(2,)))
+    broker.update(State(isr=(2,), partition_epoch=1))
+    broker.both(State(leader_epoch=1, isr=(2,), partition_epoch=2))
+
+
+@bad("C-02")
+def a_leader_is_outside_an_isr_that_it_was_refused(run: Run) -> int:
+    broker = Channel(run.journal())
+    broker.both(State())
+    alter(run.journal(), State(isr=(2,)), error=42)
+    return broker.update(State(isr=(2,), partition_epoch=1))
+
+
 @bad("C-02")
 def the_isr_has_a_stranger(run: Run) -> int:
     return Channel(run.journal()).update(State(isr=(1, 7)))
@@ -171,6 +188,14 @@ def an_unclean_election_leaves_its_mark(run: Run) -> None:
     older = State(-1, 4, (2,), 4, topic="u", topic_id=OTHER_ID)
     broker.lead(older, version=5)
     broker.lead(older.next(leader=1, isr=(1,)), version=5)
+
+
+@silent("C-07", also=["C-02"])
+def who_leads_outside_of_the_isr_is_not_elected_again(run: Run) -> None:
+    broker = Channel(run.journal())
+    broker.both(State(1, 1, (1, 2), 1))
+    broker.both(State(1, 2, (2,), 2))
+    broker.both(State(1, 3, (2,), 3))
 
 
 @bad("C-07")

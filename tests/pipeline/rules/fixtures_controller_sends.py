@@ -42,6 +42,17 @@ def a_process_that_starts_has_taken_nothing(run: Run) -> None:
     Channel(run.journal(), 2, epoch=1, process=2).update()
 
 
+@good("C-03")
+def the_controller_epoch_behind_the_last_one_is_refused(run: Run) -> None:
+    Channel(run.journal(), 1, epoch=-(2**31)).update(error=11)
+    Channel(run.journal(2), 1, epoch=0).update()
+
+
+@bad("C-03")
+def a_negative_controller_epoch_is_taken(run: Run) -> int:
+    return Channel(run.journal(), 1, epoch=-1).update()
+
+
 @bad("C-03")
 def a_former_controller_is_obeyed(run: Run) -> int:
     Channel(run.journal(), 1, epoch=2).update()

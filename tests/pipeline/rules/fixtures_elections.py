@@ -170,6 +170,12 @@ def duplicates_collapse(run: Run) -> None:
     elected(journal, elect(journal, everything=True), (0, 83, "none of them"))
 
 
+@good("E-03")
+def an_unknown_election_type_is_answered_as_it_was_asked(run: Run) -> None:
+    journal = controller(run)
+    elected(journal, elect(journal, 0, 0, kind=2), (0, -1, None), (0, -1, None), error=-1)
+
+
 @bad("E-03")
 def a_partition_is_answered_twice(run: Run) -> int:
     journal = controller(run)
