@@ -44,7 +44,8 @@ def _simulated(spark: object, cluster: Generated) -> float:
 
     steps = (Kill(tuple(range(1, 11))), Blacklist((20, 21, 22, 23, 24)), Unclean(True), Elect())
     began = time.perf_counter()
-    partitions = Partitions(generated.grouped(spark, cluster), None, cluster.rack_of, generated.expanding(cluster))
+    patterns, draws = generated.grouped(spark, cluster), generated.ungrouped(spark, cluster)
+    partitions = Partitions(patterns, None, cluster.rack_of, generated.expanding(cluster), draws)
     found = simulate(partitions, Scenario(Brokers(frozenset(cluster.ids)), steps, 2))
     assert found.summary[-1].partitions == cluster.partitions
     return time.perf_counter() - began

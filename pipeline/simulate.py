@@ -30,6 +30,8 @@ class Partitions(NamedTuple):
     """Of all brokers of the cluster, those that do not run included."""
     expand: Callable[[Batches], Iterator[pa.RecordBatch]] | None = None
     """Makes patterns of rows that say less, in the worker that goes on with them."""
+    ungrouped: Any = None
+    """In place of `patterns`, where `expand` groups them itself, and the same patterns may come to several workers."""
 
     def map(self, function: Callable[[Batches], Iterator[pa.RecordBatch]], ddl: str) -> Any:
         """A DataFrame of what workers make of the patterns."""
@@ -52,6 +54,8 @@ def simulate(partitions: Partitions, scenario: Scenario, throttle: int | None = 
     held = any(isinstance(step, Rebalance) for step in scenario.steps)
     if held:
         partitions = partitions._replace(patterns=partitions.patterns.persist())
+    elif partitions.ungrouped is not None:
+        partitions = partitions._replace(patterns=partitions.ungrouped)
     try:
         rebalanced = over_ratio(partitions, scenario)
         sums = _sums(partitions.map(counting(scenario, rebalanced), COUNTED_DDL))

@@ -25,6 +25,9 @@ PATTERNS_DDL = "replicas array<int>, weight bigint"
 ROWS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("replicas", pa.list_(pa.int32()))])
 ROWS_DDL = "topic string, partition int, replicas array<int>"
 _ROWS_AT_ONCE = 50_000
+_DRAWS_AT_ONCE = 8_000_000
+"""So many draws a worker takes before it counts them; 64 MB."""
+_PATTERNS_AT_ONCE = 16_384
 _LARGEST = 2**62
 """More orders of replicas than this are not told apart."""
 
@@ -86,6 +89,13 @@ def grouped(spark: Any, cluster: Generated) -> Any:
     return drawn.selectExpr("draw", f"{size} AS size").groupBy("draw", "size").count()
 
 
+def ungrouped(spark: Any, cluster: Generated) -> Any:
+    """The draws themselves, which `expanding` counts then; None where that is of no use. Arrow counts in a fraction of the time of Spark's
+    aggregation, but several workers have the same patterns then, so it is for what looks at all patterns once.
+    """
+    return _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed).select("draw") if cluster.placement == "random" else None
+
+
 def expanding(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: draws in, patterns with their weights out (`PATTERNS_DDL`)."""
     return _orders(cluster) if cluster.placement == "random" else _placements(cluster)
@@ -135,10 +145,35 @@ def _drawn(numbers: Any, limit: int, seed: int) -> Any:
 
 def _orders(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def expand(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in _counted(batches):
             yield pa.RecordBatch.from_arrays([orders(cluster, batch.column("draw")), batch.column("count")], schema=PATTERNS)
 
     return expand
+
+
+def _counted(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Draws with their numbers, which Spark counted, or which are counted here."""
+    counted, waiting = pa.table({"draw": pa.array([], pa.int64()), "count": pa.array([], pa.int64())}), []
+    rows = 0
+    for batch in batches:
+        if "count" in batch.schema.names:
+            yield batch
+            continue
+        waiting.append(batch.column("draw"))
+        rows += batch.num_rows
+        if rows >= _DRAWS_AT_ONCE:
+            counted, waiting, rows = _added(counted, waiting), [], 0
+    yield from _added(counted, waiting).to_batches(_PATTERNS_AT_ONCE)
+
+
+def _added(counted: pa.Table, draws: list[pa.Array]) -> pa.Table:
+    """What was counted, with more draws."""
+    counts = compute.value_counts(pa.chunked_array(draws, pa.int64()))
+    more = pa.table({"draw": counts.field("values"), "count": counts.field("counts")})
+    if not counted.num_rows:
+        return more
+    sums = pa.concat_tables([counted, more]).group_by("draw", use_threads=False).aggregate([("count", "sum")])
+    return sums.rename_columns({"count_sum": "count"})
 
 
 def _placements(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

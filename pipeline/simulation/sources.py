@@ -37,7 +37,8 @@ def generated(
     if plans:
         partitions = _planned(spark, rows, cluster.rack_of, plans, names, sizes)
     else:
-        partitions = Partitions(generator.grouped(spark, cluster), rows, cluster.rack_of, generator.expanding(cluster))
+        patterns, draws = generator.grouped(spark, cluster), generator.ungrouped(spark, cluster)
+        partitions = Partitions(patterns, rows, cluster.rack_of, generator.expanding(cluster), draws)
     return partitions, Scenario(brokers, steps, min_isr)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
@@ -110,16 +112,35 @@ def test_patterns_of_a_generated_cluster_are_those_of_its_rows(spark: Any, place
     rows = generator.rows(spark, cluster)
     assert rows.count() == 1_234 == rows.select("topic", "partition").distinct().count()
     by_rows = {tuple(row["replicas"]): row["weight"] for row in group(rows.drop("topic", "partition")).collect()}
-    by_groups: dict[tuple[int, ...], int] = {}
-    for row in generator.grouped(spark, cluster).mapInArrow(generator.expanding(cluster), generator.PATTERNS_DDL).collect():
-        by_groups[tuple(row["replicas"])] = by_groups.get(tuple(row["replicas"]), 0) + row["weight"]
-    assert by_groups == by_rows
+    ungrouped = generator.ungrouped(spark, cluster)
+    for draws in (generator.grouped(spark, cluster), *([] if ungrouped is None else [ungrouped])):
+        by_groups: Counter[tuple[int, ...]] = Counter()
+        for row in draws.mapInArrow(generator.expanding(cluster), generator.PATTERNS_DDL).collect():
+            by_groups[tuple(row["replicas"])] += row["weight"]
+        assert by_groups == by_rows
     assert all(len({cluster.rack_of[b] for b in replicas}) == 3 for replicas in by_rows) or not racks
 
 
-def test_a_generated_cluster_gives_the_same_in_groups_and_by_rows(spark: Any) -> None:
+def test_draws_that_a_worker_counts_in_several_goes_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "_DRAWS_AT_ONCE", 5)
+    cluster = Generated(1_000, 9, 3, 0, "random")
+    draws = [503 * n * n % 17 for n in range(1_000)]
+    batches = [pa.record_batch([pa.array(draws[start : start + 3], pa.int64())], names=["draw"]) for start in range(0, 1_000, 3)]
+    found = pa.Table.from_batches(generator.expanding(cluster)(batches)).to_pylist()
+    assert len(found) == len(set(draws))
+    assert {tuple(row["replicas"]): row["weight"] for row in found} == Counter(cluster.replicas(draw) for draw in draws)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (Kill((1, 2)), Blacklist((5,)), Rebalance(5), Elect(), Return((1, 2)), Rebalance(5)),
+        (Kill((1, 2)), Blacklist((5,)), Elect(), Return((1, 2)), Elect()),
+    ],
+    ids=["with a rebalance", "without one"],
+)
+def test_a_generated_cluster_gives_the_same_in_groups_and_by_rows(spark: Any, steps: tuple[Step, ...]) -> None:
     cluster = Generated(2_000, 10, 3, 0, "random", 3)
-    steps: tuple[Step, ...] = (Kill((1, 2)), Blacklist((5,)), Rebalance(5), Elect(), Return((1, 2)), Rebalance(5))
     partitions, scenario = sources.generated(spark, cluster, steps, [], [], SIZES, 2)
     found = simulate(partitions, scenario)
     by_rows = simulate(Partitions(group(with_states(partitions.rows)), None, partitions.racks), scenario)
