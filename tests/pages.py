@@ -13,6 +13,7 @@ import dataclasses
 import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -55,12 +56,13 @@ def empty_requirements() -> set[str]:
     return {requirement for family in families() for requirement in family.nothing}
 
 
+@cache
 def marks(tests: Path = TESTS) -> dict[str, list[str]]:
     """Requirement → the tests that name it, as `path::name`."""
     found: dict[str, set[str]] = {}
     for path in sorted(tests.rglob("test_*.py")):
-        where = path.relative_to(tests).as_posix()
-        for name, requirement in _marks_in(ast.parse(path.read_text(), str(path))):
+        source, where = path.read_text(), path.relative_to(tests).as_posix()
+        for name, requirement in _marks_in(ast.parse(source, str(path))) if "requirement(" in source else ():
             found.setdefault(requirement, set()).add(f"{where}::{name}" if name else where)
     return {requirement: sorted(names) for requirement, names in found.items()}
 

@@ -22,6 +22,8 @@ FILES = {"controller": "controller.md", "layout": "zookeeper-layout.md", "wire":
 """Word of a citation → the file that it means."""
 NUMBERS = r"§?(\d+(?:\.\d+)?(?:(?:,| and| to|-|,? or) ?§?\d+(?:\.\d+)?)*)"
 CITATION = re.compile(rf"(?<![/\w])`?(controller|layout|zookeeper-layout|wire|ctl)(?:\.md)?`? {NUMBERS}")
+MAY_CITE = re.compile(r"(?:controller|layout|wire|ctl)(?:\.md)?`?[\s#]+§?\d")
+"""In Python source, where a citation may go over the end of a line. A file without one is not parsed."""
 REQUIREMENT = re.compile(r"\b(R(?:183|179|491|704|EG)-\d+)\b")
 STORY = re.compile(r"^== .*\(([^()]*)\)$", re.MULTILINE)
 GENERATED = {"compatibility.md"}
@@ -66,7 +68,8 @@ def cited() -> list[tuple[Path, str, str]]:
 
 def _cited() -> Iterator[tuple[Path, str, str]]:
     for path in sources("*.py"):
-        for text in prose(path.read_text()):
+        source = path.read_text()
+        for text in prose(source) if MAY_CITE.search(source) else ():
             for word, numbers in CITATION.findall(text):
                 yield path, word.removeprefix("zookeeper-"), numbers
     for path in sources("*.md"):

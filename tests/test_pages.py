@@ -6,12 +6,14 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@cache
 def load_pages() -> ModuleType:
     spec = importlib.util.spec_from_file_location("pages", ROOT / "tests" / "pages.py")
     assert spec is not None and spec.loader is not None
