@@ -77,6 +77,12 @@ C_09 = Rule(
         FROM batches b JOIN partition_state s
             ON b.run_id = s.run_id AND b.node_id = s.node_id AND s.cause_seq = b.batch_seq AND s.dir = 2 AND s.api_key IN (4, 6)
         GROUP BY ALL),
+    kept AS (
+        SELECT run_id, node_id, cause_seq AS event_seq, topic, partition, min_by(struct(leader_epoch, epoch_before), seq) AS led
+        FROM (
+            SELECT *, lag(leader_epoch) OVER (PARTITION BY run_id, node_id, topic, partition ORDER BY seq) AS epoch_before FROM events
+            WHERE kind = 'partition_state')
+        JOIN (SELECT run_id, node_id, event_seq AS cause_seq FROM altered) USING (run_id, node_id, cause_seq) GROUP BY ALL),
     completing AS (
         SELECT DISTINCT run_id, node_id, cause_seq AS event_seq, topic, partition FROM reassign WHERE kind = 'reassign_phase'),
     failed AS (
@@ -88,6 +94,9 @@ C_09 = Rule(
         LEFT ANTI JOIN failed USING (run_id, node_id, event_seq))
     SELECT w.run_id, w.node_id, CAST(NULL AS BIGINT) AS conn_id, coalesce(lead_seq, w.seq) AS seq, CASE
         WHEN c.topic IS NOT NULL THEN NULL
+        WHEN led.leader_epoch <> led.epoch_before
+            THEN format_string('%s-%s: leader epoch %s after %s for a change of the ISR', w.topic, w.partition, led.leader_epoch,
+                led.epoch_before)
         WHEN lead_seq IS NOT NULL THEN format_string('%s-%s: LeaderAndIsr for a change of the ISR', w.topic, w.partition)
         WHEN update_seq IS NULL AND x.went_on
             THEN format_string('%s-%s: no UpdateMetadata for a change of the ISR', w.topic, w.partition)
@@ -97,6 +106,8 @@ C_09 = Rule(
         AND w.partition = s.partition
     LEFT JOIN completing c ON w.run_id = c.run_id AND w.node_id = c.node_id AND w.event_seq = c.event_seq AND w.topic = c.topic
         AND w.partition = c.partition
+    LEFT JOIN kept k ON w.run_id = k.run_id AND w.node_id = k.node_id AND w.event_seq = k.event_seq AND w.topic = k.topic
+        AND w.partition = k.partition
     LEFT JOIN whole x ON w.run_id = x.run_id AND w.node_id = x.node_id AND w.event_seq = x.event_seq
     """,
 )  # fmt: skip

@@ -85,11 +85,14 @@ def two_controllers_claim_an_epoch(run: Run) -> int:
 # --- C-09
 
 
-def _altered(run: Run, *, led: bool, updated: bool = True, completes: bool = False) -> tuple[int, int]:
+def _altered(run: Run, *, led: bool, updated: bool = True, completes: bool = False, leader_epoch: int = 0) -> tuple[int, int]:
     """An AlterPartition event: the seqs of its write and of its LeaderAndIsr, or of its UpdateMetadata."""
     journal = run.journal()
+    state = {"topic": "t", "partition": 0, "output": {"leader": 1, "isr": [1], "recovering": False, "controller_epoch": 1}}
+    journal.event("partition_state", leader_epoch=0, partition_epoch=0, cause=handled(journal, "TopicChange"), **state)
     event = handled(journal, "AlterPartition")
-    write = written(journal, 1, 0, cause=event, leader_epoch=0)
+    write = written(journal, 1, 0, cause=event, leader_epoch=leader_epoch)
+    journal.event("partition_state", leader_epoch=leader_epoch, partition_epoch=1, cause=event, **state)
     if completes:
         journal.event("reassign_phase", topic="t", partition=0, output={"phase": "B1", "step": 1}, cause=event, controller_epoch=1)
     channel = Channel(journal, 1, controller=1, to=2, batch=batch(journal, event))
@@ -124,6 +127,11 @@ def a_controller_that_resigns_sends_nothing(run: Run) -> None:
 @bad("C-09")
 def an_isr_change_is_sent_by_leader_and_isr(run: Run) -> int:
     return _altered(run, led=True)[1]
+
+
+@bad("C-09")
+def an_isr_change_raises_the_leader_epoch(run: Run) -> int:
+    return _altered(run, led=False, leader_epoch=1)[0]
 
 
 @bad("C-09")
