@@ -103,9 +103,10 @@ compared AS (
             WHEN api_key = 3 THEN filter(sequence(0, size(answered)), i -> i < size(answered)
                 AND NOT array_contains(asked, coalesce(answered[i], '')) AND NOT coalesce(array_contains(asked, ids[i]), false))
             ELSE transform(array_except(answered, asked), x -> 0) END AS surplus,
-        -- What is named twice may be answered once or twice, each API in its way.
+        -- What is named twice may be answered once or twice, each API in its way. Metadata of ids that it refuses has no names.
         NOT is_cut AND size(array_distinct(asked)) = size(asked) AND NOT exists(answered, x -> x IS NULL)
-            AND size(array_distinct(answered)) < size(answered) AS is_repeated
+            AND size(array_distinct(answered)) < size(answered)
+            AND (ids IS NULL OR size(array_distinct(arrays_zip(answered, ids))) < size(answered)) AS is_repeated
     FROM pairs)
 SELECT run_id, node_id, conn_id, seq,
     CASE WHEN api_key = 20 AND size(asked) <> size(answered)

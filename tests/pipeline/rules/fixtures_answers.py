@@ -84,6 +84,17 @@ def answers_name_what_was_named(run: Run) -> None:
         journal.response(2, asked, answer, peer_id=2)
 
 
+@good("W-11")
+def ids_that_a_version_does_not_take_are_answered_without_names(run: Run) -> None:
+    journal = broker(run)
+    asked, answer = messages.MetadataRequest.MetadataRequestTopic, messages.MetadataResponse.MetadataResponseTopic
+    ids = (ID, ID[::-1])
+    request = messages.MetadataRequest(topics=[asked(name=None, topic_id=one) for one in ids])
+    seq = journal.request(1, ApiKey.METADATA, 10, request)
+    refused = [answer(error_code=42, name="", topic_id=one) for one in ids]
+    journal.response(1, seq, messages.MetadataResponse(cluster_id=None, controller_id=-1, topics=refused))
+
+
 @bad("W-11")
 def answers_name_too_little_and_too_much(run: Run) -> list[int]:
     journal = broker(run)
