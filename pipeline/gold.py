@@ -7,12 +7,14 @@ Gold is computed again for a whole run whenever the run has new rows; the folder
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from klamm.pipeline import manifest, parts
 from klamm.pipeline.manifest import Entry
+from klamm.pipeline.session import FEW, few_rows
 from klamm.pipeline.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
@@ -126,23 +128,26 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
     if not runs:
         return []
     silver = {table: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
-    register(spark, lake, tuple(silver), runs)
     parts.clear(lake, QUERIES, BATCH)
-    is_small = sum(silver.values()) <= SMALL
-    work = [
-        partial(_build, spark.sql(query) if any(silver[needed] for needed in NEEDS[table]) else None, lake, table, runs, is_small)
-        for table, query in QUERIES.items()
-    ]
-    entries = parts.at_once(work)
+    total = sum(silver.values())
+    with few_rows(spark) if total <= FEW else nullcontext():
+        register(spark, lake, tuple(silver), runs, one_partition=total <= FEW)
+        there = [table for table in QUERIES if any(silver[needed] for needed in NEEDS[table])]
+        work = [partial(_build, spark, lake, table, runs, total if table in there else 0) for table in QUERIES]
+        entries = parts.at_once(work)
     manifest.append(lake, entries)
     return entries
 
 
-def _build(rows: Any, lake: Path, table: Table, runs: Sequence[str], is_small: bool) -> list[Entry]:
-    """Write one table; a run that had rows and has none any more gets an entry without rows."""
+def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int) -> list[Entry]:
+    """Write one table, from so many rows of silver; a run that had rows and has none any more gets an entry without rows."""
     entries = []
-    if rows is not None:
-        parts.write(lake, table, _cast(rows.coalesce(1) if is_small else rows, table), BATCH, runs)
+    if total > 0:
+        rows = _cast(spark.sql(QUERIES[table]), table)
+        if total <= FEW:
+            parts.write_here(lake, table, rows, BATCH)
+        else:
+            parts.write(lake, table, rows.coalesce(1) if total <= SMALL else rows, BATCH, runs)
         entries = parts.adopt(lake, table, BATCH, runs)
     there = {entry.run for entry in entries}
     gone = [entry._replace(rows=0) for entry in manifest.entries(lake, table.path, runs) if entry.run not in there]

@@ -22,7 +22,7 @@ STAGED = f"{CHECKPOINTS}/staged"
 AT_ONCE = 4
 """Tables that are written at the same time."""
 
-_ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
 
 
@@ -67,6 +67,18 @@ def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) 
     else:
         marked = rows.withColumn("run", F.col("run_id"))
         marked.write.mode("overwrite").option("compression", "zstd").partitionBy("run").parquet(str(folder))
+
+
+def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:
+    """Write few rows of Spark where the parts grow, from this process: Spark's own writing costs more than they do."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    here = rows.toArrow()
+    for run in pc.unique(here.column("run_id")).to_pylist():
+        folder = stage(lake, table, batch) / folder_of_run(run)
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(here.filter(pc.equal(here.column("run_id"), run)), folder / "part-0.parquet", compression="zstd")
 
 
 def adopt(lake: Path, table: Table, batch: str, runs: Iterable[str]) -> list[Entry]:

@@ -78,7 +78,9 @@ def open_session(
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens."""
     local = master.startswith("local")
-    jvm = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={_log_settings()}"]
+    # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting.
+    jvm = ["-XX:+UseSerialGC", f"-Xms{memory}", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1"]
+    jvm += [f"-Dlog4j2.configurationFile={_log_settings()}"]
     jvm += archive_options(java) if options is None else options
     chosen = {
         "spark.driver.memory": memory,
@@ -87,6 +89,9 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
+        # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.lightweightPlanChangeValidation": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
     }
@@ -177,7 +182,28 @@ def _reason(problem: BaseException, printed: str) -> str:
     return lines[-1] if lines else text.splitlines()[0]
 
 
-def interpret(spark: Any) -> None:
-    """Interpret queries from now on instead of compiling them: for rows so few that compiling takes longer than all the rest."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+FEW = 100_000
+"""Up to so many rows most of the time goes into planning queries and starting tasks."""
+
+_FOR_FEW_ROWS = {
+    # Compiling a query takes longer than interpreting it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # What is in one partition stays in one: a join or a window over it needs no shuffle, and a broadcast would be a job of its own.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+@contextlib.contextmanager
+def few_rows(spark: Any) -> Iterator[None]:
+    """Queries of this session are meanwhile planned for few rows, `FEW` and less."""
+    before = {key: spark.conf.get(key) for key in _FOR_FEW_ROWS}
+    for key, value in _FOR_FEW_ROWS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)

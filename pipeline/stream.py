@@ -14,6 +14,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
 from klamm.pipeline.lake import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.parts import STAGED
+from klamm.pipeline.session import FEW, few_rows
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.tables import BRONZE, SILVER, ddl
 
@@ -74,7 +76,10 @@ def do_batch(lake: str, variant: bool, commits: Any, batch_id: int) -> None:
     listed = [row for row in commits.collect() if row.rows > 0]
     frames, events = (_read(spark, Path(lake), table.columns, [row.path for row in listed if row.table == table.name]) for table in BRONZE)
     expected = _rows_by_run(listed, "frames"), _rows_by_run(listed, "events")
-    for entry in build_silver(spark, Path(lake), frames, events, batch_id, variant=variant, expected=expected):
+    few = sum(expected[0].values()) <= FEW
+    with few_rows(spark) if few else nullcontext():
+        entries = build_silver(spark, Path(lake), frames, events, batch_id, variant=variant, expected=expected)
+    for entry in entries:
         there = manifest.rows_on_disk(Path(lake) / entry.path)
         if there != entry.rows:
             raise PipelineFailed(f"{entry.path}: {entry.rows} rows were to be written, {there} are there")

@@ -251,6 +251,8 @@ BRONZE = (
 SILVER = (MESSAGES, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
 GOLD = (LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, VERDICTS, RULE_STATS)
 
+HEADERS = "headers"
+
 HEADERS_VIEW = """
 SELECT {names}, frame_bytes, length_prefix, left, err, error_code, errors, CAST(NULL AS STRING) AS reason FROM messages
 UNION ALL
@@ -258,29 +260,48 @@ SELECT {names}, frame_bytes, length_prefix, left, detail, CAST(NULL AS SMALLINT)
 """
 
 
-def views(spark: Any, lake: Path, runs: Collection[str] | None = None) -> None:
+def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None) -> frozenset[str]:
     """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
 
     A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
     but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, and `reason`, null where the frame decodes. `runs` limits
-    all views to these run ids.
+    all views to these run ids. With `names` only these views are registered. The names of those that have no row are returned.
     """
-    register(spark, lake, (BRONZE[0], *SILVER, *GOLD), runs)
+    tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
+    if names is not None:
+        behind = {*names, *((MESSAGES.name, QUARANTINE.name) if HEADERS in names else ())}
+        tables = tuple(table for table in tables if table.name in behind)
+    return register(spark, lake, tables, runs)
 
 
-def register(spark: Any, lake: Path, tables: Sequence[Table], runs: Collection[str] | None) -> None:
-    """Register the views of these tables, and `headers`; `messages` and `quarantine` must be among them."""
+def register(
+    spark: Any, lake: Path, tables: Sequence[Table], runs: Collection[str] | None, *, one_partition: bool = False
+) -> frozenset[str]:
+    """Register the views of these tables, and `headers` where `messages` and `quarantine` are among them; the names of the empty ones.
+
+    With `one_partition` Spark knows that a view has all its rows in one.
+    """
+    empty = {table.name for table in tables if manifest.rows(lake, table.path, runs) == 0}
+
+    def add(rows: Any, name: str) -> None:
+        (rows.coalesce(1) if one_partition and name not in empty else rows).createOrReplaceTempView(name)
+
     for table in tables:
-        read(spark, lake, table, runs).createOrReplaceTempView(table.name)
-    names = ", ".join(column.name for column in HEADER)
-    spark.sql(HEADERS_VIEW.format(names=names)).createOrReplaceTempView("headers")
+        add(read(spark, lake, table, runs), table.name)
+    if MESSAGES in tables and QUARANTINE in tables:
+        if {MESSAGES.name, QUARANTINE.name} <= empty:
+            empty.add(HEADERS)
+        names = ", ".join(column.name for column in HEADER)
+        add(spark.sql(HEADERS_VIEW.format(names=names)), HEADERS)
+    return frozenset(empty)
 
 
 def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
     """The rows of a table that its manifest names, as a DataFrame with exactly its columns."""
     paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
     if not paths:
-        return spark.createDataFrame([], ddl(table.columns))
+        nulls = ", ".join(f"CAST(NULL AS {SPARK_TYPES[column.type]}) AS {column.name}" for column in table.columns)
+        return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
     if table is not MESSAGES:
         return spark.read.schema(ddl(table.columns)).parquet(*paths)
     both = spark.read.schema(f"{ddl(table.columns)}, body_json string").parquet(*paths)

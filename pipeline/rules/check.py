@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,13 @@ from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed, existing, written
 from klamm.pipeline.missing import Missing, missing_rows, notes
 from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.session import interpret
+from klamm.pipeline.session import FEW, few_rows
 from klamm.pipeline.tables import MESSAGES, SILVER, views
-
-SMALL = 100_000
-"""Of a lake with fewer frames most of the time goes into compiling queries: they are interpreted."""
 
 EVIDENCE_KEPT = 100
 """Violations of one rule in one run whose evidence is read."""
@@ -83,10 +82,11 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
     judging = [run for run in present if not runs or run in runs]
     spark = open_session()
-    if manifest.rows(lake, MESSAGES.path, judging) < SMALL:
-        interpret(spark)
-    views(spark, lake, judging)
-    checked = Checked(judging, rules, runner.judge(spark, judging, rules.values()))
+    few = manifest.rows(lake, MESSAGES.path, judging) <= FEW
+    with few_rows(spark) if few else nullcontext():
+        empty = views(spark, lake, judging, runner.read_by(rules.values()))
+        contents = Contents(lake, judging, empty) if few else None
+        checked = Checked(judging, rules, runner.judge(spark, judging, rules.values(), contents))
     checked.missing = missing_rows(lake, judging)
     checked.notes += notes(checked.missing)
     if not chosen:

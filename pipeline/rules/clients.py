@@ -6,7 +6,7 @@ several brokers are put in order by the brokers' clocks.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.record import Rule, View, errors_of
 from klamm.pipeline.rules.traffic import CLUSTER_KEYS
 
 CONTROLLER_KEYS = "19, 20, 37, 43, 45, 46"
@@ -122,6 +122,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "X-01", "warn", "After NOT_CONTROLLER a client sends no more requests for the controller to that broker before it has asked for "
         "metadata.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STUBBORN,
+        needs=(errors_of(41),),
     ),
     Rule("X-02", "warn", "A client waits as long as an answer asks (KIP-219).", "wire 8", ("traffic", "messages"), _IMPATIENT),
     Rule(
@@ -132,5 +133,6 @@ RULES: tuple[Rule, ...] = (
         "X-04", "warn",
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
         "Fetch or ListOffsets.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STALE,
+        needs=(errors_of(3, 5, 6, 74),),
     ),
 )  # fmt: skip

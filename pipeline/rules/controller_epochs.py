@@ -221,6 +221,7 @@ C_21 = Rule(
         END AS detail, array(seq, answer_seq) AS evidence
     FROM alters LEFT JOIN wrote USING (run_id, node_id, seq, topic_key, partition) WHERE judged AND result IS NOT NULL
     """,
+    about="alters",
 )  # fmt: skip
 
 EPOCH_RULES: tuple[Rule, ...] = (C_01, C_02, C_05, C_06, C_07, C_08, C_17, C_18, C_19, C_21)

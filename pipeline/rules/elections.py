@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.rules.record import Rule, View, messages_of
 
 ELECTED = View(
     "elected",
@@ -22,6 +22,7 @@ answers AS (
     WHERE api_key = 43 AND dir = 1)
 SELECT a.*, coalesce(q.election_type, 0) AS election_type, q.asks_all
 FROM answers a JOIN asked q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq""",
+    needs=(messages_of(43),),
 )
 """One row for each partition in an answer to ElectLeaders."""
 
@@ -149,17 +150,17 @@ RULES: tuple[Rule, ...] = (
         "E-01", "error",
         "ElectLeaders answers a partition with NONE only if, between request and answer, the broker took an UpdateMetadata with the "
         "elected leader and a higher leader epoch; its next Metadata shows that or something later. In version 0 NONE may also say that "
-        "the leader was preferred already.", "R183-9, R183-16, R491-9", ("elected", "partition_state", "events"), _LED,
+        "the leader was preferred already.", "R183-9, R183-16, R491-9", ("elected", "partition_state", "events"), _LED, about="elected",
     ),
     Rule(
         "E-02", "error",
         "The message of a partition in an answer of ElectLeaders is null exactly if its code is 0; beside 7, 31, 41 and an "
-        "unknown election type it may be null.", "R183-10", ("elected",), _MESSAGES,
+        "unknown election type it may be null.", "R183-10", ("elected",), _MESSAGES, about="elected",
     ),
     Rule(
         "E-03", "error",
         "ElectLeaders answers a partition once, however often it was named, unless the election type is unknown; when all are asked for, "
-        "those that need no election are left out (version 1 and later).", "R183-3, R183-9", ("elected",), _DUPLICATES,
+        "those that need no election are left out (version 1 and later).", "R183-3, R183-9", ("elected",), _DUPLICATES, about="elected",
     ),
     Rule(
         "E-04", "error",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, events_of
 
 B_01 = Rule(
     "B-01", "error", "a change of preferred_leader_blacklist alone elects nobody and writes no state", "R491-6", ("events",),
@@ -20,6 +20,7 @@ B_01 = Rule(
         array_compact(array(c.cause_seq, c.seq, x.effect.seq)) AS evidence
     FROM changes c LEFT JOIN caused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.cause_seq = x.cause_seq
     """,
+    needs=(events_of("config_change"),),
 )  # fmt: skip
 
 B_02 = Rule(
@@ -47,6 +48,7 @@ B_02 = Rule(
             leader), NULL) AS detail, array_compact(array(listed_seq, cause_seq, seq)) AS evidence
     FROM known WHERE leader IS NOT NULL AND size(listed_then) > 0
     """,
+    needs=(events_of("config_change"),),
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (B_01, B_02)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Need, Rule, events_of
 
 _PATHS = "('/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
 _PATH = "if(topic IS NOT NULL, '/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
@@ -123,6 +123,7 @@ R_01 = Rule(
     LEFT JOIN ongoing o ON s.run_id = o.run_id
     WHERE size(s.w.names) > 0 AND s.w.next_kind = 'throttle_step'
     """,
+    needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")),
 )  # fmt: skip
 
 R_02 = Rule(
@@ -154,6 +155,7 @@ R_02 = Rule(
             AND get_json_object(w.input, '$.path') = concat('/brokers/topics/', e.topic) AND get_json_object(w.input, '$.op') = 'set'
             AND (e.begun IS NULL OR w.seq > e.begun)
     """,
+    needs=(events_of("reassign_phase"),),
 )  # fmt: skip
 
 R_03 = Rule(
@@ -180,6 +182,7 @@ R_03 = Rule(
         array_sort(collect_set(last))
     FROM steps WHERE moves GROUP BY run_id, node_id, process, controller_epoch, request HAVING max(step) = 6
     """,
+    needs=(events_of("throttle_step"),),
 )  # fmt: skip
 
 R_04 = Rule(

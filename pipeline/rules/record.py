@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +25,30 @@ Severity = Literal["error", "warn"]
 JUDGED_COLUMNS = ("run_id", "node_id", "conn_id", "seq", "detail", "evidence")
 """What the query of a rule returns, in this order: string, int, bigint (null where no connection is concerned), bigint, string (null where
 the statement holds), array<bigint>: the seqs of `node_id`'s journal that prove it, in the order in which a reader should look at them."""
+
+
+class Need(NamedTuple):
+    """Some row of a table of silver has one of these values in a column, or a text with this part."""
+
+    table: str
+    column: str
+    values: frozenset[str | int] = frozenset()
+    part: str = ""
+
+
+def events_of(*kinds: str) -> Need:
+    """Events of one of these kinds."""
+    return Need("events", "kind", frozenset(kinds))
+
+
+def messages_of(*api_keys: int) -> Need:
+    """Requests or responses of one of these APIs."""
+    return Need("messages", "api_key", frozenset(api_keys))
+
+
+def errors_of(*codes: int) -> Need:
+    """Responses with one of these error codes, in whatever place."""
+    return Need("api_errors", "error_code", frozenset(codes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +63,8 @@ class View:
     """Its rows are brought together by these columns, so that windows partitioned by them need no further shuffle."""
     order_by: tuple[str, ...] = ()
     """Within a cluster its rows are sorted by `cluster_by`, then these columns, so that such windows need no sort."""
+    needs: tuple[Need, ...] = ()
+    """Where none of these holds the view has no row. They save the work of finding that out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +82,7 @@ class Rule:
     """The query: `JUDGED_COLUMNS`, one row for each thing looked at."""
     function: Callable[[SparkSession], DataFrame] | None = None
     """In place of `judged`, for a rule that SQL alone cannot say."""
+    about: str = ""
+    """One of the inputs: where it has no row, the rule has nothing to look at."""
+    needs: tuple[Need, ...] = ()
+    """Where none of these holds the rule has nothing to look at. They save the work of finding that out."""

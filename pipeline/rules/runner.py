@@ -1,27 +1,29 @@
 """Judges runs by the rules. All rules see the views of silver, which hold the rows of the runs to judge and nothing else.
 
-Spark's cost for small work is planning and starting jobs, and for large work scanning and sorting. So the views that rules share are
-prepared once and cached, sorted as the rules' windows want them; rules that read the same views are one job; and jobs run from several
-threads. One job returns for each rule and run how many things were checked and violated, and the first violations. All are counted,
-`KEPT` for each rule and run are named.
+The views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule
+and run how many things were checked and violated. Only for rules that were violated a second query names the violations, the first
+`KEPT` of each rule and run.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.pipeline.rules.contents import Contents
+from klamm.pipeline.rules.prepared import Cached, Empty, Gathered, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 KEPT = 1000
 """Violations of one rule in one run that are named; the rest is counted."""
 
-JOBS_AT_ONCE = 2
+JOBS_AT_ONCE = 3
+"""Some wait for Python's workers, so one more than there are cores on a small machine."""
 
 FAMILIES = ("traffic", "shared", "wire", "answers", "controller", "decisions", "elections", "leadership", "reassignment", "clients")
 """Modules of this package that have `RULES`, or `VIEWS` that are prepared for rules, or both."""
@@ -67,105 +69,95 @@ def views() -> dict[str, View]:
     return {view.name: view for family in FAMILIES for view in getattr(_module(family), "VIEWS", ())}
 
 
+def read_by(judging: Iterable[Rule]) -> set[str]:
+    """The names of all views that these rules read, at first hand or not."""
+    return set(needed(views(), {name for rule in judging for name in rule.inputs}))
+
+
 def _module(family: str) -> Any:
     return importlib.import_module(f"klamm.pipeline.rules.{family}")
 
 
-def judge(spark: SparkSession, runs: Sequence[str], chosen: Iterable[Rule] | None = None) -> Judgement:
-    """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones."""
+def judge(spark: SparkSession, runs: Sequence[str], chosen: Iterable[Rule] | None = None, contents: Contents | None = None) -> Judgement:
+    """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
+
+    With `contents` there are so few rows that the work is done in one partition, and what has nothing to look at is left out.
+    """
     judging = list(rules().values() if chosen is None else chosen)
-    with _Prepared(spark, views(), judging), ThreadPoolExecutor(JOBS_AT_ONCE) as threads:
-        tables = list(threads.map(lambda job: _rows(spark, job), _jobs(judging)))
+    known = views()
+    layout = Cached(spark) if contents is None else Gathered()
+    none = Empty([] if contents is None else _without_rows(known, contents))
+    jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
+    graph: dict[str | int, Collection[str]] = {index: {name for rule in job for name in rule.inputs} for index, job in enumerate(jobs)}
+    graph.update(needed(known, {name for names in graph.values() for name in names}))
+    readers = Counter(name for names in graph.values() for name in names)
     stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
-    severities = {rule.id: rule.severity for rule in judging}
-    verdicts = []
-    for row in (row for rows in tables for row in rows):
-        stats[row["run_id"], row["rule"]] = Stat(row["run_id"], row["rule"], row["checked"], row["violated"])
-        if row["detail"] is not None:
-            where = (row["node_id"], row["conn_id"], row["seq"], row["detail"], list(row["evidence"] or ()))
-            verdicts.append(Verdict(row["run_id"], row["rule"], severities[row["rule"]], *where))
+    verdicts: list[Verdict] = []
+
+    def work(node: str | int) -> None:
+        if isinstance(node, int):
+            for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none]):
+                stats[stat.run_id, stat.rule] = stat
+                verdicts.extend(found)
+        elif node in known or layout.keeps_silver:
+            prepare(spark, node, known.get(node), layout, none, readers[node])
+
+    try:
+        in_order(graph, work, JOBS_AT_ONCE)
+    finally:
+        layout.release()
     return Judgement(sorted(stats.values()), sorted(verdicts, key=lambda one: (one.run_id, one.rule, one.node_id, one.seq)))
 
 
+def _without_rows(known: Mapping[str, View], contents: Contents) -> set[str]:
+    return {*contents.empty, *(view.name for view in known.values() if contents.lacks(view.needs))}
+
+
 def _jobs(judging: Sequence[Rule]) -> list[list[Rule]]:
-    """The rules, those that read the same views together."""
+    """The rules, those that read the same views together; first those that wait for Python's workers."""
     jobs: dict[tuple[str, ...], list[Rule]] = {}
-    for rule in judging:
+    for rule in sorted(judging, key=lambda rule: rule.function is None):
         key = (rule.id,) if rule.function is not None else tuple(sorted(rule.inputs))
         jobs.setdefault(key, []).append(rule)
     return list(jobs.values())
 
 
-def _rows(spark: SparkSession, job: Sequence[Rule]) -> list[dict[str, Any]]:
-    """For each rule and run: the counts, with each of the first violations, or alone."""
-    return list(_counted(spark, job).toArrow().to_pylist())
-
-
-def _counted(spark: SparkSession, job: Sequence[Rule]) -> DataFrame:
-    parts = []
+def _judged(spark: SparkSession, job: Sequence[Rule]) -> list[tuple[Stat, list[Verdict]]]:
+    """The counts of these rules in each run in which they were exercised, and what they found wrong."""
+    if not job:
+        return []
     for rule in job:
         if rule.function is not None:
             rule.function(spark).createOrReplaceTempView(_view_of(rule))
-        query = rule.judged if rule.function is None else f"SELECT * FROM {_view_of(rule)}"
-        parts.append(f"SELECT '{rule.id}' AS rule, run_id, node_id, conn_id, seq, detail, evidence FROM ({query})")
-    return spark.sql(
-        # What is right folds into one row, what is wrong stays apart: so one pass gives both.
-        f"""WITH judged AS ({" UNION ALL ".join(parts)}),
-        folded AS (
-            SELECT rule, run_id, detail, if(detail IS NULL, NULL, node_id) AS node_id, if(detail IS NULL, NULL, conn_id) AS conn_id,
-                if(detail IS NULL, NULL, seq) AS seq, if(detail IS NULL, NULL, evidence) AS evidence, count(*) AS n
-            FROM judged GROUP BY ALL),
-        numbered AS (
-            SELECT *, sum(n) OVER (PARTITION BY rule, run_id) AS checked,
-                sum(if(detail IS NULL, 0, n)) OVER (PARTITION BY rule, run_id) AS violated,
-                row_number() OVER (PARTITION BY rule, run_id ORDER BY detail IS NOT NULL, node_id, seq) AS nth
-            FROM folded)
-        SELECT rule, run_id, node_id, conn_id, seq, detail, evidence, checked, violated
-        FROM numbered WHERE nth <= {KEPT} + if(checked > violated, 1, 0)"""
+    counted = spark.sql(f"SELECT run_id, rule, count(*) AS checked, count(detail) AS violated FROM ({_rows_of(job)}) GROUP BY ALL")
+    stats = [Stat(*row.values()) for row in counted.toArrow().to_pylist()]
+    violated = {stat.rule for stat in stats if stat.violated}
+    found = _violations(spark, [rule for rule in job if rule.id in violated]) if violated else {}
+    return [(stat, found.get((stat.run_id, stat.rule), [])) for stat in stats]
+
+
+def _violations(spark: SparkSession, job: Sequence[Rule]) -> dict[tuple[str, str], list[Verdict]]:
+    """(run, rule) → the first violations."""
+    named = spark.sql(
+        f"""SELECT run_id, rule, node_id, conn_id, seq, detail, evidence FROM ({_rows_of(job)}) WHERE detail IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY rule, run_id ORDER BY node_id, seq) <= {KEPT}"""
+    )
+    severities = {rule.id: rule.severity for rule in job}
+    found: dict[tuple[str, str], list[Verdict]] = {}
+    for row in named.toArrow().to_pylist():
+        row["evidence"] = list(row["evidence"] or ())
+        found.setdefault((row["run_id"], row["rule"]), []).append(Verdict(severity=severities[row["rule"]], **row))
+    return found
+
+
+def _rows_of(job: Sequence[Rule]) -> str:
+    """SQL: what these rules looked at."""
+    return " UNION ALL ".join(
+        f"SELECT '{rule.id}' AS rule, run_id, node_id, conn_id, seq, detail, evidence FROM "
+        + (f"({rule.judged})" if rule.function is None else _view_of(rule))
+        for rule in job
     )
 
 
 def _view_of(rule: Rule) -> str:
     return f"judged_{rule.id.replace('-', '_').lower()}"
-
-
-class _Prepared:
-    """The prepared views that some rules read, cached while it is open."""
-
-    def __init__(self, spark: SparkSession, known: Mapping[str, View], judging: Sequence[Rule]) -> None:
-        self._spark = spark
-        self._order = list(_in_order(known, {name for rule in judging for name in rule.inputs}))
-        self._cached: list[DataFrame] = []
-
-    def __enter__(self) -> None:
-        for view in self._order:
-            rows = self._spark.sql(view.sql)
-            if view.cluster_by:
-                # With a number Spark keeps the partitions, and knows of the cached rows how they are spread and sorted.
-                parts = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 2)
-                rows = rows.repartition(parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
-                rows = rows.cache()
-                self._cached.append(rows)
-            else:
-                # Cut off from its plan: a plan that is cached is planned again inside each query that reads it.
-                rows = rows.localCheckpoint()
-            rows.createOrReplaceTempView(view.name)
-
-    def __exit__(self, *_: object) -> None:
-        for rows in self._cached:
-            rows.unpersist()
-
-
-def _in_order(known: Mapping[str, View], wanted: Iterable[str]) -> Iterator[View]:
-    """The prepared views among `wanted` and what they read, each after those that it reads."""
-    seen: set[str] = set()
-
-    def visit(name: str) -> Iterator[View]:
-        if name in known and name not in seen:
-            seen.add(name)
-            for one in known[name].inputs:
-                yield from visit(one)
-            yield known[name]
-
-    for name in sorted(wanted):
-        yield from visit(name)

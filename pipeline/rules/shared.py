@@ -10,7 +10,7 @@ rules that compare brokers leave out topics without ids that were deleted in the
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import View
+from klamm.pipeline.rules.record import View, messages_of
 
 ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -183,6 +183,7 @@ ALTERS = View(
     LEFT JOIN journaled ON l.dir = 2 AND l.run_id = of_run AND l.peer_id = journaled_id
     WHERE nth = 1
     """,
+    needs=(messages_of(56),),
 )
 """Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level
 error. Of a partition named twice the last entry is the row, as the controller takes it."""

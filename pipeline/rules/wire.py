@@ -6,7 +6,7 @@ which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, messages_of
 from klamm.pipeline.rules.response_headers import judged_response_headers
 
 NO_RESPONSE_OR_TOKEN = "9"
@@ -254,7 +254,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, SaslHandshake, SaslAuthenticate and "
         "tokens. All else closes the connection, after a handshake of version 1 behind an answer with error 34.", "wire 4, 7",
-        ("traffic", "events"), _SASL,
+        ("traffic", "events"), _SASL, needs=(messages_of(17),),
     ),
     Rule(
         "W-07", "error", "A response has header version 1 if its API is flexible in this version, else 0; ApiVersions always 0.", "wire 2",

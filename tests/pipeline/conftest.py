@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.session import interpret, open_session
+from klamm.pipeline.session import few_rows, open_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A local session with two cores. Tests leave no temporary view behind that another one could take for its own."""
     session = open_session("local[2]", memory="1g", name="klamm-tests")
-    interpret(session)
-    yield session
+    with few_rows(session):
+        yield session
     session.stop()

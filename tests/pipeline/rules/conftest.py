@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from klamm.journal.reading import open_segment, segments
 from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.contents import Contents
+from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
 from klamm.pipeline.tables import views
@@ -41,12 +44,18 @@ def faulty(flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]]) -> Fault
 
 @pytest.fixture(scope="session")
 def judgement(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, int]]]], faulty: Faulty) -> Judgement:
-    """The judgement of all fixtures, and of the faults, by all rules."""
+    """The judgement of all fixtures, and of the faults, by all rules, none left out because it needs what is not there."""
     lake, _ = flagged
     runs = [*sorted(FIXTURES), "faults"]
     into_silver(spark, lake)
-    views(spark, lake, runs)
-    return runner.judge(spark, runs)
+    return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)))
+
+
+class Whatever(Contents):
+    """Contents that lack nothing."""
+
+    def lacks(self, needs: Collection[Need]) -> bool:
+        return False
 
 
 def into_silver(spark: Any, lake: Path) -> None:

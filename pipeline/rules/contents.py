@@ -1,0 +1,37 @@
+"""What a small lake holds, looked up in the files of its tables: a rule that had nothing to look at is not planned for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+
+from klamm.pipeline import manifest
+from klamm.pipeline.rules.record import Need
+
+
+class Contents:
+    """Of the tables of silver, in some runs."""
+
+    def __init__(self, lake: Path, runs: Collection[str], empty: Collection[str]) -> None:
+        self._lake = lake
+        self._runs = runs
+        self.empty = frozenset(empty)
+        """The views that have no row."""
+        self._holds = cache(self._look)
+
+    def lacks(self, needs: Collection[Need]) -> bool:
+        """None of them holds, and there are some."""
+        return bool(needs) and not any(map(self._holds, needs))
+
+    def _look(self, need: Need) -> bool:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        for file in manifest.files(self._lake, f"silver/{need.table}", self._runs):
+            column = pq.read_table(file, columns=[need.column]).column(0)
+            found = pc.match_substring(column, need.part) if need.part else pc.is_in(column, pa.array(sorted(need.values), column.type))
+            if pc.any(found).as_py():
+                return True
+        return False

@@ -1,0 +1,139 @@
+"""The order of a judgement's work: views before what reads them, several pieces at once, and nothing that has no rows to look at.
+
+A judgement is some fifty queries. Each names the views that it reads, so they form a graph, and whatever has its inputs is worked on by
+the next free thread. There are two layouts of the prepared views:
+
+* `Cached` is for many rows: a view that rules' windows go over is cached, spread and sorted as they want it.
+* `Gathered` is for few: Spark then spends its time on planning and on starting tasks, hardly any on rows. Each view, also of silver, is
+  computed into one partition that Spark knows to be the only one. So no query shuffles, and each is one stage with one task. A view that
+  only one query reads stays a part of it. One that turns out to be empty is known to be so, and what only looks at its rows is left out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from klamm.pipeline.rules.record import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Layout(Protocol):
+    """How prepared views are kept while rules read them."""
+
+    keeps_silver: bool
+    """The views of silver are prepared too."""
+
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
+        """What so many queries read in place of `rows`, of a prepared view or of silver, and whether it is known to be empty."""
+
+    def release(self) -> None:
+        """Nobody reads them any more."""
+
+
+class Cached:
+    """For many rows."""
+
+    keeps_silver = False
+
+    def __init__(self, spark: SparkSession) -> None:
+        # With a number Spark keeps the partitions, and knows of the cached rows how they are spread and sorted.
+        self._parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+        self._cached: list[DataFrame] = []
+
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
+        """Cached where windows go over it, else computed."""
+        if view is None or not view.cluster_by:
+            # Cut off from its plan: a plan that is cached is planned again inside each query that reads it.
+            return rows.localCheckpoint(), False
+        rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by).cache()
+        self._cached.append(rows)
+        return rows, False
+
+    def release(self) -> None:
+        """Take them out of the cache."""
+        for rows in self._cached:
+            rows.unpersist()
+
+
+class Gathered:
+    """For few rows."""
+
+    keeps_silver = True
+
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
+        """Computed into one partition, unless there is one reader."""
+        rows = rows.coalesce(1)
+        if readers == 1:
+            return rows, False
+        rows = rows.localCheckpoint(eager=False)
+        return rows, rows.limit(1).toArrow().num_rows == 0
+
+    def release(self) -> None:
+        """Spark frees them when nothing names them."""
+
+
+class Empty:
+    """Names of views that are known to have no row. Threads share it."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = set(names)
+        self._lock = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """Another one."""
+        with self._lock:
+            self._names.add(name)
+
+
+def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: Empty, readers: int) -> None:
+    """Register what is read under `name`: a prepared view, or without one a view of silver."""
+    rows = spark.table(name) if view is None else spark.sql(view.sql)
+    if name in empty:
+        rows = rows.limit(0)  # which Spark folds into what reads it
+    else:
+        rows, is_empty = layout.keep(rows, view, readers)
+        if is_empty:
+            empty.add(name)
+    rows.createOrReplaceTempView(name)
+
+
+def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Each view among `wanted`, and all that they read, with what it reads itself."""
+    found: dict[str, tuple[str, ...]] = {}
+    left = list(wanted)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = known[name].inputs if name in known else ()
+            left += found[name]
+    return found
+
+
+def in_order(graph: Mapping[Any, Iterable[Any]], work: Callable[[Any], None], at_once: int) -> None:
+    """Call `work` with each node of the graph, node → what has to be done before it, by so many threads. The first failure is raised."""
+    sorter = TopologicalSorter(graph)
+    sorter.prepare()
+    with ThreadPoolExecutor(at_once) as threads:
+        running: dict[Future[None], Hashable] = {}
+        try:
+            while sorter.is_active():
+                running |= {threads.submit(work, node): node for node in sorter.get_ready()}
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    node = running.pop(done)
+                    done.result()
+                    sorter.done(node)
+        finally:
+            for future in running:
+                future.cancel()
+            with suppress(Exception):
+                wait(running)

@@ -1,0 +1,60 @@
+"""However a judgement is planned, it says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.pipeline.rules import runner
+from klamm.pipeline.rules.contents import Contents
+from klamm.pipeline.rules.prepared import in_order
+from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.tables import views
+from klamm.tests.pipeline.rules.fixtures import FIXTURES
+
+
+def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgement, flagged: tuple[Path, Any]) -> None:
+    rules, prepared = runner.rules(), runner.views()
+    for stat in judgement.stats:
+        contents = Contents(flagged[0], [stat.run_id], ())
+        rule = rules[stat.rule]
+        if stat.checked > 0:
+            assert not contents.lacks(rule.needs), stat
+            if rule.about in prepared:
+                assert not contents.lacks(prepared[rule.about].needs), stat
+
+
+def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagged: tuple[Path, Any], judgement: Judgement) -> None:
+    contents = Contents(flagged[0], ["W-01-good"], ())
+    lacking = {rule.id for rule in runner.rules().values() if contents.lacks(rule.needs)}
+    assert {"W-06", "R-01", "R-02", "R-03", "B-01", "X-01"} <= lacking
+    assert {name for name, view in runner.views().items() if contents.lacks(view.needs)} == {"alters", "elected"}
+
+
+@pytest.mark.slow
+def test_many_rows_and_few_are_judged_alike(spark: Any, judgement: Judgement, flagged: tuple[Path, Any]) -> None:
+    runs = [*sorted(FIXTURES), "faults"]
+    empty = views(spark, flagged[0], runs)
+    assert runner.judge(spark, runs) == judgement
+    views(spark, flagged[0], runs)
+    assert runner.judge(spark, runs, contents=Contents(flagged[0], runs, empty)) == judgement
+
+
+def test_work_waits_for_what_it_reads_and_the_first_failure_is_raised() -> None:
+    done: list[str] = []
+    graph = {"c": {"a", "b"}, "b": {"a"}, "a": set(), "d": set()}
+    in_order(graph, done.append, 3)
+    assert sorted(done) == ["a", "b", "c", "d"]
+    assert done.index("a") < done.index("b") < done.index("c")
+
+    def fail(node: str) -> None:
+        if node == "b":
+            raise ValueError("no")
+        done.append(node)
+
+    done.clear()
+    with pytest.raises(ValueError, match="no"):
+        in_order(graph, fail, 2)
+    assert "c" not in done
