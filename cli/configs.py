@@ -101,8 +101,8 @@ def _check_name(entity_type: str, name: str | None) -> None:
 
 async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list[str]) -> None:
     from klamm.admin import AdminError, AlterOperation, ConfigChange, ConfigResource, ResourceType
-    from klamm.cli.reassign_partitions.bootstrap import error_text, open_client
-    from klamm.cli.reassign_partitions.cluster import ToolFailed
+    from klamm.cli.tool_client import error_text, open_client
+    from klamm.cli.tool_failures import ToolFailed
 
     name, is_topic = given["entity_name"], given["entity_type"] == "topics"
     resource = ConfigResource(ResourceType.TOPIC if is_topic else ResourceType.BROKER, name or "")

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from klamm.admin import AdminError, AsyncAdminClient, ElectionType, PartitionResult, TimedOut
 from klamm.cli.logs import printable
 from klamm.cli.output import say
-from klamm.cli.reassign_partitions.bootstrap import error_text, open_client
-from klamm.cli.reassign_partitions.cluster import ToolFailed
-from klamm.cli.reassign_partitions.reports import named
+from klamm.cli.tool_client import error_text, open_client
+from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tool_texts import named
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 

@@ -92,7 +92,7 @@ def _option(name: str) -> str:
 
 def _partitions(given: dict[str, Any]) -> Any:
     """What to elect; None for all partitions. Raises BadFile, OSError."""
-    from klamm.cli.reassign_partitions.files import read_partitions
+    from klamm.cli.tool_files import read_partitions
     from klamm.protocol.nouns import TopicPartition
 
     if given["path_to_json_file"] is not None:

@@ -49,7 +49,7 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
         raise click.UsageError("--admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
     logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
 
-    from klamm.cli.reassign_partitions.files import read_partitions
+    from klamm.cli.tool_files import read_partitions
 
     partitions = None if path_to_json_file is None else read_partitions(path_to_json_file)
     if zookeeper is not None:
@@ -73,9 +73,9 @@ async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | 
 
 async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:
     """Request the elections. Raises ToolFailed when an earlier request is in progress."""
-    from klamm.cli.reassign_partitions.cluster import ToolFailed
-    from klamm.cli.reassign_partitions.reports import ZOOKEEPER_WARNING, named
     from klamm.cli.reassign_partitions.znodes import open_zookeeper, response
+    from klamm.cli.tool_failures import ToolFailed
+    from klamm.cli.tool_texts import ZOOKEEPER_WARNING, named
 
     click.echo(ZOOKEEPER_WARNING, err=True)
     zk = await open_zookeeper(hosts)

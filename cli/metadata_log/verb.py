@@ -63,7 +63,7 @@ async def _dump(bootstrap_server: str, config: Path | None, from_offset: int | N
     """Read the log and pass it on. Raises ToolFailed, and what a bad file raises."""
     from klamm.cli.metadata_log.reader import Reader
     from klamm.cli.metadata_log.sinks import JsonLines, SegmentFile
-    from klamm.cli.reassign_partitions.bootstrap import open_client
+    from klamm.cli.tool_client import open_client
 
     sink = JsonLines(say) if output is None else SegmentFile(output)
     try:

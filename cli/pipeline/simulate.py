@@ -140,7 +140,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     klamm pipeline simulate --zookeeper localhost:2181 --shutdown 1 --return 1 --rebalance 10
     klamm pipeline simulate LAKE --reassign plan.json --throttle 50M --rows
     """
-    from klamm.cli.reassign_partitions.files import read_reassignment
+    from klamm.cli.tool_files import read_reassignment
     from klamm.pipeline.session import open_session
     from klamm.pipeline.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows

@@ -8,8 +8,9 @@ from random import Random
 from typing import NamedTuple
 
 from klamm.cli.reassign_partitions import plan, reports
-from klamm.cli.reassign_partitions.cluster import Cluster, Replica, Throttles, ToolFailed
-from klamm.cli.reassign_partitions.files import Moves
+from klamm.cli.reassign_partitions.cluster import Cluster, Replica, Throttles
+from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tool_files import Moves
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

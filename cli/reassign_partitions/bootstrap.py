@@ -7,9 +7,9 @@ throttles of KIP-179, those that KIP-179 refuses: of partitions that are being r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from klamm.admin import (
     MAX_THROTTLE,
@@ -18,32 +18,19 @@ from klamm.admin import (
     AsyncAdminClient,
     ConfigChange,
     ConfigResource,
-    Disconnected,
     LogDir,
     ResourceType,
-    TimedOut,
     TopicDescription,
 )
-from klamm.cli.client_properties import client_settings
-from klamm.cli.reassign_partitions.cluster import (
-    LOG_DIR_RATE,
-    BrokerReplicas,
-    HostedReplica,
-    NotReachable,
-    Replica,
-    Throttles,
-    ToolFailed,
-    TopicView,
-)
+from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, HostedReplica, Replica, Throttles, TopicView
+from klamm.cli.tool_client import CONNECT_MS, error_text, failure_of, open_client, outcome
+from klamm.cli.tool_failures import ToolFailed
 from klamm.controller import throttles
 from klamm.controller.values import Assignment
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
-CONNECT_MS = 10_000
 REASSIGN_PARTITIONS = 1790
-_TRANSIENT = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
-T = TypeVar("T")
 
 
 async def connect(bootstrap_server: str, command_config: Path | None) -> BrokersCluster:
@@ -55,14 +42,6 @@ async def connect(bootstrap_server: str, command_config: Path | None) -> Brokers
     except ToolFailed:
         await client.close()
         raise
-
-
-def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncAdminClient:
-    """A client with the settings of a properties file; nothing is connected yet. Raises ToolFailed, and what a bad file raises."""
-    try:
-        return AsyncAdminClient(bootstrap_server, **{"client_id": client_id, **client_settings(config)})
-    except (TypeError, ValueError) as problem:
-        raise ToolFailed(str(problem)) from problem
 
 
 class BrokersCluster:
@@ -83,7 +62,7 @@ class BrokersCluster:
         described = await outcome(self._client.describe_topics(sorted(names)))
         for name, error in described.errors.items():
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
-                raise _failed(error, f"topic {name}: ")
+                raise failure_of(error, f"topic {name}: ")
         return {name: _view(topic) for name, topic in described.found.items()}
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
@@ -138,7 +117,7 @@ class BrokersCluster:
             return {}
         described = await outcome(self._client.describe_log_dirs(sorted(brokers)))
         for broker, error in described.errors.items():
-            raise _failed(error, f"log directories of broker {broker}: ")
+            raise failure_of(error, f"log directories of broker {broker}: ")
         return {broker: _replicas(log_dirs) for broker, log_dirs in described.found.items()}
 
     async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
@@ -150,27 +129,9 @@ class BrokersCluster:
         }
 
 
-async def outcome(call: Awaitable[T]) -> T:
-    """The outcome of a call. Raises ToolFailed, NotReachable for what may succeed later."""
-    try:
-        return await call
-    except AdminError as error:
-        raise _failed(error) from error
-
-
-def _failed(error: AdminError, what: str = "") -> ToolFailed:
-    may_succeed_later = isinstance(error, (Disconnected, TimedOut)) or error.code in _TRANSIENT
-    return (NotReachable if may_succeed_later else ToolFailed)(what + error_text(error))
-
-
-def error_text(error: AdminError) -> str:
-    """The code and the message of a response; of an error without a code the message."""
-    return str(error) if error.code is not None or error.message is None else error.message
-
-
 def _raise_first(errors: Mapping[Any, AdminError], what: str) -> None:
     for key, error in errors.items():
-        raise _failed(error, f"{what} {key}: ")
+        raise failure_of(error, f"{what} {key}: ")
 
 
 def _reasons(result: Any) -> dict[TopicPartition, str]:

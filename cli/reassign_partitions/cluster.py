@@ -14,14 +14,6 @@ LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 """The property of a broker that limits moves between its log directories."""
 
 
-class ToolFailed(Exception):
-    """The tool cannot do what its options say; the text is one line."""
-
-
-class NotReachable(ToolFailed):
-    """The cluster does not respond; the next try may succeed."""
-
-
 class TopicView(NamedTuple):
     """A topic's partitions: replicas, ISR, and leader (None for none). ZooKeeper's way gives replicas only."""
 

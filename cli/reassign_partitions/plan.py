@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from random import Random
 
-from klamm.cli.reassign_partitions.cluster import Replica, Throttles, ToolFailed, TopicView
-from klamm.cli.reassign_partitions.files import ANY, Move, Moves
+from klamm.cli.reassign_partitions.cluster import Replica, Throttles, TopicView
+from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tool_files import ANY, Move, Moves
 from klamm.controller.placement import place_replicas
 from klamm.controller.throttles import move_to, running_move
 from klamm.controller.values import Assignment

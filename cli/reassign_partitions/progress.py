@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
-from klamm.cli.reassign_partitions.files import Moves
+from klamm.cli.tool_files import Moves
 from klamm.protocol.nouns import TopicPartition
 
 HEADER = ("Topic", "Partition", "Broker", "Status")

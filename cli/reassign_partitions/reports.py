@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, Replica, TopicView
-from klamm.cli.reassign_partitions.files import Moves, as_json
+from klamm.cli.tool_files import Moves, as_json
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 
-ZOOKEEPER_WARNING = (
-    "Warning: --zookeeper is deprecated, and will be removed in a future version. Use --bootstrap-server instead to specify a broker to "
-    "connect to."
-)
 VERIFY_REMINDER = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 NOTHING_LISTED = "No partition reassignments found."
 NOTHING_TO_CANCEL = "None of the specified partition reassignments are active."
@@ -22,11 +18,6 @@ NO_MOVE_TO_CANCEL = "None of the specified partition moves are active."
 def ids(values: Iterable[int]) -> str:
     """Broker ids, joined by commas."""
     return ",".join(map(str, values))
-
-
-def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in lines of the election tools, sorted."""
-    return ", ".join(map(str, sorted(partitions)))
 
 
 def rollback(current: Mapping[TopicPartition, Ints]) -> str:

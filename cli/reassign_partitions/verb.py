@@ -83,7 +83,7 @@ def command(**given: Any) -> None:
 async def _run(action: Action, given: dict[str, Any]) -> None:
     """Read the files, connect, act."""
     from klamm.cli.reassign_partitions import actions, plan, watch
-    from klamm.cli.reassign_partitions.files import read_reassignment, read_topics
+    from klamm.cli.tool_files import read_reassignment, read_topics
 
     console = actions.Console(say, lambda line: click.echo(printable(line), err=True))
     names = read_topics(given["topics_to_move_json_file"]) if action is Action.GENERATE else []
@@ -132,9 +132,10 @@ def _check_log_dirs(moves: Any) -> None:
 
 async def _connect(given: dict[str, Any], console: Any) -> Cluster:
     if given["zookeeper"] is not None:
-        from klamm.cli.reassign_partitions import reports, znodes
+        from klamm.cli.reassign_partitions import znodes
+        from klamm.cli.tool_texts import ZOOKEEPER_WARNING
 
-        console.warn(reports.ZOOKEEPER_WARNING)
+        console.warn(ZOOKEEPER_WARNING)
         return await znodes.connect(given["zookeeper"])
 
     from klamm.cli.reassign_partitions import bootstrap

@@ -19,10 +19,11 @@ from rich.text import Text
 
 from klamm.cli.logs import printable
 from klamm.cli.reassign_partitions.actions import Console
-from klamm.cli.reassign_partitions.cluster import Cluster, NotReachable, ToolFailed
-from klamm.cli.reassign_partitions.files import Moves
+from klamm.cli.reassign_partitions.cluster import Cluster
 from klamm.cli.reassign_partitions.plan import topics_of
 from klamm.cli.reassign_partitions.progress import IN_SYNC, Look, Speed, leading_brokers, look_at, summary, table, target_brokers
+from klamm.cli.tool_failures import NotReachable, ToolFailed
+from klamm.cli.tool_files import Moves
 
 INTERVAL_S = 1.0
 PATIENCE_LOOKS = 30

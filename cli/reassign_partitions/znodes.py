@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import NoReturn, TypeVar
 
-from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, NotReachable, Replica, Throttles, ToolFailed, TopicView
+from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, Replica, Throttles, TopicView
+from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.controller import throttles
 from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -16,7 +16,7 @@ import pytest
 from klamm.admin import Closed, MetadataLogPart, TimedOut
 from klamm.cli.metadata_log import reader
 from klamm.cli.metadata_log.sinks import JsonLines
-from klamm.cli.reassign_partitions.cluster import ToolFailed
+from klamm.cli.tool_failures import ToolFailed
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode

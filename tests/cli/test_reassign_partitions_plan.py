@@ -7,9 +7,10 @@ from random import Random
 import pytest
 
 from klamm.cli.reassign_partitions import plan
-from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, ToolFailed, TopicView
-from klamm.cli.reassign_partitions.files import Move, Moves
+from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
 from klamm.cli.reassign_partitions.progress import Speed, duration, look_at, size, summary, table
+from klamm.cli.tool_failures import ToolFailed
+from klamm.cli.tool_files import Move, Moves
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import TopicPartition
 
