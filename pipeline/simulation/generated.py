@@ -28,6 +28,8 @@ _ROWS_AT_ONCE = 50_000
 _DRAWS_AT_ONCE = 8_000_000
 """So many draws a worker takes before it counts them; 64 MB."""
 _PATTERNS_AT_ONCE = 16_384
+_WIDTH = 16
+"""Draws in one row, where they are not grouped: a row costs Spark much more than a number in it."""
 _LARGEST = 2**62
 """More orders of replicas than this are not told apart."""
 
@@ -93,7 +95,11 @@ def ungrouped(spark: Any, cluster: Generated) -> Any:
     """The draws themselves, which `expanding` counts then; None where that is of no use. Arrow counts in a fraction of the time of Spark's
     aggregation, but several workers have the same patterns then, so it is for what looks at all patterns once.
     """
-    return _drawn(spark.range(cluster.partitions), cluster.orders, cluster.seed).select("draw") if cluster.placement == "random" else None
+    if cluster.placement != "random":
+        return None
+    numbers = [f"id * {_WIDTH}L + {place}" for place in range(_WIDTH)]
+    draws = [f"IF({n} < {cluster.partitions}L, {_draw(n, cluster.orders, cluster.seed)}, NULL) AS draw{at}" for at, n in enumerate(numbers)]
+    return spark.range(-(-cluster.partitions // _WIDTH)).selectExpr(*draws)
 
 
 def expanding(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -140,7 +146,11 @@ def orders(cluster: Generated, numbers: pa.Array) -> pa.Array:
 
 
 def _drawn(numbers: Any, limit: int, seed: int) -> Any:
-    return numbers.selectExpr("id", f"pmod(xxhash64(id, {seed}L), {limit}L) AS draw")
+    return numbers.selectExpr("id", f"{_draw('id', limit, seed)} AS draw")
+
+
+def _draw(number: str, limit: int, seed: int) -> str:
+    return f"pmod(xxhash64({number}, {seed}L), {limit}L)"
 
 
 def _orders(cluster: Generated) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -159,8 +169,8 @@ def _counted(batches: Batches) -> Iterator[pa.RecordBatch]:
         if "count" in batch.schema.names:
             yield batch
             continue
-        waiting.append(batch.column("draw"))
-        rows += batch.num_rows
+        waiting += [column.drop_null() for column in batch.columns]
+        rows += batch.num_rows * batch.num_columns
         if rows >= _DRAWS_AT_ONCE:
             counted, waiting, rows = _added(counted, waiting), [], 0
     yield from _added(counted, waiting).to_batches(_PATTERNS_AT_ONCE)
