@@ -18,7 +18,7 @@ from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.pipeline.session import FEW, few_rows
-from klamm.pipeline.tables import MESSAGES, SILVER, views
+from klamm.pipeline.tables import SILVER, views
 
 EVIDENCE_KEPT = 100
 """Violations of one rule in one run whose evidence is read."""
@@ -82,7 +82,7 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
     judging = [run for run in present if not runs or run in runs]
     spark = open_session()
-    few = manifest.rows(lake, MESSAGES.path, judging) <= FEW
+    few = all(manifest.rows(lake, table.path, judging) <= FEW for table in SILVER)
     with few_rows(spark) if few else nullcontext():
         empty = views(spark, lake, judging, runner.read_by(rules.values()))
         contents = Contents(lake, judging, empty) if few else None
