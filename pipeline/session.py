@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -79,7 +80,9 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     """Spark's settings for a session that Klamm opens."""
     local = master.startswith("local")
     # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting.
-    jvm = ["-XX:+UseSerialGC", f"-Xms{memory}", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1"]
+    jvm = ["-XX:+UseSerialGC", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1"]
+    if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
+        jvm.append(f"-Xms{memory}")
     jvm += [f"-Dlog4j2.configurationFile={_log_settings()}"]
     jvm += archive_options(java) if options is None else options
     chosen = {

