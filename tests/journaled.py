@@ -3,8 +3,9 @@
 `make test-journals` gives it, and judges the lake when the tests are over: `klamm pipeline run DIR`, `klamm pipeline check DIR`. So what
 the long tests do to clusters is seen by the rules of conformance, and a rule that is broken is seen although no test looked there.
 
-Each tree in ZooKeeper of each test is a run of its own, named after the test. Frames are cut, and a lake that has grown large gets no
-further runs. `JOURNALED` names them: elsewhere tests write what only a controller may write, or brokers are wrong on purpose.
+Each tree in ZooKeeper of each test is a run of its own, named after the test. Frames are whole but for records, since a rule that compares
+what is named in two frames needs all of both. A lake that has grown large gets no further runs. `JOURNALED` names the
+tests: elsewhere they write what only a controller may write, or brokers are wrong on purpose.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.kafka import KafkaBroker
 from klamm.tests.harness.process import KlammBroker
 
-FRAME_BYTES = 2000
 LAKE_BYTES = 300 << 20
 LONGEST_NAME = 60
 
@@ -58,7 +58,7 @@ def _size(lake: Path) -> int:
 
 def _configs(lake: Path, name: str, tree: object) -> dict[str, str]:
     run = f"{name}-{zlib.crc32(str(tree).encode()):08x}"
-    return {"klamm.journal.dir": str(lake), "klamm.journal.run": run, "klamm.journal.frames": str(FRAME_BYTES)}
+    return {"klamm.journal.dir": str(lake), "klamm.journal.run": run}
 
 
 def _local_clusters(lake: Path, name: str) -> Any:
