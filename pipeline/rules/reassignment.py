@@ -2,126 +2,127 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Need, Rule, events_of
+from klamm.pipeline.rules.record import Need, Rule, View, events_of
 
 _PATHS = "('/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
-_PATH = "if(topic IS NOT NULL, '/admin/throttled_replicas_removal', '/admin/throttled_rates_removal')"
 _THROTTLES = "array('leader.replication.throttled.rate', 'follower.replication.throttled.rate', " \
     "'leader.replication.throttled.replicas', 'follower.replication.throttled.replicas')"
 
 PATIENCE_NS = 30_000_000_000
 """A controller that has gone on for so long after the last reassignment ended has had the time to remove throttles."""
 
+THROTTLING = View(
+    "throttling",
+    ("events",),
+    f"""
+    WITH chosen AS (
+        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, topic, broker, partition, kind AS event,
+            get_json_object(input, '$.path') AS znode, get_json_object(input, '$.op') AS op, input, output
+        FROM events
+        WHERE kind IN ('throttle_set', 'throttle_removed', 'throttle_step', 'controller_elected', 'controller_resigned', 'event_failed',
+                'topic_removed')
+            OR kind = 'reassign_phase' AND get_json_object(output, '$.phase') LIKE 'B%'
+            OR kind = 'assignment' AND (get_json_object(output, '$.adding') <> '[]' OR get_json_object(output, '$.removing') <> '[]')
+            OR kind = 'config_change' AND get_json_object(input, '$.entity_type') IN ('topics', 'brokers')
+                AND arrays_overlap(from_json(get_json_object(output, '$.keys'), 'array<string>'), {_THROTTLES})
+            OR kind = 'zk_write' AND partition IS NULL AND get_json_object(output, '$.outcome') = 'OK'
+                AND (get_json_object(input, '$.path') IN ('/admin/reassign_partitions', {_PATHS[1:-1]})
+                    OR get_json_object(input, '$.op') = 'delete' AND get_json_object(input, '$.path') = concat('/config/topics/', topic))),
+    points AS (
+        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, topic, partition,
+            CASE WHEN znode IN {_PATHS} THEN 'named' WHEN znode = '/admin/reassign_partitions' THEN 'moves'
+                WHEN znode IS NOT NULL THEN 'deleted' ELSE event END AS kind,
+            CASE WHEN znode IN {_PATHS} THEN znode
+                WHEN event IN ('throttle_set', 'throttle_removed') AND topic IS NULL THEN '/admin/throttled_rates_removal'
+                WHEN event IN ('throttle_set', 'throttle_removed') OR znode LIKE '/config/topics/%' THEN '/admin/throttled_replicas_removal'
+            END AS path,
+            CASE WHEN znode IN {_PATHS} THEN if(op = 'delete', CAST(array() AS ARRAY<STRING>),
+                from_json(get_json_object(input, '$.names'), 'array<string>')) END AS names,
+            if(event = 'config_change', get_json_object(input, '$.entity'), coalesce(topic, CAST(broker AS STRING))) AS entity,
+            op = 'delete' AS is_deletion
+        FROM chosen)
+    SELECT *, last_value(if(kind = 'named', struct(names, node_id, seq), NULL), true) OVER (PARTITION BY run_id, path
+            ORDER BY controller_epoch, seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+        first_value(if(kind IN ('named', 'throttle_step'), kind, NULL), true) OVER (PARTITION BY run_id, node_id, cause_seq
+            ORDER BY seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next
+    FROM points
+    """,
+)
+"""What is to be known of throttles and of the end of reassignments. `kind`: `named` is a write of a removal znode, with `names`; `deleted`
+that of a topic's config, `moves` that of /admin/reassign_partitions; else the kind of the event. `before` is the write of the same znode
+that stands, `next` whether a step of a request or a write of a removal znode follows from the same event."""
+
 R_01 = Rule(
     "R-01", "error", "when the last reassignment has ended the throttles that are named in the removal znodes go before their names do, "
-    "and no others", "R179-16, R179-24, R179-25, R179-27", ("events", "reassign"),
+    "and no others", "R179-16, R179-24, R179-25, R179-27", ("throttling", "ends"),
     # The order of what controllers do is that of their epochs, then that of their rows. A throttle that a request removes is followed by
     # the row of its step, one that goes because all has ended by the write of the znode. Whether somebody else changed a throttle between
     # is seen by the notifications: there are more of them than changes of controllers.
     f"""
-    WITH writes AS (
-        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, get_json_object(input, '$.path') AS path,
-            if(get_json_object(input, '$.op') = 'delete', CAST(array() AS ARRAY<STRING>),
-                from_json(get_json_object(input, '$.names'), 'array<string>')) AS names, 'named' AS kind, CAST(NULL AS STRING) AS entity
-        FROM events
-        WHERE kind = 'zk_write' AND get_json_object(input, '$.path') IN {_PATHS} AND get_json_object(output, '$.outcome') = 'OK'),
-    changes AS (
-        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, {_PATH} AS path, CAST(NULL AS ARRAY<STRING>) AS names, kind,
-            coalesce(topic, CAST(broker AS STRING)) AS entity
-        FROM events WHERE kind IN ('throttle_set', 'throttle_removed') AND (topic IS NOT NULL OR broker IS NOT NULL)
-        UNION ALL
-        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, '/admin/throttled_replicas_removal', NULL, 'deleted', topic
-        FROM events
-        WHERE kind = 'zk_write' AND topic IS NOT NULL AND get_json_object(input, '$.path') = concat('/config/topics/', topic)
-            AND get_json_object(input, '$.op') = 'delete' AND get_json_object(output, '$.outcome') = 'OK'),
-    marks AS (
-        SELECT run_id, node_id, seq, ts_ns, cause_seq, controller_epoch, CAST(NULL AS STRING) AS path, CAST(NULL AS ARRAY<STRING>) AS names,
-            kind, CAST(NULL AS STRING) AS entity
-        FROM events WHERE kind = 'throttle_step'),
-    points AS (
-        SELECT *, last_value(if(kind = 'named', struct(names, node_id, seq), NULL), true) OVER (PARTITION BY run_id, path
-                ORDER BY controller_epoch, seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
-            first_value(if(kind IN ('named', 'throttle_step'), struct(kind, path), NULL), true) OVER (
-                PARTITION BY run_id, node_id, cause_seq ORDER BY seq ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next
-        FROM (SELECT * FROM writes UNION ALL SELECT * FROM changes UNION ALL SELECT * FROM marks)),
-    ends AS (SELECT run_id, node_id, max(seq) AS last, max(ts_ns) AS last_ts_ns FROM events GROUP BY run_id, node_id),
-    failed AS (SELECT DISTINCT run_id, node_id, cause_seq FROM events WHERE kind IN ('event_failed', 'controller_resigned')),
-    notified AS (
-        SELECT run_id, entity, max(n) AS notifications FROM (
-            SELECT run_id, node_id, get_json_object(input, '$.entity') AS entity, count(*) AS n FROM events
-            WHERE kind = 'config_change' AND get_json_object(input, '$.entity_type') IN ('topics', 'brokers')
-                AND arrays_overlap(from_json(get_json_object(output, '$.keys'), 'array<string>'), {_THROTTLES})
-            GROUP BY ALL)
-        GROUP BY run_id, entity),
+    WITH lives AS (SELECT run_id, node_id, max(last_ts_ns) AS last_ts_ns FROM ends GROUP BY run_id, node_id),
     touched AS (
-        SELECT run_id, entity FROM notified
-        LEFT JOIN (SELECT run_id, entity, count(*) AS n FROM changes WHERE kind <> 'deleted' GROUP BY ALL) USING (run_id, entity)
-        WHERE notifications > coalesce(n, 0)),
-    dropped AS (
-        SELECT run_id, node_id, seq, cause_seq, controller_epoch, path, explode_outer(array_except(before.names, names)) AS entity
-        FROM points WHERE kind = 'named' AND before IS NOT NULL AND (size(names) > 0 OR next IS NULL OR next.kind <> 'throttle_step')),
+        SELECT run_id, entity FROM (
+            SELECT run_id, entity, node_id, kind = 'config_change' AS is_notified, count(*) AS n FROM throttling
+            WHERE kind IN ('config_change', 'throttle_set', 'throttle_removed') GROUP BY ALL)
+        GROUP BY run_id, entity
+        HAVING max(if(is_notified, n, 0)) > coalesce(sum(if(is_notified, NULL, n)), 0)),
     left_over AS (
         SELECT d.run_id, d.node_id, d.seq, d.path, d.entity,
             max_by(struct(c.kind, c.seq, c.node_id), struct(c.controller_epoch, c.seq)) AS last
-        FROM dropped d JOIN changes c ON d.run_id = c.run_id AND d.path = c.path AND d.entity = c.entity
+        FROM (
+            SELECT run_id, node_id, seq, controller_epoch, path, explode(array_except(before.names, names)) AS entity
+            FROM throttling WHERE kind = 'named' AND (size(names) > 0 OR next IS NULL OR next <> 'throttle_step')) d
+        JOIN throttling c ON d.run_id = c.run_id AND d.path = c.path AND d.entity = c.entity AND c.kind <> 'named'
             AND struct(c.controller_epoch, c.seq) < struct(d.controller_epoch, d.seq)
         LEFT ANTI JOIN touched t ON d.run_id = t.run_id AND d.entity = t.entity GROUP BY ALL),
+    failed AS (
+        SELECT DISTINCT run_id, node_id, cause_seq, true AS has_failed FROM throttling
+        WHERE kind IN ('event_failed', 'controller_resigned')),
     terms AS (
-        SELECT run_id, max(struct(controller_epoch, node_id, seq, ts_ns)) AS newest FROM events WHERE kind = 'controller_elected'
+        SELECT run_id, max(struct(controller_epoch, node_id, seq)) AS newest FROM throttling WHERE kind = 'controller_elected'
         GROUP BY run_id),
+    since AS (
+        SELECT p.* FROM throttling p JOIN terms t ON p.run_id = t.run_id AND p.node_id = t.newest.node_id AND p.seq >= t.newest.seq),
     ongoing AS (
-        SELECT DISTINCT run_id FROM (
-            SELECT r.run_id, r.topic, r.partition, max_by(size(r.adding) + size(r.removing), r.seq) AS moves, max(r.seq) AS seq
-            FROM reassign r JOIN terms t ON r.run_id = t.run_id AND r.node_id = t.newest.node_id AND r.seq > t.newest.seq
-            WHERE r.kind = 'assignment' GROUP BY ALL) a
-        LEFT ANTI JOIN (SELECT e.run_id, e.topic, e.seq FROM events e JOIN terms t ON e.run_id = t.run_id AND e.node_id = t.newest.node_id
-            WHERE e.kind = 'topic_removed') g ON a.run_id = g.run_id AND a.topic = g.topic AND g.seq > a.seq
-        WHERE moves > 0
-        UNION
-        SELECT run_id FROM (
-            SELECT e.run_id, max_by(get_json_object(e.input, '$.op'), e.seq) AS op
-            FROM events e JOIN terms t ON e.run_id = t.run_id AND e.node_id = t.newest.node_id AND e.seq > t.newest.seq
-            WHERE e.kind = 'zk_write' AND get_json_object(e.input, '$.path') = '/admin/reassign_partitions'
-                AND get_json_object(e.output, '$.outcome') = 'OK' GROUP BY e.run_id)
-        WHERE op = 'set'),
+        SELECT DISTINCT a.run_id FROM since a
+        LEFT JOIN since b ON a.run_id = b.run_id AND b.seq > a.seq AND (b.kind = 'topic_removed' AND a.topic = b.topic
+            OR b.kind = 'reassign_phase' AND a.topic = b.topic AND a.partition = b.partition
+            OR b.kind = 'moves' AND a.kind = 'moves')
+        WHERE (a.kind = 'assignment' OR a.kind = 'moves' AND NOT a.is_deletion) AND b.seq IS NULL),
     standing AS (
-        SELECT run_id, path, max_by(struct(node_id, seq, ts_ns, controller_epoch, names, next.kind AS next_kind),
-            struct(controller_epoch, seq)) AS w
-        FROM points WHERE kind = 'named' GROUP BY run_id, path),
+        SELECT run_id, path, max_by(struct(node_id, seq, controller_epoch, names, next), struct(controller_epoch, seq)) AS w
+        FROM throttling WHERE kind = 'named' GROUP BY run_id, path),
     triggers AS (
-        SELECT s.run_id, s.path, max(e.seq) AS seq, max(e.ts_ns) AS ts_ns, count_if(e.kind = 'event_failed') AS failures,
-            count_if(e.kind = 'controller_resigned') AS resignations,
-            count_if(e.kind = 'controller_elected' OR e.kind = 'reassign_phase' AND get_json_object(e.output, '$.phase') LIKE 'B%') AS n
-        FROM standing s JOIN terms t ON s.run_id = t.run_id
-        JOIN events e ON s.run_id = e.run_id AND e.node_id = t.newest.node_id AND e.seq >= t.newest.seq
-            AND struct(e.controller_epoch, e.seq) > struct(s.w.controller_epoch, s.w.seq)
-        WHERE e.kind IN ('controller_elected', 'reassign_phase', 'assignment', 'throttle_step', 'event_failed', 'controller_resigned')
-        GROUP BY s.run_id, s.path)
-    SELECT p.run_id, p.node_id, CAST(NULL AS BIGINT) AS conn_id, p.seq,
-        if(l.entity IS NOT NULL, format_string('%s names %s no more, which is still throttled', p.path, l.entity), NULL) AS detail,
-        array_compact(array(p.before.seq, if(l.last.node_id = p.node_id, l.last.seq, NULL), p.seq)) AS evidence
-    FROM points p LEFT JOIN (SELECT * FROM left_over WHERE last.kind = 'throttle_set') l
-        ON p.run_id = l.run_id AND p.node_id = l.node_id AND p.seq = l.seq AND p.path = l.path
-    WHERE p.kind = 'named' AND p.before IS NOT NULL
-    UNION ALL
-    SELECT p.run_id, p.node_id, NULL, p.seq, CASE
-        WHEN NOT array_contains(p.before.names, p.entity)
+        SELECT s.run_id, s.path, s.w, any_value(e.node_id) AS controller_id, max(e.ts_ns) AS ts_ns,
+            count_if(e.kind IN ('event_failed', 'controller_resigned')) AS ends,
+            count_if(e.kind IN ('controller_elected', 'reassign_phase')) AS n
+        FROM standing s JOIN since e ON s.run_id = e.run_id AND struct(e.controller_epoch, e.seq) > struct(s.w.controller_epoch, s.w.seq)
+        WHERE size(s.w.names) > 0 AND s.w.next = 'throttle_step' AND e.kind IN ('controller_elected', 'reassign_phase', 'assignment',
+            'throttle_step', 'event_failed', 'controller_resigned')
+        GROUP BY s.run_id, s.path, s.w)
+    SELECT p.run_id, p.node_id, CAST(NULL AS BIGINT) AS conn_id, p.seq, CASE
+        WHEN p.kind = 'named' AND l.last.kind = 'throttle_set'
+            THEN format_string('%s names %s no more, which is still throttled', p.path, l.entity)
+        WHEN p.kind = 'throttle_removed' AND NOT array_contains(p.before.names, p.entity)
             THEN format_string('the throttle of %s is removed, and %s does not name it', p.entity, p.path)
-        WHEN p.before IS NULL AND p.next IS NULL AND f.cause_seq IS NULL AND e.last_ts_ns > p.ts_ns + {PATIENCE_NS}
+        WHEN p.kind = 'throttle_removed' AND p.before IS NULL AND p.next IS NULL AND has_failed IS NULL
+                AND e.last_ts_ns > p.ts_ns + {PATIENCE_NS}
             THEN format_string('the throttle of %s is removed, and there is no %s', p.entity, p.path)
-        END, array_compact(array(p.cause_seq, p.seq))
-    FROM points p JOIN ends e ON p.run_id = e.run_id AND p.node_id = e.node_id
+        END AS detail,
+        array_compact(array(if(p.kind = 'named', p.before.seq, p.cause_seq), if(l.last.node_id = p.node_id, l.last.seq, NULL), p.seq))
+            AS evidence
+    FROM throttling p JOIN lives e ON p.run_id = e.run_id AND p.node_id = e.node_id
+    LEFT JOIN left_over l ON p.run_id = l.run_id AND p.node_id = l.node_id AND p.seq = l.seq
     LEFT JOIN failed f ON p.run_id = f.run_id AND p.node_id = f.node_id AND p.cause_seq = f.cause_seq
-    WHERE p.kind = 'throttle_removed' AND (p.next IS NULL OR p.next.kind <> 'throttle_step')
+    WHERE p.kind = 'named' AND p.before IS NOT NULL
+        OR p.kind = 'throttle_removed' AND (p.next IS NULL OR p.next <> 'throttle_step')
     UNION ALL
-    SELECT s.run_id, s.w.node_id, NULL, s.w.seq,
-        if(o.run_id IS NULL AND g.n > 0 AND g.failures = 0 AND g.resignations = 0 AND e.last_ts_ns > g.ts_ns + {PATIENCE_NS},
-            format_string('no reassignment is ongoing, and %s still names %s', s.path, array_join(s.w.names, ', ')), NULL),
-        array(s.w.seq)
-    FROM standing s JOIN triggers g ON s.run_id = g.run_id AND s.path = g.path
-    JOIN terms t ON s.run_id = t.run_id JOIN ends e ON s.run_id = e.run_id AND e.node_id = t.newest.node_id
-    LEFT JOIN ongoing o ON s.run_id = o.run_id
-    WHERE size(s.w.names) > 0 AND s.w.next_kind = 'throttle_step'
+    SELECT g.run_id, g.w.node_id, NULL, g.w.seq,
+        if(o.run_id IS NULL AND g.n > 0 AND g.ends = 0 AND e.last_ts_ns > g.ts_ns + {PATIENCE_NS},
+            format_string('no reassignment is ongoing, and %s still names %s', g.path, array_join(g.w.names, ', ')), NULL),
+        array(g.w.seq)
+    FROM triggers g JOIN lives e ON g.run_id = e.run_id AND e.node_id = g.controller_id
+    LEFT JOIN ongoing o ON g.run_id = o.run_id
     """,
     needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")),
 )  # fmt: skip
@@ -202,5 +203,7 @@ R_04 = Rule(
     FROM moving
     """,
 )  # fmt: skip
+
+VIEWS = (THROTTLING,)
 
 RULES: tuple[Rule, ...] = (R_01, R_02, R_03, R_04)
