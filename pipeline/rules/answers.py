@@ -86,8 +86,9 @@ WHERE names IS NOT NULL""",
 _SAME = """
 WITH journaled AS (SELECT DISTINCT run_id, node_id FROM ends),
 pairs AS (
-    SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.cause_seq, a.api_key, q.flags & 2 <> 0 AS is_cut, q.names AS asked, a.names AS answered,
-        a.ids
+    SELECT a.run_id, a.node_id, a.conn_id, a.seq, a.cause_seq, a.api_key, q.flags & 2 <> 0 AS is_cut,
+        -- The last name of a request that was cut may lack its end.
+        if(q.flags & 2 <> 0, slice(q.names, 1, greatest(size(q.names) - 1, 0)), q.names) AS asked, a.names AS answered, a.ids
     FROM named a
     JOIN named q ON q.run_id = a.run_id AND q.node_id = a.node_id AND q.seq = a.cause_seq AND q.api_key = a.api_key
     LEFT JOIN journaled j ON j.run_id = a.run_id AND j.node_id = a.peer_id

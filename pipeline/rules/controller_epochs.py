@@ -205,7 +205,15 @@ C_21 = Rule(
         WHERE w.kind = 'zk_write' AND w.partition IS NOT NULL AND get_json_object(w.output, '$.outcome') = 'OK'
             OR w.kind = 'reassign_phase'
         -- A reassignment that completes in the same event writes more.
-        GROUP BY ALL HAVING NOT bool_or(w.kind = 'reassign_phase'))
+        GROUP BY ALL HAVING NOT bool_or(w.kind = 'reassign_phase')),
+    compared AS (
+        SELECT *, result.errorCode = 0 AND (written <> result.partitionEpoch OR written <> partition_epoch + 1) AS differs
+        FROM alters LEFT JOIN wrote USING (run_id, node_id, seq, topic_key, partition) WHERE judged AND result IS NOT NULL),
+    -- An event may answer several requests: then it wrote what one of them asked for.
+    shared AS (
+        SELECT DISTINCT c.run_id, c.node_id, c.seq, c.topic_key, c.partition, true AS is_shared FROM compared c
+        JOIN alters o ON o.run_id = c.run_id AND o.node_id = c.node_id AND o.topic_key = c.topic_key AND o.partition = c.partition
+        WHERE c.differs AND o.seq <> c.seq AND o.seq < c.answer_seq AND coalesce(o.answer_seq, c.answer_seq) > c.seq)
     SELECT run_id, node_id, conn_id, answer_seq AS seq, CASE
         WHEN result.errorCode <> 0
                 AND (result.leaderId <> 0 OR result.leaderEpoch <> 0 OR result.partitionEpoch <> 0 OR size(result.isr) > 0)
@@ -215,11 +223,11 @@ C_21 = Rule(
                 result.leaderEpoch, to_json(result.isr), broker_id, leader_epoch, to_json(isr))
         WHEN result.errorCode = 0 AND result.partitionEpoch < partition_epoch
             THEN format_string('%s-%s: partition epoch %s in response to %s', topic_key, partition, result.partitionEpoch, partition_epoch)
-        WHEN result.errorCode = 0 AND (written <> result.partitionEpoch OR written <> partition_epoch + 1)
+        WHEN differs AND is_shared IS NULL
             THEN format_string('%s-%s: partition epoch %s in response to %s, and %s was written', topic_key, partition,
                 result.partitionEpoch, partition_epoch, written)
         END AS detail, array(seq, answer_seq) AS evidence
-    FROM alters LEFT JOIN wrote USING (run_id, node_id, seq, topic_key, partition) WHERE judged AND result IS NOT NULL
+    FROM compared LEFT JOIN shared USING (run_id, node_id, seq, topic_key, partition)
     """,
     about="alters",
 )  # fmt: skip

@@ -172,7 +172,7 @@ C_12 = Rule(
     updates AS (
         SELECT r.run_id, r.node_id, r.conn_id, r.seq, r.batch_seq, coalesce(n.named, 0) AS named, coalesce(n.count, 0) AS count
         FROM controller_requests r LEFT JOIN named n ON r.run_id = n.run_id AND r.node_id = n.node_id AND r.seq = n.seq
-        WHERE r.dir = 2 AND r.api_key = 6 AND r.batch_seq IS NOT NULL),
+        WHERE r.dir = 2 AND r.api_key = 6 AND r.batch_seq IS NOT NULL AND r.flags & 2 = 0),
     compared AS (
         SELECT *, first_value(named) OVER w AS named_first, first_value(count) OVER w AS count_first, first_value(seq) OVER w AS first
         FROM updates WINDOW w AS (PARTITION BY run_id, node_id, batch_seq ORDER BY seq))

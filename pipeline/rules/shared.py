@@ -49,9 +49,10 @@ CONTROLLER_REQUESTS = View(
             END AS live
         FROM messages WHERE api_key IN (4, 5, 6) AND dir IN (0, 2) AND body IS NOT NULL)
     SELECT requests.*, answer_seq, error, dir = 0 OR (peer_id IS NOT NULL AND journaled_id IS NULL) AS judged,
-        max(if(api_key = 6, seq, NULL)) OVER (PARTITION BY run_id, node_id, dir, receiver, controller_epoch, broker_epoch) AS last_update
+        if(bool_or(api_key = 6 AND flags & 2 <> 0) OVER channel, NULL, max(if(api_key = 6, seq, NULL)) OVER channel) AS last_update
     FROM requests LEFT JOIN responses USING (run_id, node_id, seq)
     LEFT JOIN journaled ON dir = 2 AND run_id = of_run AND peer_id = journaled_id
+    WINDOW channel AS (PARTITION BY run_id, node_id, dir, receiver, controller_epoch, broker_epoch)
     """,
 )
 """LeaderAndIsr, StopReplica and UpdateMetadata requests, one row for each frame. `answer_seq` is null where no response came, `error` is

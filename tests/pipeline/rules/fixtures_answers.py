@@ -85,6 +85,14 @@ def answers_name_what_was_named(run: Run) -> None:
 
 
 @good("W-11")
+def the_last_name_of_a_request_that_was_cut_is_unknown(run: Run) -> None:
+    journal = broker(run)
+    seq = journal.request(1, ApiKey.METADATA, 12, asking("aaa", "bbb"))
+    journal.cut(59)
+    journal.response(1, seq, shown("aaa", "bbb"))
+
+
+@good("W-11")
 def ids_that_a_version_does_not_take_are_answered_without_names(run: Run) -> None:
     journal = broker(run)
     asked, answer = messages.MetadataRequest.MetadataRequestTopic, messages.MetadataResponse.MetadataResponseTopic

@@ -393,6 +393,17 @@ def alter_partition_returns_what_was_written(run: Run) -> None:
     _returned(journal, seq, State(1, 3, (1, 2), 9))
 
 
+@good("C-21")
+def an_event_answers_two_requests_and_writes_for_one(run: Run) -> None:
+    journal = run.journal()
+    unchanged = alter(journal, State(1, 3, (1, 2), 5), answered=False)
+    changed = alter(journal, State(1, 3, (1,), 5), answered=False)
+    event = handled(journal, "AlterPartition", cause=unchanged)
+    written(journal, 6, 5, cause=event)
+    _returned(journal, unchanged, State(1, 3, (1, 2), 5))
+    _returned(journal, changed, State(1, 3, (1,), 6))
+
+
 @bad("C-21", also=["C-05"])
 def alter_partition_returns_another_partition_epoch(run: Run) -> list[int]:
     journal = run.journal()

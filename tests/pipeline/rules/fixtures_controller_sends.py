@@ -425,6 +425,16 @@ def nothing_follows_to_a_broker_that_went(run: Run) -> None:
     Channel(journal, 2, broker_epoch=20, process=2).update()
 
 
+@good("C-20")
+def what_stood_at_the_end_of_a_request_that_was_cut_is_unknown(run: Run) -> None:
+    journal = run.journal()
+    broker = Channel(journal)
+    broker.lead(State())
+    seq = broker.update(State(), error=None)
+    journal.cut(60)
+    journal.response(broker.conn, seq, messages.UpdateMetadataResponse(error_code=0))
+
+
 @bad("C-20")
 def leader_and_isr_goes_to_a_stranger(run: Run) -> int:
     return Channel(run.journal()).lead(State(2, isr=(2, 3), replicas=(2, 3)))
