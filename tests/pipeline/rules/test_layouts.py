@@ -15,6 +15,7 @@ from klamm.pipeline.tables import views
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
 
+@pytest.mark.slow
 def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgement, flagged: tuple[Path, Any]) -> None:
     rules, prepared = runner.rules(), runner.views()
     for stat in judgement.stats:
@@ -26,6 +27,7 @@ def test_what_a_rule_needs_is_there_wherever_it_was_exercised(judgement: Judgeme
                 assert not contents.lacks(prepared[rule.about].needs), stat
 
 
+@pytest.mark.slow
 def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagged: tuple[Path, Any], judgement: Judgement) -> None:
     contents = Contents(flagged[0], ["W-01-good"], ())
     lacking = {rule.id for rule in runner.rules().values() if contents.lacks(rule.needs)}
