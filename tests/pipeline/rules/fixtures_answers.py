@@ -87,9 +87,9 @@ def answers_name_what_was_named(run: Run) -> None:
 @good("W-11")
 def the_last_name_of_a_request_that_was_cut_is_unknown(run: Run) -> None:
     journal = broker(run)
-    seq = journal.request(1, ApiKey.METADATA, 12, asking("aaa", "bbb"))
-    journal.cut(59)
-    journal.response(1, seq, shown("aaa", "bbb"))
+    seq = journal.request(2, ApiKey.STOP_REPLICA, 4, stop(0, 1), dir=Direction.REQUEST_OUT, peer_id=2)
+    journal.cut(52)
+    journal.response(2, seq, stopped(0, 1), peer_id=2)
 
 
 @good("W-11")
