@@ -72,6 +72,14 @@ class Members:
         return name
 
     @staticmethod
+    def _tells(broker: OwnedBroker, topic: str, partition: int, replicas: list[int]) -> bool:
+        try:
+            (shown,) = request(broker.port, requests.metadata([topic]), 12).topics
+        except OSError:
+            return True
+        return any(each.partition_index == partition and list(each.replica_nodes) == replicas for each in shown.partitions)
+
+    @staticmethod
     def _shows(broker: OwnedBroker, topic: str, partitions: int) -> bool:
         (shown,) = request(broker.port, requests.metadata([topic]), 12).topics
         return sum(each.leader_id >= 0 for each in shown.partitions) == partitions
@@ -106,8 +114,10 @@ class Members:
         return node["partitions"][number], node["adding_replicas"].get(number, []), node["removing_replicas"].get(number, [])
 
     def settled(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
-        """Wait until the partition has these replicas and no reassignment."""
+        """Wait until the partition has these replicas and no reassignment, and every broker that runs says so."""
         wait_for(lambda: self.replicas(topic, partition) == (list(replicas), [], []) or None, f"{topic}-{partition} on {replicas}")
+        for broker in self.brokers:
+            wait_for(partial(self._tells, broker, topic, partition, list(replicas)), f"{topic}-{partition} at broker {broker.id}")
 
     def config(self, kind: str, name: object) -> dict[str, str]:
         node = self.tree.json(f"/config/{kind}/{name}")
