@@ -60,10 +60,11 @@ def copy(lake: Path, copies: int) -> None:
             run = f"{segment.run}-{number}"
             folder = lake / "journal" / f"run={run}" / f"node={segment.node}"
             folder.mkdir(parents=True, exist_ok=True)
-            metadata = {**(schema.metadata or {}), b"run_id": run.encode()}
-            copied = OpenSegment(folder, segment.table, segment.first_seq, schema.with_metadata(metadata))
+            copied = OpenSegment(folder, segment.table, segment.first_seq, schema)
+            index = schema.get_field_index("run_id")
             for batch in batches:
-                copied.write(batch)
+                named = pa.array([run] * batch.num_rows, pa.string()).dictionary_encode().cast(schema.field(index).type)
+                copied.write(batch.set_column(index, schema.field(index), named))
             copied.seal()
 
 

@@ -69,7 +69,10 @@ def foreign_files(lake: Path) -> list[Path]:
 
 
 def convert(lake: Path, segment: Segment) -> Converted:
-    """Write a segment's rows as a Parquet file, zstd. The same segment gives the same file. Raises PipelineFailed when rows get lost."""
+    """Write a segment's rows as a Parquet file, zstd. The same segment gives the same file.
+
+    Raises PipelineFailed when rows get lost, or are of another run or broker than their folder says.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -81,6 +84,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
     for batch in reader:
         if not batch.num_rows:
             continue
+        _same_journal(segment, batch)
         column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
         if writer is None:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +99,16 @@ def convert(lake: Path, segment: Segment) -> Converted:
             raise PipelineFailed(f"{segment.path}: {rows} rows were read and {there} written")
         temporary.replace(target)
     return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), rows, reader.torn)
+
+
+def _same_journal(segment: Segment, batch: Any) -> None:
+    """Raises PipelineFailed for rows that are not of the run and the broker that their folder names."""
+    import pyarrow.compute as pc
+
+    for name, own in (("run_id", segment.run), ("node_id", segment.node)):
+        for other in pc.unique(batch.column(name)).to_pylist():
+            if other != own:
+                raise PipelineFailed(f"{segment.path}: a row has {name} {other}, its folder says {own}; a journal keeps its folder's name")
 
 
 def convert_here(lake: Path, found: Sequence[Segment], step: Callable[[int], None]) -> list[Converted]:

@@ -131,3 +131,11 @@ def test_one_process_writes_the_tables_of_a_lake(tmp_path: Path) -> None:
         pass
     with written(tmp_path) as lake:
         assert lake == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("old, new", [("run=r", "run=other"), ("run=r/node=1", "run=r/node=2")])
+def test_a_folder_with_the_name_of_another_journal_is_one_line(tmp_path: Path, old: str, new: str) -> None:
+    journal(tmp_path).close()
+    (tmp_path / "journal" / old).rename(tmp_path / "journal" / new)
+    with pytest.raises(PipelineFailed, match="its folder says"):
+        to_bronze(tmp_path)
