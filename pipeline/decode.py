@@ -180,7 +180,7 @@ def _cut_frame(is_request: bool, direction: int, key: int, version: int, frame: 
         return None, None, Reason.BAD_LENGTH, f"{size - 4} bytes announced, {len(frame) - 4} kept"
     try:
         start = _body_start(how, frame)
-    except (IndexError, struct_error):
+    except (IndexError, struct_error, RemoteProtocolError):  # the header itself is cut
         return None, None, None, None
     if start >= len(frame):
         return None, None, None, None

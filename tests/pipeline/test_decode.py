@@ -127,6 +127,11 @@ def test_no_bytes_make_it_raise(data: st.DataObject) -> None:
     assert reason is None or detail is None or "Error:" not in detail, detail
 
 
+def test_a_frame_that_was_cut_in_a_tagged_field_of_its_header_has_no_body() -> None:
+    head = (30).to_bytes(4, "big") + (3).to_bytes(4, "big")
+    assert decode_frame(1, 22, 4, Flag.CUT, head + b"\x01\x00\x09ab") == (None, None, None, None)
+
+
 def test_every_truncation_is_found() -> None:
     missed, tried = [], 0
     for row in recorded()[::20]:
