@@ -7,7 +7,6 @@ Gold is computed again for a whole run whenever the run has new rows; the folder
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -130,7 +129,7 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
     silver = {table: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
     parts.clear(lake, QUERIES, BATCH)
     total = sum(silver.values())
-    with few_rows(spark) if total <= FEW else nullcontext():
+    with few_rows(spark, total <= FEW):
         register(spark, lake, tuple(silver), runs, one_partition=total <= FEW)
         there = [table for table in QUERIES if any(silver[needed] for needed in NEEDS[table])]
         work = [partial(_build, spark, lake, table, runs, total if table in there else 0) for table in QUERIES]

@@ -22,7 +22,7 @@ STAGED = f"{CHECKPOINTS}/staged"
 AT_ONCE = 4
 """Tables that are written at the same time."""
 
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(1, 32)))
+_ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
 
 

@@ -200,8 +200,11 @@ _FOR_FEW_ROWS = {
 
 
 @contextlib.contextmanager
-def few_rows(spark: Any) -> Iterator[None]:
-    """Queries of this session are meanwhile planned for few rows, `FEW` and less."""
+def few_rows(spark: Any, are_few: bool = True) -> Iterator[None]:
+    """Queries of this session are meanwhile planned for few rows, `FEW` and less, where they `are_few`."""
+    if not are_few:
+        yield
+        return
     before = {key: spark.conf.get(key) for key in _FOR_FEW_ROWS}
     for key, value in _FOR_FEW_ROWS.items():
         spark.conf.set(key, value)

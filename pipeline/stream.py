@@ -14,7 +14,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,8 +75,7 @@ def do_batch(lake: str, variant: bool, commits: Any, batch_id: int) -> None:
     listed = [row for row in commits.collect() if row.rows > 0]
     frames, events = (_read(spark, Path(lake), table.columns, [row.path for row in listed if row.table == table.name]) for table in BRONZE)
     expected = _rows_by_run(listed, "frames"), _rows_by_run(listed, "events")
-    few = sum(expected[0].values()) <= FEW
-    with few_rows(spark) if few else nullcontext():
+    with few_rows(spark, sum(expected[0].values()) <= FEW):
         entries = build_silver(spark, Path(lake), frames, events, batch_id, variant=variant, expected=expected)
     for entry in entries:
         there = manifest.rows_on_disk(Path(lake) / entry.path)

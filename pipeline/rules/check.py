@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,7 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     judging = [run for run in present if not runs or run in runs]
     spark = open_session()
     few = all(manifest.rows(lake, table.path, judging) <= FEW for table in SILVER)
-    with few_rows(spark) if few else nullcontext():
+    with few_rows(spark, few):
         empty = views(spark, lake, judging, runner.read_by(rules.values()))
         contents = Contents(lake, judging, empty) if few else None
         checked = Checked(judging, rules, runner.judge(spark, judging, rules.values(), contents))

@@ -11,10 +11,8 @@ the next free thread. There are two layouts of the prepared views:
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -79,24 +77,8 @@ class Gathered:
         """Spark frees them when nothing names them."""
 
 
-class Empty:
-    """Names of views that are known to have no row. Threads share it."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = set(names)
-        self._lock = threading.Lock()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-    def add(self, name: str) -> None:
-        """Another one."""
-        with self._lock:
-            self._names.add(name)
-
-
-def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: Empty, readers: int) -> None:
-    """Register what is read under `name`: a prepared view, or without one a view of silver."""
+def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
+    """Register what is read under `name`: a prepared view, or without one a view of silver. `empty` gets the name if it has no row."""
     rows = spark.table(name) if view is None else spark.sql(view.sql)
     if name in empty:
         rows = rows.limit(0)  # which Spark folds into what reads it
@@ -135,5 +117,3 @@ def in_order(graph: Mapping[Any, Iterable[Any]], work: Callable[[Any], None], at
         finally:
             for future in running:
                 future.cancel()
-            with suppress(Exception):
-                wait(running)

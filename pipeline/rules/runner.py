@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import Cached, Empty, Gathered, in_order, needed, prepare
+from klamm.pipeline.rules.prepared import Cached, Gathered, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def judge(spark: SparkSession, runs: Sequence[str], chosen: Iterable[Rule] | Non
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
     layout = Cached(spark) if contents is None else Gathered()
-    none = Empty([] if contents is None else _without_rows(known, contents))
+    none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     graph: dict[str | int, Collection[str]] = {index: {name for rule in job for name in rule.inputs} for index, job in enumerate(jobs)}
     graph.update(needed(known, {name for names in graph.values() for name in names}))
