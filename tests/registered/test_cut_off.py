@@ -1,7 +1,8 @@
 """A broker that is cut off from the controller alone: everybody else, clients and ZooKeeper reach it still (controller 25).
 
 It is fenced, fences itself, loses its leaders, and comes back by itself when the cut is healed. A producer with acks=all writes all the
-while, and every record that was acknowledged is read in the end.
+while, and every record that was acknowledged is read in the end. How soon it is fenced is tested on driven clocks: a controller that stood
+still for a moment, on a busy machine, gives its brokers that time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from klamm.tests.mixed.members import grave
 from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
 
 TOPIC = "ledger"
-FENCED_WITHIN_S = SESSION_TIMEOUT_MS / 1000 + 1
 
 
 @contextmanager
@@ -56,11 +56,10 @@ def cut_off_and_healed(members: RegisteredMembers, *, closed: bool) -> None:
     controller, victim, other = three(members)
     before = members.registered(victim, "ONLINE")
     with producing(members) as producer:
-        begin = time.monotonic()
         members.network.cut(controller, victim)
         if closed:
             members.network.drop(controller, victim)
-        members.registered(victim, "FENCED", FENCED_WITHIN_S - (time.monotonic() - begin))
+        members.registered(victim, "FENCED")
         members.led_by_none_of(TOPIC, victim)
         wait_for(lambda: members.refuses_clients(victim), f"{victim} refuses clients")
         assert members.tree.controller() == controller
@@ -113,7 +112,7 @@ def test_a_broker_that_is_cut_off_again_and_again_loses_nothing(registered: Regi
             registered.network.cut(controller, victim)
             if number % 2:
                 registered.network.drop(controller, victim)
-            registered.registered(victim, "FENCED", FENCED_WITHIN_S)
+            registered.registered(victim, "FENCED")
             registered.led_by_none_of(TOPIC, victim)
             registered.network.heal(controller, victim)
             registered.registered(victim, "ONLINE")
@@ -130,7 +129,7 @@ def test_all_brokers_cut_off_from_the_controller_are_fenced_and_all_come_back(re
         for broker_id in (one, other):
             registered.network.cut(controller, broker_id)
         for broker_id in (one, other):
-            registered.registered(broker_id, "FENCED", FENCED_WITHIN_S + 1)
+            registered.registered(broker_id, "FENCED")
         assert registered.tree.controller() == controller
         assert set(registered.leaders(TOPIC).values()) == {controller}, "who is in sync and alive leads"
         for broker_id in (one, other):
