@@ -1,4 +1,4 @@
-"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` and `check` made. Neither Java nor Spark runs."""
+"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` made. Neither Java nor Spark runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.cli.output import say
 def command(lake: Path, output: Path, run: str | None) -> None:
     """Draw what happened in a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
 
-    The file needs no network and no other file. `klamm pipeline run` makes the tables, `klamm pipeline check` the verdicts.
+    The file needs no network and no other file. `klamm pipeline run` makes the tables and the verdicts.
 
     \b
     klamm report ./lake

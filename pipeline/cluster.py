@@ -14,7 +14,7 @@ import io
 import os
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,14 +29,10 @@ _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 def code_zip() -> Path:
     """A zip of all modules and data of Klamm as they are installed here; its name says what is in it."""
-    root = _folder("klamm")
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for path in sorted(root.rglob("*")):
-            parts = path.relative_to(root).parts
-            ours = parts[0] not in LEFT_OUT and not any(part.startswith(".") or part == "__pycache__" for part in parts)
-            if ours and (path.suffix == ".py" or (path.suffix == ".json" and parts[0] == "schemas")):
-                archive.writestr(zipfile.ZipInfo("/".join(("klamm", *parts)), _WHEN), path.read_bytes())
+        for name, path in _code():
+            archive.writestr(zipfile.ZipInfo(name, _WHEN), path.read_bytes())
     data = held.getvalue()
     target = cache_folder() / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
     if not target.exists():
@@ -45,6 +41,25 @@ def code_zip() -> Path:
         temporary.write_bytes(data)
         temporary.replace(target)
     return target
+
+
+def code_digest() -> str:
+    """It differs where any module of Klamm does."""
+    digest = hashlib.sha256()
+    for name, path in _code():
+        digest.update(f"{name}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _code() -> Iterator[tuple[str, Path]]:
+    """The modules and data of Klamm that work needs: their names and files."""
+    root = _folder("klamm")
+    for folder, folders, names in os.walk(root):
+        within = Path(folder).relative_to(root).parts
+        folders[:] = sorted(name for name in folders if name[0] != "." and name != "__pycache__" and (within or name not in LEFT_OUT))
+        for name in sorted(names):
+            if name.endswith(".py") or (name.endswith(".json") and within[:1] == ("schemas",)):
+                yield "/".join(("klamm", *within, name)), Path(folder) / name
 
 
 def spark_home() -> Path:

@@ -1,7 +1,7 @@
 """Silver to gold: tables of a run that people look at. Each is one SQL statement over the views of `tables.views`.
 
-Gold is computed again for a whole run whenever the run has new rows; the folder of the run is overwritten. Tables that judge (`verdicts`,
-`rule_stats`) are the rules' and are not made here.
+Gold is computed again for a whole run whenever the run has new rows; the folder of the run is overwritten. The tables that judge are the
+rules' (`rules/runner.py`) and are made at the same time, from the same views.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Any
 
 from klamm.pipeline import manifest, parts
 from klamm.pipeline.manifest import Entry
-from klamm.pipeline.session import FEW, few_rows
+from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
+from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.pipeline.session import FEW
 from klamm.pipeline.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
     EVENT_TABLE,
+    HEADERS,
     LATENCY,
     LEADER_TIMELINE,
     MESSAGES,
@@ -27,7 +30,6 @@ from klamm.pipeline.tables import (
     REASSIGN_SPANS,
     Table,
     ddl,
-    register,
 )
 from klamm.protocol.apis import APIS
 
@@ -112,30 +114,31 @@ GROUP BY run_id, client_sw, client_id
 }
 
 
-NEEDS: dict[Table, tuple[Table, ...]] = {
-    LATENCY: (MESSAGES, QUARANTINE),
-    API_MATRIX: (MESSAGES, QUARANTINE),
-    LEADER_TIMELINE: (PARTITION_STATE,),
-    REASSIGN_SPANS: (REASSIGN,),
-    CLIENT_SCORECARD: (MESSAGES, QUARANTINE),
+INPUTS: dict[Table, tuple[str, ...]] = {
+    LATENCY: (HEADERS,),
+    API_MATRIX: (HEADERS, EVENT_TABLE.name),
+    LEADER_TIMELINE: (PARTITION_STATE.name,),
+    REASSIGN_SPANS: (REASSIGN.name, EVENT_TABLE.name),
+    CLIENT_SCORECARD: (HEADERS,),
 }
-"""A table has no rows where none of these has."""
+"""The views that the queries read. A table has no rows where the first of them has none."""
 
 
-def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> list[Entry]:
-    """Compute gold's tables of these runs again; the entries that the manifests got."""
-    if not runs:
-        return []
-    silver = {table: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
-    parts.clear(lake, QUERIES, BATCH)
+def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
+    """Compute gold's tables of these runs again, and judge them by all rules."""
+    silver = {table.name: manifest.rows(lake, table.path, runs) for table in (MESSAGES, QUARANTINE, PARTITION_STATE, EVENT_TABLE, REASSIGN)}
     total = sum(silver.values())
-    with few_rows(spark, total <= FEW):
-        register(spark, lake, tuple(silver), runs, one_partition=total <= FEW)
-        there = [table for table in QUERIES if any(silver[needed] for needed in NEEDS[table])]
-        work = [partial(_build, spark, lake, table, runs, total if table in there else 0) for table in QUERIES]
-        entries = parts.at_once(work)
+    silver[HEADERS] = silver[MESSAGES.name] + silver[QUARANTINE.name]
+    parts.clear(lake, QUERIES, BATCH)
+    entries: list[Entry] = []
+
+    def build(table: Table, first: str, *_: str) -> None:
+        entries.extend(_build(spark, lake, table, runs, total if silver[first] else 0))
+
+    judgement = judge_lake(spark, lake, runs, readers=[Reader(names, partial(build, table, *names)) for table, names in INPUTS.items()])
     manifest.append(lake, entries)
-    return entries
+    write_judgement(lake, judgement, runs)
+    return judgement
 
 
 def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int) -> list[Entry]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +74,14 @@ def files(lake: Path, table: str, runs: Collection[str] | None = None) -> list[P
 def rows(lake: Path, table: str, runs: Collection[str] | None = None) -> int:
     """The rows of all parts of a table, as its manifest counts them."""
     return sum(entry.rows for entry in entries(lake, table, runs))
+
+
+def rows_by_run(lake: Path, table: str) -> Counter[str]:
+    """The rows of each run in a table, as its manifest counts them."""
+    counts: Counter[str] = Counter()
+    for entry in entries(lake, table):
+        counts[entry.run] += entry.rows
+    return counts
 
 
 def rows_on_disk(part: Path) -> int:

@@ -18,6 +18,7 @@ from klamm.pipeline import manifest, missing, stream
 from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import spark_failures, written
+from klamm.pipeline.rules.runner import Judgement
 
 SEAL_WAIT_S = 5.0
 KILLED = "no end mark"
@@ -41,6 +42,8 @@ class Outcome(NamedTuple):
     segments: int
     runs: tuple[str, ...]
     notes: tuple[str, ...]
+    judgement: Judgement | None = None
+    """What the rules say of the runs that have new rows."""
 
 
 def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> Outcome:
@@ -68,9 +71,8 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
         notes += missing.notes(missing.missing_rows(lake, runs))
-        if gold:
-            _gold(spark, lake, runs, progress)
-        return Outcome(rows, len(found), tuple(runs), tuple(notes))
+        judgement = _gold(spark, lake, runs, progress) if gold else None
+        return Outcome(rows, len(found), tuple(runs), tuple(notes), judgement)
 
 
 def watch(
@@ -113,14 +115,15 @@ def _bronze_while_spark_starts(
         return spark, converting.result()
 
 
-def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> None:
+def _gold(spark: Any, lake: Path, runs: Sequence[str], progress: Progress) -> Judgement | None:
     """Make gold of the runs that have new rows, and of those that have none yet."""
     there = {entry.run for entry in manifest.entries(lake, "gold/api_matrix")}
     every = {entry.run for table in ("messages", "events") for entry in manifest.entries(lake, f"silver/{table}")}
     chosen = sorted({*runs, *(every - there)})
-    if chosen:
-        progress.begin("gold", None)
-        build_gold(spark, lake, chosen)
+    if not chosen:
+        return None
+    progress.begin("gold", None)
+    return build_gold(spark, lake, chosen)
 
 
 def _want_seals(lake: Path) -> None:

@@ -271,28 +271,14 @@ def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Co
     if names is not None:
         behind = {*names, *((MESSAGES.name, QUARANTINE.name) if HEADERS in names else ())}
         tables = tuple(table for table in tables if table.name in behind)
-    return register(spark, lake, tables, runs)
-
-
-def register(
-    spark: Any, lake: Path, tables: Sequence[Table], runs: Collection[str] | None, *, one_partition: bool = False
-) -> frozenset[str]:
-    """Register the views of these tables, and `headers` where `messages` and `quarantine` are among them; the names of the empty ones.
-
-    With `one_partition` Spark knows that a view has all its rows in one.
-    """
     empty = {table.name for table in tables if manifest.rows(lake, table.path, runs) == 0}
-
-    def add(rows: Any, name: str) -> None:
-        (rows.coalesce(1) if one_partition and name not in empty else rows).createOrReplaceTempView(name)
-
     for table in tables:
-        add(read(spark, lake, table, runs), table.name)
+        read(spark, lake, table, runs).createOrReplaceTempView(table.name)
     if MESSAGES in tables and QUARANTINE in tables:
         if {MESSAGES.name, QUARANTINE.name} <= empty:
             empty.add(HEADERS)
         names = ", ".join(column.name for column in HEADER)
-        add(spark.sql(HEADERS_VIEW.format(names=names)), HEADERS)
+        spark.sql(HEADERS_VIEW.format(names=names)).createOrReplaceTempView(HEADERS)
     return frozenset(empty)
 
 

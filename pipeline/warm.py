@@ -45,14 +45,12 @@ def warm(work: Callable[[Any], None]) -> Path:
 
 
 def sample_work(session: Any) -> None:
-    """What `klamm pipeline run` and `check` do, on a lake of a few frames and events."""
-    from klamm.pipeline.rules.check import check
+    """What `klamm pipeline run` does, on a lake of a few frames and events."""
     from klamm.pipeline.run import run
 
     with tempfile.TemporaryDirectory(prefix="klamm-warm-") as folder:
         write_sample(Path(folder))
         run(Path(folder), lambda: session, _Silent())
-        check(Path(folder), lambda: session)
 
 
 def write_sample(lake: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from klamm.tests.reference.jars import NoJars, jars
@@ -20,6 +21,10 @@ from klamm.tests.stories.both.retelling import Retelling
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 SEED = "stories_seed"
+
+# A busy machine is slow, and no fault of the code under test.
+hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

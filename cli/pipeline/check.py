@@ -31,11 +31,11 @@ SHOWN = 5
 def command(
     lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: str, as_json: bool, master: str, remote: str | None, memory: str
 ) -> None:
-    """Judge the runs of LAKE, as `klamm pipeline run` left it, by the conformance rules.
+    """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
     Each violation is shown with the decoded frames and the events that prove it. Rules that had nothing to look at are listed: they did
     not pass, they were not exercised. The exit code is 1 if the server broke a rule, with `--fail-on warn` also if a client did.
-    Judged by all rules, the verdicts are stored in gold/verdicts and gold/rule_stats.
+    The verdicts of all rules are stored in gold/verdicts and gold/rule_stats.
     """
     from klamm.pipeline.rules.check import check
     from klamm.pipeline.session import open_session

@@ -74,4 +74,7 @@ def sentence(outcome: Outcome) -> str:
     """A run in one line."""
     rows = outcome.rows
     frames = f"{rows['frames']:,} frames = {rows['messages']:,} messages + {rows['quarantine']:,} in quarantine"
-    return f"{outcome.segments} new segments; {frames}; {rows['events']:,} events"
+    line = f"{outcome.segments} new segments; {frames}; {rows['events']:,} events"
+    if outcome.judgement is not None:
+        line += f"; {outcome.judgement.violations('error')} errors, {outcome.judgement.violations('warn')} warnings"
+    return line

@@ -11,12 +11,12 @@ from klamm.cli.output import say
 from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session_options
 
 
-@click.command("run", short_help="Bring all tables of a lake up to date.")
+@click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
 @click.argument("lake", type=LAKE)
 @NO_VARIANT
 @session_options
 def command(lake: Path, master: str, remote: str | None, memory: str, no_variant: bool) -> None:
-    """Bring all tables of LAKE up to date with its journal.
+    """Bring all tables of LAKE up to date with its journal, and judge its new runs by the conformance rules.
 
     Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new
     segments are read. A run that was killed can be repeated: each row counts once. All rows are counted: frames of the journal are the

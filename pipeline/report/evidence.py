@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.dataset as ds
-
 from klamm.journal.columns import Direction
-from klamm.pipeline import manifest
+from klamm.pipeline import manifest, plain
 from klamm.pipeline.decode import decode_frame
 from klamm.pipeline.report.facts import EVENTS, FRAMES, Facts, Row, api_name
 from klamm.pipeline.tables import Table
@@ -56,25 +54,19 @@ class Rows:
     """Finds rows of a run by their numbers."""
 
     def __init__(self, lake: Path, run: str) -> None:
-        self._run = run
-        self._tables = {table.name: self._open(lake, table) for table in (FRAMES, EVENTS)}
+        self._files = {table.name: manifest.files(lake, table.path, [run]) for table in (FRAMES, EVENTS)}
 
-    def _open(self, lake: Path, table: Table) -> Any:
-        files = [str(path) for path in manifest.files(lake, table.path, [self._run])]
-        return ds.dataset(files, format="parquet") if files else None
-
-    def where(self, table: Table, condition: Any) -> list[Row]:
-        """The rows of the run that meet a condition."""
-        found = self._tables[table.name]
-        return [] if found is None else found.to_table(filter=(ds.field("run_id") == self._run) & condition).to_pylist()
+    def where(self, table: Table, **wanted: Collection[Any]) -> list[Row]:
+        """The rows of the run that have one of the wanted values in each of these columns."""
+        return plain.rows_where(self._files[table.name], wanted) if all(wanted.values()) else []
 
     def at(self, places: Collection[Place]) -> dict[Place, Row]:
         """The rows at these places, frames and events; places that nobody wrote are left out."""
         rows: dict[Place, Row] = {}
         for node_id in {place.node_id for place in places}:
-            here = (ds.field("node_id") == node_id) & ds.field("seq").isin([place.seq for place in places if place.node_id == node_id])
+            seqs = [place.seq for place in places if place.node_id == node_id]
             for table in (FRAMES, EVENTS):
-                for row in self.where(table, here):
+                for row in self.where(table, node_id=[node_id], seq=seqs):
                     rows[Place(node_id, row["seq"])] = row
         return rows
 
@@ -156,7 +148,7 @@ def incident(rows: Rows, facts: Facts, shown: Sequence[Evidence]) -> Incident | 
         arrows = [_arrow(each.row) for each in shown if each.place.node_id == first and "frame" in each.row]
         if arrows:
             return _drawn("The first violations", arrows)
-    events = rows.where(EVENTS, ds.field("kind").isin(list(CONTROLLER)))
+    events = rows.where(EVENTS, kind=CONTROLLER)
     events.sort(key=lambda row: (row["node_id"], row["seq"]))
     chosen = _chosen(events[-SEARCHED:])
     if chosen is None:
@@ -164,11 +156,10 @@ def incident(rows: Rows, facts: Facts, shown: Sequence[Evidence]) -> Incident | 
     node_id, seq = chosen["node_id"], chosen["seq"]
     caused = [row for row in events if row["node_id"] == node_id and row["cause_seq"] == seq]
     batches = [row["seq"] for row in caused if row["kind"] == "batch"]
-    here = ds.field("node_id") == node_id
-    requests = rows.where(FRAMES, here & ds.field("cause_seq").isin(batches)) if batches else []
-    responses = rows.where(FRAMES, here & ds.field("cause_seq").isin([row["seq"] for row in requests])) if requests else []
-    origin = chosen["cause_seq"]
-    begun = [] if origin is None else rows.where(FRAMES, here & ((ds.field("seq") == origin) | (ds.field("cause_seq") == origin)))
+    requests = rows.where(FRAMES, node_id=[node_id], cause_seq=batches)
+    responses = rows.where(FRAMES, node_id=[node_id], cause_seq=[row["seq"] for row in requests])
+    origin = [] if chosen["cause_seq"] is None else [chosen["cause_seq"]]
+    begun = rows.where(FRAMES, node_id=[node_id], seq=origin) + rows.where(FRAMES, node_id=[node_id], cause_seq=origin)
     frames = {row["seq"]: row for row in (*begun, *requests, *responses)}
     steps = sorted([*frames.values(), chosen, *caused], key=lambda row: row["seq"])
     name = (_object(chosen["input"] or "{}") or {}).get("text") or "an event"

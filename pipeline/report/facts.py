@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from klamm.pipeline import manifest
+from klamm.pipeline import manifest, plain
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.pipeline.tables import (
     API_ERRORS,
@@ -158,11 +157,7 @@ class _Reader:
 
     def read(self, table: Table, columns: Iterable[str]) -> pa.Table:
         """These columns of a table; a table that was never written is empty."""
-        files = [str(path) for path in manifest.files(self._lake, table.path, [self._run])]
-        names = list(columns)
-        if not files:
-            return pa.table({name: pa.array([], pa.null()) for name in names})
-        return ds.dataset(files, format="parquet").to_table(columns=names, filter=ds.field("run_id") == self._run)
+        return plain.columns(manifest.files(self._lake, table.path, [self._run]), list(columns))
 
     def rows(self, table: Table) -> int:
         return manifest.rows(self._lake, table.path, [self._run])

@@ -1,4 +1,7 @@
-"""What `klamm pipeline check` does: judges runs of a lake, stores the verdicts, and finds the rows that prove them."""
+"""What `klamm pipeline check` does: says what the rules say of runs of a lake, and finds the rows that prove it.
+
+`klamm pipeline run` has judged what it made tables of; then the verdicts are read back and no JVM starts. Else they are judged here.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,11 @@ from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed, existing, written
 from klamm.pipeline.missing import Missing, missing_rows, notes
 from klamm.pipeline.rules import runner
-from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
-from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.session import FEW, few_rows
-from klamm.pipeline.tables import SILVER, views
+from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
+from klamm.pipeline.tables import SILVER
 
 EVIDENCE_KEPT = 100
 """Violations of one rule in one run whose evidence is read."""
@@ -59,7 +60,7 @@ class Checked:
 
     def violations(self, severity: str | None = None) -> int:
         """How many there are, of one severity or of all."""
-        return sum(stat.violated for stat in self.judgement.stats if severity in (None, self.rules[stat.rule].severity))
+        return self.judgement.violations(severity)
 
 
 def judged_runs(lake: Path) -> list[str]:
@@ -68,7 +69,10 @@ def judged_runs(lake: Path) -> list[str]:
 
 
 def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = (), chosen: Sequence[str] = ()) -> Checked:
-    """Judge the runs of a lake, or some of them, by all rules or by some. Raises PipelineFailed for runs and rules that are not there."""
+    """What all rules or some say of the runs of a lake, or of some. Raises PipelineFailed for runs and rules that are not there.
+
+    A session is opened only where a run is not judged yet: when it has new rows, or Klamm is another one than the one that judged it.
+    """
     lake = existing(lake)
     present = judged_runs(lake)
     if not present:
@@ -80,18 +84,15 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
                 raise PipelineFailed(f"no such {what}: {name}; there are {', '.join(there)}")
     rules = {name: rule for name, rule in known.items() if not chosen or name in chosen}
     judging = [run for run in present if not runs or run in runs]
-    spark = open_session()
-    few = all(manifest.rows(lake, table.path, judging) <= FEW for table in SILVER)
-    with few_rows(spark, few):
-        empty = views(spark, lake, judging, runner.read_by(rules.values()))
-        contents = Contents(lake, judging, empty) if few else None
-        checked = Checked(judging, rules, runner.judge(spark, judging, rules.values(), contents))
+    stored = read_judgement(lake, judging)
+    judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
+    checked = Checked(judging, rules, judgement)
     checked.missing = missing_rows(lake, judging)
     checked.notes += notes(checked.missing)
-    if not chosen:
+    if stored is None and not chosen:
         try:
             with written(lake):
-                write_judgement(lake, checked.judgement, judging)
+                write_judgement(lake, judgement, judging)
         except PipelineFailed as problem:
             checked.notes.append(f"the verdicts are not stored: {problem}")
     named = [verdict for verdicts in checked.by_rule().values() for verdict in verdicts[:EVIDENCE_KEPT]]

@@ -30,7 +30,7 @@ class Contents:
         import pyarrow.parquet as pq
 
         for file in manifest.files(self._lake, f"silver/{need.table}", self._runs):
-            column = pq.read_table(file, columns=[need.column]).column(0)
+            column = pq.ParquetFile(file).read([need.column]).column(0)
             found = pc.match_substring(column, need.part) if need.part else pc.is_in(column, pa.array(sorted(need.values), column.type))
             if pc.any(found).as_py():
                 return True

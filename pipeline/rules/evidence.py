@@ -8,10 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
-
 from klamm.journal.columns import EVENTS, FRAMES, Direction
-from klamm.pipeline import manifest
+from klamm.pipeline import manifest, plain
 from klamm.pipeline.decode import decode_frame
 from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol.apis import APIS
@@ -45,17 +43,9 @@ def evidence_lines(lake: Path, verdicts: Sequence[Verdict]) -> dict[Place, str]:
 
 
 def _rows(lake: Path, table: str, run: str, places: Iterable[tuple[int, int]], columns: list[str]) -> list[dict[str, Any]]:
-    paths = [path for entry in manifest.entries(lake, table, [run]) for path in _files(lake / entry.path)]
-    if not paths:
-        return []
     wanted = set(places)
-    picked = ds.field("seq").isin(sorted({seq for _, seq in wanted}))
-    rows = ds.dataset(paths, format="parquet", partitioning=None).to_table(columns=columns, filter=picked).to_pylist()
+    rows = plain.rows_where(manifest.files(lake, table, [run]), {"seq": {seq for _, seq in wanted}}, columns)
     return [row for row in rows if (row["node_id"], row["seq"]) in wanted]
-
-
-def _files(path: Path) -> list[str]:
-    return [str(path)] if path.is_file() else sorted(str(file) for file in path.glob("*.parquet"))
 
 
 def frame_line(row: dict[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Judges runs by the rules. All rules see the views of silver, which hold the rows of the runs to judge and nothing else.
 
+Gold's other tables are made meanwhile, of the same views: they are more work of the same graph.
+
 The views that rules share are prepared once (`prepared.py`), and rules that read the same views are one job. A job counts for each rule
 and run how many things were checked and violated. Only for rules that were violated a second query names the violations, the first
 `KEPT` of each rule and run.
@@ -9,12 +11,15 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klamm.pipeline import manifest, tables
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import Cached, Gathered, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
+from klamm.pipeline.session import FEW, few_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,12 +56,28 @@ class Stat(NamedTuple):
     violated: int
 
 
+class Reader(NamedTuple):
+    """Other work on the views that rules read: it is called when these are there."""
+
+    inputs: Collection[str]
+    work: Callable[[], None]
+
+
 class Judgement(NamedTuple):
     """Of some runs by some rules."""
 
     stats: list[Stat]
     verdicts: list[Verdict]
     """At most `KEPT` of each rule and run."""
+
+    def violations(self, severity: str | None = None) -> int:
+        """How many there are, of one severity or of all."""
+        known = rules()
+        return sum(stat.violated for stat in self.stats if severity in (None, known[stat.rule].severity))
+
+    def by(self, chosen: Collection[str]) -> Judgement:
+        """What these rules said."""
+        return Judgement([one for one in self.stats if one.rule in chosen], [one for one in self.verdicts if one.rule in chosen])
 
 
 def rules() -> dict[str, Rule]:
@@ -78,7 +99,24 @@ def _module(family: str) -> Any:
     return importlib.import_module(f"klamm.pipeline.rules.{family}")
 
 
-def judge(spark: SparkSession, runs: Sequence[str], chosen: Iterable[Rule] | None = None, contents: Contents | None = None) -> Judgement:
+def judge_lake(
+    spark: SparkSession, lake: Path, runs: Sequence[str], chosen: Iterable[Rule] | None = None, readers: Sequence[Reader] = ()
+) -> Judgement:
+    """Judge these runs of a lake by all rules or the chosen ones, and do other work on the same views."""
+    judging = list(rules().values() if chosen is None else chosen)
+    few = all(manifest.rows(lake, table.path, runs) <= FEW for table in tables.SILVER)
+    with few_rows(spark, few):
+        empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
+        return judge(spark, runs, judging, Contents(lake, runs, empty) if few else None, readers)
+
+
+def judge(
+    spark: SparkSession,
+    runs: Sequence[str],
+    chosen: Iterable[Rule] | None = None,
+    contents: Contents | None = None,
+    others: Sequence[Reader] = (),
+) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
     With `contents` there are so few rows that the work is done in one partition, and what has nothing to look at is left out.
@@ -88,14 +126,17 @@ def judge(spark: SparkSession, runs: Sequence[str], chosen: Iterable[Rule] | Non
     layout = Cached(spark) if contents is None else Gathered()
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
-    graph: dict[str | int, Collection[str]] = {index: {name for rule in job for name in rule.inputs} for index, job in enumerate(jobs)}
+    inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
+    graph: dict[str | int, Collection[str]] = dict(enumerate(inputs))
     graph.update(needed(known, {name for names in graph.values() for name in names}))
     readers = Counter(name for names in graph.values() for name in names)
     stats = {(run, rule.id): Stat(run, rule.id, 0, 0) for rule in judging for run in runs}
     verdicts: list[Verdict] = []
 
     def work(node: str | int) -> None:
-        if isinstance(node, int):
+        if isinstance(node, int) and node >= len(jobs):
+            others[node - len(jobs)].work()
+        elif isinstance(node, int):
             for stat, found in _judged(spark, [rule for rule in jobs[node] if rule.about not in none]):
                 stats[stat.run_id, stat.rule] = stat
                 verdicts.extend(found)

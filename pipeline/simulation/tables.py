@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from klamm.journal.columns import Column
 from klamm.pipeline import manifest
-from klamm.pipeline.simulation.outcome import Outcome
 from klamm.pipeline.tables import Table
+
+if TYPE_CHECKING:
+    from klamm.pipeline.simulation.outcome import Outcome
 
 _RUN = Column("run_id", "string", False, "name of the simulation")
 _STEP = (

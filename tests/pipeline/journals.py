@@ -33,9 +33,9 @@ def write(lake: Path, run_id: str = "r", node: int = 1, *, exchanges: int = 3, r
     return tiny
 
 
-def run_with(spark: Any, lake: Path) -> Outcome:
-    """`klamm pipeline run` in this process."""
-    return run(lake, lambda: spark, Silent())
+def run_with(spark: Any, lake: Path, *, gold: bool = False) -> Outcome:
+    """`klamm pipeline run` in this process, to silver only unless gold is wanted."""
+    return run(lake, lambda: spark, Silent(), gold=gold)
 
 
 def query(lake: Path, table: str, select: str) -> list[tuple[Any, ...]]:

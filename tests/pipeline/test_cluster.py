@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FRAMES = ("silver/messages", "silver/quarantine")
 EXPECTED = [(node, seq) for node in (1, 2) for seq in range(2, 23)]
-SUMMARY = "4 new segments; 42 frames = 40 messages + 2 in quarantine; 2 events\n"
+SUMMARY = "4 new segments; 42 frames = 40 messages + 2 in quarantine; 2 events; 0 errors, 0 warnings\n"
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_after_a_kill_of_driver_and_jvm_each_row_counts_once(lake: Path, killed_
         until((lake / killed_at).exists, first)
         os.killpg(first.pid, signal.SIGKILL)
     assert not list((lake / "gold").rglob("_manifest.jsonl"))
-    assert ran("run", lake, "--master", "local[2]").endswith("42 frames = 40 messages + 2 in quarantine; 2 events\n")
+    assert ran("run", lake, "--master", "local[2]").endswith("42 frames = 40 messages + 2 in quarantine; 2 events; 0 errors, 0 warnings\n")
     assert numbers(lake, *FRAMES) == EXPECTED
     counted = duckdb.sql(f"SELECT count(*) FROM '{lake}/silver/messages/**/*.parquet'").fetchall()
     assert counted == [(40,)], "a reader that takes all files of the folder sees the same"

@@ -356,7 +356,7 @@ def test_a_follower_takes_the_place_of_any_consumer_and_no_consumer_that_of_a_fo
 # against full fetches
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), version=st.sampled_from([7, 11, 12, 13, 17]), follower=st.booleans())
 def test_a_session_gives_what_full_fetches_give(data: st.DataObject, version: int, follower: bool) -> None:
     asyncio.run(_compare(data, version, follower))

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from klamm.cli.pipeline.check import command
 from klamm.journal.segments import EndMark
-from klamm.pipeline import missing
+from klamm.pipeline import manifest, missing
 from klamm.pipeline.lake import PipelineFailed
+from klamm.pipeline.rules import verdict_tables
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.tests.journal.writing import simple_exchange
@@ -30,7 +32,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         fixture(run)
         run.close()
     write(lake, "right").close()
-    run_with(spark, lake)
+    run_with(spark, lake, gold=True)
     return lake
 
 
@@ -63,12 +65,56 @@ def test_a_client_that_breaks_a_rule_is_a_warning(spark: Any, lake: Path, monkey
     assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
 
 
+def no_session() -> Any:
+    raise AssertionError("Spark is not needed")
+
+
+@pytest.mark.slow
+def test_a_run_that_is_judged_needs_no_spark_and_says_what_judging_again_says(
+    spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = [check(lake, no_session, **chosen) for chosen in ({}, {"runs": ["client"]}, {"chosen": ["W-10", "W-06"]})]
+    monkeypatch.setattr("klamm.pipeline.rules.check.read_judgement", lambda *_: None)
+    anew = [check(lake, lambda: spark, **chosen) for chosen in ({}, {"runs": ["client"]}, {"chosen": ["W-10", "W-06"]})]
+    assert [vars(one) for one in stored] == [vars(one) for one in anew]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("since", ["rows were added", "Klamm is another one", "the file is older than stamps", "the file is torn"])
+def test_a_run_is_judged_again_when_what_it_was_judged_by_is_not_the_same(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    tiny = write(tmp_path, "r")
+    tiny.roll()
+    run_with(spark, tmp_path, gold=True)
+    before = check(tmp_path, no_session)
+    (stats,) = manifest.files(tmp_path, "gold/rule_stats")
+    if since == "rows were added":
+        simple_exchange(tiny)
+        tiny.roll()
+        run_with(spark, tmp_path)
+    elif since == "Klamm is another one":
+        monkeypatch.setattr(verdict_tables, "code_digest", lambda: "another")
+    elif since == "the file is older than stamps":
+        pq.write_table(pq.read_table(stats, partitioning=None).replace_schema_metadata(None), stats)
+    else:
+        stats.write_bytes(stats.read_bytes()[:-7])
+    with pytest.raises(AssertionError, match="Spark is not needed"):
+        check(tmp_path, no_session)
+    after = check(tmp_path, lambda: spark)
+    more = 2 if since == "rows were added" else 0
+    assert after.stat("r", "W-08").checked == before.stat("r", "W-08").checked + more
+    assert check(tmp_path, no_session).judgement == after.judgement
+    tiny.close()
+
+
 @pytest.mark.slow
 def test_the_verdicts_of_all_rules_are_tables_and_replaced_by_the_next(spark: Any, lake: Path) -> None:
     runs = ["right", "server"]
     judged = check(lake, lambda: spark, runs=runs).judgement
     write_judgement(lake, judged, runs)
-    assert query(lake, "gold/verdicts", "run_id, rule, severity, seq, evidence") == [("server", "W-01", "error", 6, [3, 4, 6])]
+    verdicts = query(lake, "gold/verdicts", "run_id, rule, severity, seq, evidence")
+    assert sorted(verdicts) == [("client", "W-10", "warn", 5, [5]), ("server", "W-01", "error", 6, [3, 4, 6])]
     stats = {(run, rule): numbers for run, rule, *numbers in query(lake, "gold/rule_stats", "run_id, rule, checked, violated")}
     assert stats["server", "W-01"] == [2, 1]
     assert stats["right", "W-06"] == [0, 0]
@@ -110,9 +156,6 @@ def test_of_many_gaps_the_first_are_told_and_how_many_there_are() -> None:
 
 @pytest.mark.slow
 def test_what_is_not_there_is_one_line(lake: Path, tmp_path: Path) -> None:
-    def no_session() -> Any:
-        raise AssertionError("Spark is not needed")
-
     with pytest.raises(PipelineFailed, match="no such rule: W-99; there are W-01, "):
         check(lake, no_session, chosen=["W-99"])
     with pytest.raises(PipelineFailed, match="no such run: other; there are client, right, server"):
