@@ -80,7 +80,9 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     """Spark's settings for a session that Klamm opens."""
     local = master.startswith("local")
     # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting.
-    jvm = ["-XX:+UseSerialGC", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1"]
+    # Methods are compiled a little later than usual, for most run a few times only; and what is compiled fits into memory.
+    jvm = ["-XX:+UseSerialGC", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3"]
+    jvm += ["-XX:ReservedCodeCacheSize=240m"]
     if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
         jvm.append(f"-Xms{memory}")
     jvm += [f"-Dlog4j2.configurationFile={_log_settings()}"]
@@ -192,10 +194,14 @@ _FOR_FEW_ROWS = {
     # Compiling a query takes longer than interpreting it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # What is in one partition stays in one: a join or a window over it needs no shuffle, and a broadcast would be a job of its own.
+    # What is in one partition stays in one: a join or a window over it needs no shuffle, and a broadcast would be a job of its own. Spark
+    # takes a join for as large as the product of its sides.
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.maxSinglePartitionBytes": "9223372036854775807b",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.enabled": "false",
+    # Filters that say which values cannot be null cost more than the rows that they leave out.
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 
 

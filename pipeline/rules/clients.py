@@ -70,15 +70,22 @@ SELECT run_id, node_id, next.conn_id AS conn_id, next.seq AS seq,
     array(seq, next.seq) AS evidence
 FROM counted"""
 
+THROTTLED = View(
+    "throttled",
+    ("messages",),
+    f"""
+SELECT * FROM (
+    SELECT run_id, node_id, process, conn_id, seq, ts_ns, try_variant_get(body, '$.throttleTimeMs', 'bigint') AS throttle_ms
+    FROM messages
+    WHERE dir = 1 AND body IS NOT NULL
+        AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
+            CAST(api_key AS INT)))
+WHERE throttle_ms * 1000000 > {GRACE_NS}""",
+    is_kept=True,
+)
+"""Answers that ask the client to wait."""
+
 _IMPATIENT = f"""
-WITH throttled AS (
-    SELECT * FROM (
-        SELECT run_id, node_id, process, conn_id, seq, ts_ns, try_variant_get(body, '$.throttleTimeMs', 'bigint') AS throttle_ms
-        FROM messages
-        WHERE dir = 1 AND body IS NOT NULL
-            AND api_version >= try_element_at(map({", ".join(f"{key}, {version}" for key, version in THROTTLES_FROM.items())}),
-                CAST(api_key AS INT)))
-    WHERE throttle_ms * 1000000 > {GRACE_NS})
 SELECT r.run_id, r.node_id, r.conn_id, coalesce(min(t.seq), r.seq) AS seq,
     if(min(t.seq) IS NULL, NULL, concat('sent ', (min_by(t.ts_ns, t.seq) - r.ts_ns) DIV 1000000, ' ms after an answer that asks for ',
         r.throttle_ms, ' ms')) AS detail,
@@ -98,15 +105,21 @@ JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host
 WHERE t.dir = 1 AND t.errors > 0
 GROUP BY t.run_id, t.node_id, t.client_id, c.host, t.api_key, t.ts_ns DIV 1000000000"""
 
+LASTING = View(
+    "lasting",
+    ("traffic", "api_errors", "clients"),
+    f"""
+SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
+FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
+JOIN clients c ON c.run_id = t.run_id AND c.client_id <=> t.client_id AND c.host = t.host AND c.last_ts_ns > e.ts_ns + {REFRESH_NS}
+WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)""",
+    needs=(errors_of(3, 5, 6, 74),),
+    is_kept=True,
+)
+"""Errors that ask a client for new metadata, and behind which the client went on for long enough."""
+
 _STALE = f"""
-WITH failed AS (
-    SELECT DISTINCT e.run_id, e.node_id, e.conn_id, e.seq, e.ts_ns, e.error_code, t.client_id, t.host
-    FROM api_errors e JOIN traffic t ON t.run_id = e.run_id AND t.node_id = e.node_id AND t.seq = e.seq
-    WHERE e.dir = 1 AND e.api_key IN (0, 1, 2) AND e.error_code IN (3, 5, 6, 74)),
-lasting AS (
-    SELECT f.* FROM failed f
-    JOIN clients c ON c.run_id = f.run_id AND c.client_id <=> f.client_id AND c.host = f.host AND c.last_ts_ns > f.ts_ns + {REFRESH_NS}),
-counted AS (
+WITH counted AS (
     SELECT f.run_id, f.node_id, f.conn_id, f.seq, f.error_code, count(d.ts_ns) AS discoveries
     FROM lasting f LEFT JOIN discoveries d ON d.run_id = f.run_id AND d.client_id <=> f.client_id AND d.host = f.host
         AND d.ts_ns BETWEEN f.ts_ns - {GRACE_NS} AND f.ts_ns + {REFRESH_NS}
@@ -116,7 +129,7 @@ SELECT run_id, node_id, conn_id, seq,
     array(seq) AS evidence
 FROM counted"""
 
-VIEWS = (CLIENTS, DISCOVERIES)
+VIEWS = (CLIENTS, DISCOVERIES, THROTTLED, LASTING)
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -124,7 +137,10 @@ RULES: tuple[Rule, ...] = (
         "metadata.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STUBBORN,
         needs=(errors_of(41),),
     ),
-    Rule("X-02", "warn", "A client waits as long as an answer asks (KIP-219).", "wire 8", ("traffic", "messages"), _IMPATIENT),
+    Rule(
+        "X-02", "warn", "A client waits as long as an answer asks (KIP-219).", "wire 8", ("throttled", "traffic"), _IMPATIENT,
+        about="throttled",
+    ),
     Rule(
         "X-03", "warn", f"A client gets no more than {STORM} answers with errors to one API from a broker in a second.", "advice",
         ("traffic", "clients"), _STORM,
@@ -132,7 +148,6 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "X-04", "warn",
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
-        "Fetch or ListOffsets.", "wire 9", ("traffic", "api_errors", "clients", "discoveries"), _STALE,
-        needs=(errors_of(3, 5, 6, 74),),
+        "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting",
     ),
 )  # fmt: skip

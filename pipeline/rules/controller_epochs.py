@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Need, Rule
 
 C_01 = Rule(
     "C-01", "error", "the leader epoch of a partition never falls at a broker, in LeaderAndIsr and UpdateMetadata that it took",
@@ -128,6 +128,7 @@ C_08 = Rule(
     FROM marked e LEFT JOIN cleared c ON c.run_id = e.run_id AND c.topic_key = e.topic_key AND c.partition = e.partition
         AND c.partition_epoch = e.partition_epoch
     """,
+    needs=(Need("partition_state", "recovery", frozenset({1})),),
 )  # fmt: skip
 
 C_17 = Rule(

@@ -7,7 +7,7 @@ had between the Metadata request and its response.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, View
 
 _AGREES = (
     "(m.leader = u.leader OR m.leader = -1 AND m.error_code IN (5, 72)) AND (m.leader_epoch IS NULL OR m.leader_epoch = u.leader_epoch) "
@@ -16,19 +16,43 @@ _AGREES = (
 _BROKER = "PARTITION BY run_id, node_id, process ORDER BY seq"
 _PARTITION = "PARTITION BY run_id, node_id, process, topic, partition ORDER BY seq"
 
-C_16 = Rule(
-    "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
-    "among its live brokers, nor another broker; and before the first one no brokers", "controller 15",
-    ("states", "controller_requests", "partition_state", "broker_state", "messages"),
-    f"""
-    WITH told AS (
+_TOLD = """
+    told AS (
         SELECT run_id, node_id, receiver_process AS process, topic, partition, seq, answer_seq, error, leader, leader_epoch, isr,
             lead(if(error = 0, answer_seq, NULL)) IGNORE NULLS OVER (PARTITION BY run_id, node_id, receiver_process, topic, partition
                 ORDER BY seq) AS replaced_seq
-        FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0),
+        FROM states WHERE api_key = 6 AND source = -1 AND coalesce(error, 0) = 0)"""
+"""What brokers took from UpdateMetadata, and when the next one replaced it."""
+
+SHOWN_STATES = View(
+    "shown_states",
+    ("states", "partition_state"),
+    f"""
+    WITH {_TOLD},
     shown AS (
         SELECT run_id, node_id, process, topic, partition, seq, conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr
         FROM partition_state WHERE api_key = 3 AND dir = 1),
+    merged AS (
+        SELECT *, struct(seq, leader, leader_epoch, isr) AS told, CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT,
+            api_version: SMALLINT, error_code: SMALLINT, leader: INT, leader_epoch: INT, isr: ARRAY<INT>>) AS m
+        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr FROM told)
+        UNION ALL
+        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, NULL,
+            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr)
+        FROM shown)
+    SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
+        FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL
+    """,
+    is_kept=True,
+)
+"""What Metadata responses say of partitions, beside the last UpdateMetadata that arrived before: `m` and `u`, and whether they agree."""
+
+C_16 = Rule(
+    "C-16", "error", "Metadata has leader, leader epoch and ISR of the last UpdateMetadata that the broker took; no leader that is not "
+    "among its live brokers, nor another broker; and before the first one no brokers", "controller 15",
+    ("shown_states", "states", "controller_requests", "broker_state", "messages"),
+    f"""
+    WITH {_TOLD},
     live_lists AS (
         SELECT run_id, node_id, process, seq, struct(answer_seq, live, seq) AS listed, CAST(NULL AS BIGINT) AS request_seq,
             CAST(NULL AS BIGINT) AS conn_id
@@ -41,26 +65,15 @@ C_16 = Rule(
             last_listed.answer_seq < request_seq AS is_settled
         FROM (SELECT *, last_value(listed, true) OVER ({_BROKER} ROWS UNBOUNDED PRECEDING) AS last_listed FROM live_lists)
         WHERE request_seq IS NOT NULL),
-    merged AS (
-        SELECT *, struct(seq, leader, leader_epoch, isr) AS told, CAST(NULL AS STRUCT<conn_id: BIGINT, request_seq: BIGINT,
-            api_version: SMALLINT, error_code: SMALLINT, leader: INT, leader_epoch: INT, isr: ARRAY<INT>>) AS m
-        FROM (SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr FROM told)
-        UNION ALL
-        SELECT run_id, node_id, process, topic, partition, seq, leader, leader_epoch, isr, NULL,
-            struct(conn_id, request_seq, api_version, error_code, leader, leader_epoch, isr)
-        FROM shown),
-    compared AS (
-        SELECT run_id, node_id, process, topic, partition, seq, m, u, coalesce({_AGREES}, false) AS agrees
-        FROM (SELECT *, last_value(told, true) OVER ({_PARTITION} ROWS UNBOUNDED PRECEDING) AS u FROM merged) WHERE m IS NOT NULL),
     excused AS (
-        SELECT DISTINCT c.run_id, c.node_id, c.seq, c.topic, c.partition FROM compared c
+        SELECT DISTINCT c.run_id, c.node_id, c.seq, c.topic, c.partition FROM shown_states c
         JOIN told u ON c.run_id = u.run_id AND c.node_id = u.node_id AND c.process = u.process AND c.topic = u.topic
             AND c.partition = u.partition AND u.seq < c.seq
         WHERE NOT c.agrees AND (u.error IS NULL OR u.replaced_seq IS NULL OR u.replaced_seq > c.m.request_seq)
             AND {_AGREES.replace("m.", "c.m.")}),
     judged AS (
         SELECT c.*, f.listed, f.is_settled, x.seq IS NOT NULL AS is_excused
-        FROM compared c JOIN frames f ON c.run_id = f.run_id AND c.node_id = f.node_id AND c.seq = f.seq
+        FROM shown_states c JOIN frames f ON c.run_id = f.run_id AND c.node_id = f.node_id AND c.seq = f.seq
         LEFT JOIN excused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.seq = x.seq AND c.topic = x.topic
             AND c.partition = x.partition),
     shown_brokers AS (

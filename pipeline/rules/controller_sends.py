@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule
+from klamm.pipeline.rules.record import Rule, View
 
 C_03 = Rule(
     "C-03", "error", "a controller's request gets STALE_CONTROLLER_EPOCH exactly when the broker took a higher controller epoch before",
@@ -59,15 +59,23 @@ _ALTER_EVENTS = """
     WHERE kind = 'controller_event' AND get_json_object(input, '$.name') IN ('AlterPartition', 'AlterPartitionReceived')
 """
 
+ISR_WRITES = View(
+    "isr_writes",
+    ("events",),
+    f"""
+    SELECT run_id, node_id, cause_seq AS event_seq, topic, partition, min(seq) AS seq, min(partition_epoch) AS partition_epoch
+    FROM events JOIN (SELECT run_id, node_id, event_seq AS cause_seq FROM ({_ALTER_EVENTS})) USING (run_id, node_id, cause_seq)
+    WHERE kind = 'zk_write' AND partition IS NOT NULL AND get_json_object(output, '$.outcome') = 'OK' GROUP BY ALL
+    """,
+    is_kept=True,
+)
+"""States that AlterPartition made the controller write."""
+
 C_09 = Rule(
     "C-09", "error", "a change of the ISR by AlterPartition keeps the leader epoch, and is sent by UpdateMetadata alone, unless it "
-    "completes a reassignment", "controller 14, 11.3, 7.2", ("events", "reassign", "partition_state"),
+    "completes a reassignment", "controller 14, 11.3, 7.2", ("isr_writes", "events", "reassign", "partition_state"),
     f"""
     WITH altered AS ({_ALTER_EVENTS}),
-    written AS (
-        SELECT run_id, node_id, cause_seq AS event_seq, topic, partition, min(seq) AS seq, min(partition_epoch) AS partition_epoch
-        FROM events JOIN (SELECT run_id, node_id, event_seq AS cause_seq FROM altered) USING (run_id, node_id, cause_seq)
-        WHERE kind = 'zk_write' AND partition IS NOT NULL AND get_json_object(output, '$.outcome') = 'OK' GROUP BY ALL),
     batches AS (
         SELECT a.run_id, a.node_id, a.event_seq, b.seq AS batch_seq
         FROM altered a JOIN events b ON a.run_id = b.run_id AND a.node_id = b.node_id AND b.cause_seq = a.event_seq AND b.kind = 'batch'),
@@ -101,7 +109,7 @@ C_09 = Rule(
         WHEN update_seq IS NULL AND x.went_on
             THEN format_string('%s-%s: no UpdateMetadata for a change of the ISR', w.topic, w.partition)
         END AS detail, array_compact(array(w.event_seq, w.seq, lead_seq)) AS evidence
-    FROM written w
+    FROM isr_writes w
     LEFT JOIN sent s ON w.run_id = s.run_id AND w.node_id = s.node_id AND w.event_seq = s.event_seq AND w.topic = s.topic
         AND w.partition = s.partition
     LEFT JOIN completing c ON w.run_id = c.run_id AND w.node_id = c.node_id AND w.event_seq = c.event_seq AND w.topic = c.topic
@@ -110,6 +118,7 @@ C_09 = Rule(
         AND w.partition = k.partition
     LEFT JOIN whole x ON w.run_id = x.run_id AND w.node_id = x.node_id AND w.event_seq = x.event_seq
     """,
+    about="isr_writes",
 )  # fmt: skip
 
 C_10 = Rule(
@@ -127,18 +136,32 @@ C_10 = Rule(
     """,
 )  # fmt: skip
 
+IN_CHANNELS = View(
+    "in_channels",
+    ("controller_requests",),
+    """
+    SELECT run_id, node_id, conn_id, seq, correlation_id, peer_id, lag(seq) OVER c AS before_on_connection,
+        lag(answer_seq) OVER c AS answered_on_connection, lag(seq) OVER b AS before, lag(answer_seq) OVER b AS answered,
+        lag(correlation_id) OVER b AS correlation_id_before
+    FROM controller_requests WHERE dir = 2
+    WINDOW c AS (PARTITION BY run_id, node_id, process, conn_id ORDER BY seq),
+        b AS (PARTITION BY run_id, node_id, process, peer_id, controller_epoch, broker_epoch ORDER BY seq)
+    """,
+)
+"""What a controller sent, beside what it sent before on this connection, and to this registration of the broker."""
+
+REPEATS = View(
+    "repeats", ("in_channels",),
+    "SELECT run_id, node_id, seq, peer_id, before FROM in_channels WHERE before IS NOT NULL AND answered IS NULL",
+    is_kept=True,
+)  # fmt: skip
+"""Requests that follow one without a response."""
+
 C_11 = Rule(
     "C-11", "error", "a channel has one request in flight; one without a response ends its connection, and is repeated with a new "
-    "correlation id", "controller 13.1", ("controller_requests", "messages", "events"),
+    "correlation id", "controller 13.1", ("in_channels", "repeats", "messages", "events"),
     """
-    WITH ordered AS (
-        SELECT *, lag(seq) OVER c AS before_on_connection, lag(answer_seq) OVER c AS answered_on_connection, lag(seq) OVER b AS before,
-            lag(answer_seq) OVER b AS answered, lag(correlation_id) OVER b AS correlation_id_before
-        FROM controller_requests WHERE dir = 2
-        WINDOW c AS (PARTITION BY run_id, node_id, process, conn_id ORDER BY seq),
-            b AS (PARTITION BY run_id, node_id, process, peer_id, controller_epoch, broker_epoch ORDER BY seq)),
-    repeats AS (SELECT * FROM ordered WHERE before IS NOT NULL AND answered IS NULL),
-    bodies AS (
+    WITH bodies AS (
         SELECT run_id, node_id, seq, md5(to_json(body)) AS body FROM messages
         LEFT SEMI JOIN (
             SELECT run_id, node_id, seq FROM repeats UNION ALL SELECT run_id, node_id, before FROM repeats) USING (run_id, node_id, seq)),
@@ -158,7 +181,7 @@ C_11 = Rule(
         WHEN before IS NOT NULL AND answered IS NULL AND correlation_id_before = correlation_id
             THEN format_string('repeats %s with its correlation id', before)
         END AS detail, array_compact(array(before, o.seq)) AS evidence
-    FROM ordered o LEFT JOIN differing d ON o.run_id = d.run_id AND o.node_id = d.node_id AND o.seq = d.seq
+    FROM in_channels o LEFT JOIN differing d ON o.run_id = d.run_id AND o.node_id = d.node_id AND o.seq = d.seq
     """,
 )  # fmt: skip
 
@@ -287,5 +310,7 @@ C_20 = Rule(
         AND a.partition = f.partition
     """,
 )  # fmt: skip
+
+SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)
 
 SENDING_RULES: tuple[Rule, ...] = (C_03, C_04, C_09, C_10, C_11, C_12, C_13, C_14, C_15, C_20)

@@ -6,7 +6,8 @@ the next free thread. There are two layouts of the prepared views:
 * `Cached` is for many rows: a view that rules' windows go over is cached, spread and sorted as they want it.
 * `Gathered` is for few: Spark then spends its time on planning and on starting tasks, hardly any on rows. Each view, also of silver, is
   computed into one partition that Spark knows to be the only one. So no query shuffles, and each is one stage with one task. A view that
-  only one query reads stays a part of it. One that turns out to be empty is known to be so, and what only looks at its rows is left out.
+  only one query reads stays a part of it, unless it is to be kept. A kept one that turns out to be empty is known to be so, and what only
+  looks at its rows is left out.
 """
 
 from __future__ import annotations
@@ -66,12 +67,13 @@ class Gathered:
     keeps_silver = True
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
-        """Computed into one partition, unless there is one reader."""
+        """Computed into one partition by its first reader, unless there is only one; what is to be kept at once."""
         rows = rows.coalesce(1)
-        if readers == 1:
+        is_kept = view is not None and view.is_kept
+        if readers == 1 and not is_kept:
             return rows, False
         rows = rows.localCheckpoint(eager=False)
-        return rows, rows.limit(1).toArrow().num_rows == 0
+        return rows, is_kept and rows.limit(1).toArrow().num_rows == 0
 
     def release(self) -> None:
         """Spark frees them when nothing names them."""

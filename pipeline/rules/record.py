@@ -65,6 +65,8 @@ class View:
     """Within a cluster its rows are sorted by `cluster_by`, then these columns, so that such windows need no sort."""
     needs: tuple[Need, ...] = ()
     """Where none of these holds the view has no row. They save the work of finding that out."""
+    is_kept: bool = False
+    """It is computed before what reads it, even if that is one rule: that one reads it several times, or has little to do without rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ CONTROLLER_REQUESTS = View(
     LEFT JOIN journaled ON dir = 2 AND run_id = of_run AND peer_id = journaled_id
     WINDOW channel AS (PARTITION BY run_id, node_id, dir, receiver, controller_epoch, broker_epoch)
     """,
+    needs=(messages_of(4, 5, 6),),
 )
 """LeaderAndIsr, StopReplica and UpdateMetadata requests, one row for each frame. `answer_seq` is null where no response came, `error` is
 the top-level code. `live` are the ids in LiveBrokers, or LiveLeaders, sorted. `last_update` is the last UpdateMetadata of this
@@ -185,6 +186,7 @@ ALTERS = View(
     WHERE nth = 1
     """,
     needs=(messages_of(56),),
+    is_kept=True,
 )
 """Partitions of AlterPartition requests with what the controller responded: `result` is null without a response, or with a top-level
 error. Of a partition named twice the last entry is the row, as the controller takes it."""

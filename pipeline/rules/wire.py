@@ -6,7 +6,7 @@ which only the header was kept are judged by their headers.
 
 from __future__ import annotations
 
-from klamm.pipeline.rules.record import Rule, messages_of
+from klamm.pipeline.rules.record import Rule, View, messages_of
 from klamm.pipeline.rules.response_headers import judged_response_headers
 
 NO_RESPONSE_OR_TOKEN = "9"
@@ -51,17 +51,24 @@ LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.proces
     AND r.listener <=> k.listener AND r.from_seq = k.from_seq
 WHERE t.dir = 1 AND t.api_key <> 18 AND t.cause_seq IS NOT NULL"""
 
-_ONCE = f"""
-WITH wanted AS (
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq FROM traffic
-    WHERE dir = 1 AND cause_seq IS NOT NULL OR dir = 0 AND flags & {NO_RESPONSE_OR_TOKEN} = 0 AND reason IS NULL),
--- Nearly all connections have one answer for each request, which counts and sums tell. Only those that have not are looked at closely.
+_PAIRED = f"dir = 1 AND cause_seq IS NOT NULL OR dir = 0 AND flags & {NO_RESPONSE_OR_TOKEN} = 0 AND reason IS NULL"
+
+ODD = View(
+    "odd",
+    ("traffic",),
+    f"""
+WITH wanted AS (SELECT run_id, node_id, process, conn_id, seq, ts_ns, dir, api_key, cause_seq FROM traffic WHERE {_PAIRED}),
 sums AS (
     SELECT conn_id, run_id, node_id, process,
         count_if(dir = 0) = count_if(dir = 1) AND bit_xor(xxhash64(if(dir = 0, seq, cause_seq))) = 0 AS is_even
-    FROM wanted GROUP BY conn_id, run_id, node_id, process),
-odd AS (SELECT w.* FROM wanted w JOIN sums s USING (conn_id, run_id, node_id, process) WHERE NOT is_even),
-answers AS (
+    FROM wanted GROUP BY conn_id, run_id, node_id, process)
+SELECT w.* FROM wanted w JOIN sums s USING (conn_id, run_id, node_id, process) WHERE NOT is_even""",
+    is_kept=True,
+)
+"""Requests and answers of connections that have not one answer for each request, which counts and sums tell: few of all."""
+
+_ONCE = f"""
+WITH answers AS (
     SELECT run_id, node_id, cause_seq AS seq, count(*) AS n, max(seq) AS last FROM odd WHERE dir = 1 GROUP BY run_id, node_id, cause_seq),
 newest AS (
     SELECT run_id, node_id, process, conn_id, max(cause_seq) AS newest FROM odd WHERE dir = 1 GROUP BY ALL),
@@ -77,7 +84,8 @@ open AS (
     LEFT JOIN newest w ON w.run_id = r.run_id AND w.node_id = r.node_id AND w.process = r.process AND w.conn_id = r.conn_id
     WHERE r.n IS NULL)
 SELECT run_id, node_id, conn_id, seq, CAST(NULL AS STRING) AS detail, array(seq) AS evidence
-FROM wanted JOIN sums USING (conn_id, run_id, node_id, process) WHERE is_even AND dir = 0
+FROM traffic LEFT ANTI JOIN (SELECT DISTINCT conn_id, run_id, node_id, process FROM odd) USING (conn_id, run_id, node_id, process)
+WHERE ({_PAIRED}) AND dir = 0
 UNION ALL
 SELECT run_id, node_id, conn_id, seq, if(n > 1, concat('answered ', n, ' times'), NULL), array_compact(array(seq, last))
 FROM requests WHERE n IS NOT NULL
@@ -90,8 +98,10 @@ SELECT run_id, node_id, conn_id, seq,
     END, array_compact(array(seq, if(newest > seq, newest, NULL)))
 FROM open"""
 
-_TOO_NEW = """
-WITH asked AS (
+TOO_NEW = View(
+    "too_new",
+    ("traffic", "ranges", "quarantine"),
+    """
     SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.api_version, r.low, r.high
     FROM traffic t
     JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = 18
@@ -101,8 +111,13 @@ WITH asked AS (
         -- The header is whole: the client id and no tagged field are there.
         AND (q.seq IS NULL OR (length(q.frame) >= 15 AND (
             (hex(substring(q.frame, 13, 2)) >= '8000' AND hex(substring(q.frame, 15, 1)) = '00')
-            OR hex(substring(q.frame, 15 + least(1000000, CAST(conv(hex(substring(q.frame, 13, 2)), 16, 10) AS INT)), 1)) = '00')))),
-answers AS (
+            OR hex(substring(q.frame, 15 + least(1000000, CAST(conv(hex(substring(q.frame, 13, 2)), 16, 10) AS INT)), 1)) = '00')))""",
+    is_kept=True,
+)
+"""ApiVersions requests with a whole header, in a version outside the range that was advertised."""
+
+_TOO_NEW = """
+WITH answers AS (
     SELECT t.run_id, t.node_id, t.cause_seq, t.seq, t.reason, t.error_code, keys
     FROM traffic t LEFT JOIN (
         SELECT run_id, node_id, seq, try_variant_get(body, '$.apiKeys', 'array<struct<apiKey int, minVersion int, maxVersion int>>') AS keys
@@ -119,12 +134,15 @@ SELECT q.run_id, q.node_id, q.conn_id, q.seq,
             THEN concat('version ', q.api_version, ': the answer is not the one entry of API 18 from ', q.low, ' to ', q.high)
     END AS detail,
     array_compact(array(q.seq, a.seq, if(a.seq IS NULL, c.seq, NULL))) AS evidence
-FROM asked q
+FROM too_new q
 LEFT JOIN answers a ON a.run_id = q.run_id AND a.node_id = q.node_id AND a.cause_seq = q.seq
 LEFT JOIN closings c ON c.run_id = q.run_id AND c.node_id = q.node_id AND c.process = q.process AND c.conn_id = q.conn_id
     AND c.seq > q.seq"""
 
-_CLOSED = f"""
+REFUSED = View(
+    "refused_requests",
+    ("traffic", "ranges"),
+    f"""
 WITH told AS (SELECT DISTINCT run_id, node_id, process, listener, from_seq, until_seq FROM ranges),
 offered AS (
     SELECT t.run_id, t.node_id, t.process, t.conn_id, t.seq, t.ts_ns,
@@ -135,16 +153,21 @@ offered AS (
         AND (k.listener IS NULL OR k.listener <=> t.listener) AND t.seq BETWEEN k.from_seq AND k.until_seq
     LEFT JOIN ranges r ON r.run_id = t.run_id AND r.node_id = t.node_id AND r.process = t.process AND r.key = t.api_key
         AND r.listener <=> k.listener AND r.from_seq = k.from_seq
-    WHERE t.dir = 0 AND t.reason IS NULL AND t.api_key <> 18 AND (r.key IS NULL OR t.api_version NOT BETWEEN r.low AND r.high)),
-refused AS (
-    SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
-    FROM traffic t
-    WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
-    UNION ALL SELECT * FROM offered),
-answered AS (
+    WHERE t.dir = 0 AND t.reason IS NULL AND t.api_key <> 18 AND (r.key IS NULL OR t.api_version NOT BETWEEN r.low AND r.high))
+SELECT run_id, node_id, process, conn_id, seq, ts_ns, concat('what is ', replace(reason, '_', ' ')) AS what
+FROM traffic t
+WHERE dir = 0 AND reason IN ({MALFORMED}) AND flags & 10 = 0 AND NOT (api_key <=> 18 AND reason = 'unknown_version')
+UNION ALL SELECT * FROM offered""",
+    is_kept=True,
+)
+"""Requests that the broker must not answer, and in words why."""
+
+_CLOSED = f"""
+WITH answered AS (
     SELECT t.run_id, t.node_id, t.process, t.conn_id, r.seq,
         min(if(t.cause_seq = r.seq, t.seq, NULL)) AS own, min(if(t.cause_seq > r.seq, t.seq, NULL)) AS later
-    FROM refused r JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.conn_id = r.conn_id
+    FROM refused_requests r
+    JOIN traffic t ON t.run_id = r.run_id AND t.node_id = r.node_id AND t.process = r.process AND t.conn_id = r.conn_id
     WHERE t.dir = 1 AND t.cause_seq >= r.seq GROUP BY ALL)
 SELECT r.run_id, r.node_id, r.conn_id, r.seq,
     CASE WHEN a.own IS NOT NULL THEN concat(r.what, ' is answered')
@@ -152,7 +175,7 @@ SELECT r.run_id, r.node_id, r.conn_id, r.seq,
         WHEN c.seq IS NULL AND e.last_ts_ns - r.ts_ns > {PATIENCE_NS} THEN concat('after ', r.what, ' the connection stays open')
     END AS detail,
     array_compact(array(r.seq, a.own, a.later, c.seq)) AS evidence
-FROM refused r
+FROM refused_requests r
 LEFT JOIN answered a ON a.run_id = r.run_id AND a.node_id = r.node_id AND a.seq = r.seq
 LEFT JOIN closings c ON c.run_id = r.run_id AND c.node_id = r.node_id AND c.process = r.process AND c.conn_id = r.conn_id AND c.seq > r.seq
 LEFT JOIN ends e ON e.run_id = r.run_id AND e.node_id = r.node_id AND e.process = r.process"""
@@ -227,6 +250,8 @@ FROM (
     WINDOW before AS (
         PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
 
+VIEWS = (ODD, TOO_NEW, REFUSED)
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "W-01", "error", "Responses leave in the order of their requests, per connection.", "wire 1", ("traffic",), _ORDER,
@@ -239,17 +264,18 @@ RULES: tuple[Rule, ...] = (
         "W-03", "error",
         "Every request is answered once, unless it gets no response (acks=0), or its connection or the run ends.",
         "wire 1",
-        ("traffic", "closings", "ends"), _ONCE,
+        ("traffic", "odd", "closings", "ends"), _ONCE,
     ),
     Rule(
         "W-04", "error",
         "ApiVersions with a whole header and a version outside the range that the broker advertised is answered with error "
         "35 and the entry of key 18, in a body of version 0.", "wire 4",
-        ("traffic", "ranges", "closings", "messages", "quarantine"), _TOO_NEW,
+        ("too_new", "traffic", "closings", "messages"), _TOO_NEW, about="too_new",
     ),
     Rule(
         "W-05", "error", "After an unknown key or version, or a malformed request, the connection is closed without a response. Surplus "
-        "bytes and bad UTF-8 are not malformed.", "wire 1", ("traffic", "ranges", "closings", "ends"), _CLOSED,
+        "bytes and bad UTF-8 are not malformed.", "wire 1", ("refused_requests", "traffic", "closings", "ends"), _CLOSED,
+        about="refused_requests",
     ),
     Rule(
         "W-06", "error", "Before authentication a SASL listener answers one successful ApiVersions, SaslHandshake, SaslAuthenticate and "
