@@ -6,7 +6,6 @@ proxy of `Network`. Time-outs are short; what they are measured against is besid
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,12 +103,6 @@ class RegisteredMembers(Members):
             return node
 
         return wait_for(look, f"{broker_id} {state}", within_s)
-
-    def becomes_within(self, broker_id: int, state: str, within_s: float) -> float:
-        """Wait until a registration has this state; the seconds that it took."""
-        begin = time.monotonic()
-        self.registered(broker_id, state, within_s)
-        return time.monotonic() - begin
 
     def refuses_clients(self, broker_id: int) -> bool:
         """Whether a running broker answers no Metadata request."""
