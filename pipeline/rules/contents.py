@@ -1,4 +1,4 @@
-"""What a small lake holds, looked up in the files of its tables: a rule that had nothing to look at is not planned for it."""
+"""What a lake holds, looked up in the files of its tables: a rule that had nothing to look at is not planned for it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def judge_lake(
     few = all(manifest.rows(lake, table.path, runs) <= FEW for table in tables.SILVER)
     with few_rows(spark, few):
         empty = tables.views(spark, lake, runs, read_by(judging).union(*(reader.inputs for reader in readers)))
-        return judge(spark, runs, judging, Contents(lake, runs, empty) if few else None, readers)
+        return judge(spark, runs, judging, Contents(lake, runs, empty), readers, few=few)
 
 
 def judge(
@@ -116,14 +116,16 @@ def judge(
     chosen: Iterable[Rule] | None = None,
     contents: Contents | None = None,
     others: Sequence[Reader] = (),
+    *,
+    few: bool = False,
 ) -> Judgement:
     """Judge what the session's views hold (`pipeline.tables.views`), which are the rows of `runs`, by all rules or the chosen ones.
 
-    With `contents` there are so few rows that the work is done in one partition, and what has nothing to look at is left out.
+    With `contents` what has nothing to look at is left out. With `few` rows the work is done in one partition.
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
-    layout = Cached(spark) if contents is None else Gathered()
+    layout = Gathered() if few else Cached(spark)
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]

@@ -48,7 +48,7 @@ def judgement(spark: Any, flagged: tuple[Path, dict[str, frozenset[tuple[int, in
     lake, _ = flagged
     runs = [*sorted(FIXTURES), "faults"]
     into_silver(spark, lake)
-    return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)))
+    return runner.judge(spark, runs, contents=Whatever(lake, runs, views(spark, lake, runs)), few=True)
 
 
 class Whatever(Contents):
