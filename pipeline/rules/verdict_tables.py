@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from klamm.pipeline.tables import RULE_STATS, SILVER, VERDICTS, Table
 BATCH = "rules"
 """The batch of all parts: a run is judged as a whole."""
 
+FILE = "part-0.parquet"
 STAMP = b"klamm.judged"
 
 
@@ -40,16 +42,10 @@ def write_judgement(lake: Path, judgement: Judgement, runs: Sequence[str]) -> li
 def read_judgement(lake: Path, runs: Sequence[str]) -> Judgement | None:
     """What all rules said of these runs, if they would say the same now: no row was added since, and no code of Klamm differs."""
     stamps = _stamps(lake, runs)
-    found: dict[Table, list[dict[str, object]]] = {}
-    for table in (VERDICTS, RULE_STATS):
-        files = {entry.run: lake / entry.path / "part-0.parquet" for entry in manifest.entries(lake, table.path, runs)}
-        rows = [_read(files[run], stamps[run]) if run in files else None for run in runs]
-        if any(part is None for part in rows):
-            return None
-        found[table] = [row for part in rows if part is not None for row in part]
-    stats = [Stat(**row) for row in found[RULE_STATS]]  # type: ignore[arg-type]
-    verdicts = [Verdict(**row) for row in found[VERDICTS]]  # type: ignore[arg-type]
-    return Judgement(stats, verdicts)
+    stats, verdicts = (_read(lake, table, stamps) for table in (RULE_STATS, VERDICTS))
+    if stats is None or verdicts is None:
+        return None
+    return Judgement([Stat(**row) for row in stats], [Verdict(**row) for row in verdicts])
 
 
 def _stamps(lake: Path, runs: Sequence[str]) -> dict[str, str]:
@@ -66,21 +62,26 @@ def _write(lake: Path, table: Table, run: str, rows: Iterable[tuple[object, ...]
     fields = [(column.name, _arrow_type(column.type)) for column in table.columns]
     folder = f"{table.path}/run={quote(run, safe='')}/batch={BATCH}"
     (lake / folder).mkdir(parents=True, exist_ok=True)
-    path = lake / folder / "part-0.parquet"
-    unfinished = path.with_name("._part-0.parquet")
+    path = lake / folder / FILE
+    unfinished = path.with_name(f"._{FILE}")
     pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(fields, {STAMP: stamp})), unfinished, compression="zstd")
     os.replace(unfinished, path)
     return Entry(table.path, run, BATCH, folder, len(records))
 
 
-def _read(file: Path, stamp: str) -> list[dict[str, object]] | None:
-    """The rows of a part that has this stamp."""
-    try:
-        table = pq.ParquetFile(file).read()
-    except (OSError, pa.ArrowException):
-        return None
-    metadata = table.schema.metadata or {}
-    return table.to_pylist() if metadata.get(STAMP) == stamp.encode() else None
+def _read(lake: Path, table: Table, stamps: Mapping[str, str]) -> list[dict[str, Any]] | None:
+    """The rows of these runs; None where a run has no part with its stamp."""
+    folders = {entry.run: lake / entry.path for entry in manifest.entries(lake, table.path, stamps)}
+    rows: list[dict[str, Any]] = []
+    for run, stamp in stamps.items():
+        try:
+            part = pq.ParquetFile(folders[run] / FILE).read() if run in folders else None
+        except (OSError, pa.ArrowException):
+            part = None
+        if part is None or (part.schema.metadata or {}).get(STAMP) != stamp.encode():
+            return None
+        rows += part.to_pylist()
+    return rows
 
 
 def _arrow_type(name: str) -> pa.DataType:

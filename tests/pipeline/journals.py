@@ -38,6 +38,11 @@ def run_with(spark: Any, lake: Path, *, gold: bool = False) -> Outcome:
     return run(lake, lambda: spark, Silent(), gold=gold)
 
 
+def no_session() -> Any:
+    """In place of what opens Spark, where it must not be opened."""
+    raise AssertionError("Spark is not needed")
+
+
 def query(lake: Path, table: str, select: str) -> list[tuple[Any, ...]]:
     """DuckDB's rows of SELECT `select` FROM the valid files of a table."""
     files = [str(path) for path in manifest.files(lake, table)]

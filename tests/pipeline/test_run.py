@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from klamm.pipeline import compact, manifest
@@ -19,20 +18,15 @@ from klamm.pipeline.stream import STREAM, account
 from klamm.pipeline.tables import MESSAGES, views
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import simple_exchange
-from klamm.tests.pipeline.journals import Silent, numbers, query, run_with, write
+from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write
 
 FRAMES = ("silver/messages", "silver/quarantine")
 
 
-def no_session() -> Any:
-    raise AssertionError("Spark is not needed")
-
-
 def responses(lake: Path) -> list[tuple[Any, ...]]:
     """Of each run in gold: (run, responses, frames in quarantine)."""
-    files = [str(path) for path in manifest.files(lake, "gold/api_matrix")]
-    sql = f"SELECT run_id, sum(responses)::int, sum(quarantined)::int FROM read_parquet({files!r}) GROUP BY run_id ORDER BY run_id"
-    return duckdb.sql(sql).fetchall()
+    of_run = "OVER (PARTITION BY run_id)"
+    return sorted(query(lake, "gold/api_matrix", f"DISTINCT run_id, (sum(responses) {of_run})::int, (sum(quarantined) {of_run})::int"))
 
 
 @pytest.mark.timeout(240)  # it starts Spark

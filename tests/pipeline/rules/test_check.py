@@ -18,7 +18,7 @@ from klamm.pipeline.rules import verdict_tables
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
 from klamm.tests.journal.writing import simple_exchange
-from klamm.tests.pipeline.journals import query, run_with, write
+from klamm.tests.pipeline.journals import no_session, query, run_with, write
 from klamm.tests.pipeline.rules.fixtures import Run
 from klamm.tests.pipeline.rules.fixtures_wire import an_answer_overtakes, an_id_twice
 
@@ -63,10 +63,6 @@ def test_a_client_that_breaks_a_rule_is_a_warning(spark: Any, lake: Path, monkey
     told = json.loads(result.output)
     assert [(one["rule"], one["seq"]) for one in told["violations"]] == [("W-10", 5)]
     assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
-
-
-def no_session() -> Any:
-    raise AssertionError("Spark is not needed")
 
 
 @pytest.mark.slow
