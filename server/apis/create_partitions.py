@@ -28,7 +28,7 @@ from klamm.server.topic_creation import TOPIC_ENTRIES, wait_for_leaders
 from klamm.zk.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3
-ATTEMPTS = 20
+ATTEMPTS = 100
 """A topic whose znode changes so often between reading and writing is UNKNOWN_SERVER_ERROR; each time somebody else's write took hold."""
 
 _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as OtherNewTopic
-from kafka.errors import KafkaError as OtherError
 from kafka.errors import TopicAlreadyExistsError
 
 from klamm.tests.harness.process import KlammBroker
@@ -23,6 +22,9 @@ from klamm.tests.harness.waits import wait_for
 
 PARTITIONS = 3
 SESSION_MS = 1500
+PATIENCE_S = 120.0
+PAUSE_S = 0.05
+"""Between two topics of a client: each controller reads all of them, and the machine has other tests to run."""
 
 
 @pytest.fixture
@@ -59,6 +61,7 @@ class Creating(threading.Thread):
                 if self.create(topic):
                     self.made.append(topic)
                     number += 1
+                    self.over.wait(PAUSE_S)
         except BaseException as failure:
             self.failure = failure
             raise
@@ -69,7 +72,7 @@ class Creating(threading.Thread):
 
     def goes_on(self, count: int) -> None:
         """Wait until it made more than `count` topics; its failure is the test's."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while len(self.made) <= count:
             assert self.failure is None, self.failure
             assert time.monotonic() < end, f"{self.prefix} made {len(self.made)} topics and no more; refused: {self.refused}"
@@ -116,8 +119,8 @@ class KafkaPython(Creating):
             self._admin.create_topics([OtherNewTopic(topic, PARTITIONS, 2)], timeout_ms=5000)
         except TopicAlreadyExistsError:
             return True
-        except (OtherError, RuntimeError) as refused:
-            # this client looks for the controller again when it is told NOT_CONTROLLER, but not when the controller is dead
+        except Exception as refused:  # noqa: BLE001 a broker that dies at any moment makes this client raise more than its own errors
+            # it looks for the controller again when it is told NOT_CONTROLLER, but not when the controller is dead
             self.refused = topic, refused
             self.close()
             return False
@@ -130,7 +133,7 @@ class KafkaPython(Creating):
             admin.close()
 
 
-@pytest.mark.timeout(300)  # each time two sessions have to expire
+@pytest.mark.timeout(900)  # each time two sessions have to expire, and clients to notice; 200 s on a machine with four times the work
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(three: dict[int, KlammBroker], times: int) -> None:
     tree = three[0].tree
@@ -144,9 +147,9 @@ def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(th
             counts = [len(c.made) for c in clients]
             for client, count in zip(clients, counts, strict=True):
                 client.goes_on(count)
-            controller = tree.controller()
+            controller = the_controller(tree)
             three[controller].kill()
-            wait_for(lambda old=controller: tree.controller() not in (-1, old), "another controller", 60)  # type: ignore[misc]
+            wait_for(lambda old=controller: gone_and_replaced(tree, old), "another controller", PATIENCE_S)  # type: ignore[misc]
             epochs.append(tree.controller_epoch())
             three[controller].start()
         counts = [len(c.made) for c in clients]
@@ -156,7 +159,7 @@ def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(th
         for client in clients:
             client.over.set()
     for client in clients:
-        client.join(30)
+        client.join(PATIENCE_S)
         if isinstance(client, KafkaPython):
             client.close()
         assert client.failure is None, client.failure
@@ -170,6 +173,17 @@ def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(th
             assert state.leader in replicas or state.leader == -1
             assert set(state.isr) <= set(replicas)
     everybody_agrees(tree, bootstrap, set(made))
+
+
+def the_controller(tree: Tree) -> int:
+    """The controller's id; on a busy machine its session may have expired, and for a moment there is none."""
+    (found,) = wait_for(lambda: {tree.controller()} - {-1}, "a controller", PATIENCE_S)
+    return found
+
+
+def gone_and_replaced(tree: Tree, killed: int) -> bool:
+    """Another broker is the controller, and the killed one may register again."""
+    return tree.controller() not in (-1, killed) and tree.broker_epoch(killed) == -1
 
 
 def everybody_agrees(tree: Tree, bootstrap: str, made: set[str]) -> None:
@@ -186,6 +200,6 @@ def everybody_agrees(tree: Tree, bootstrap: str, made: set[str]) -> None:
                 leaders = {(t, p["partition_index"]): p["leader_id"] for t in made for p in shown[t]["partitions"]}
                 return leaders == {key: state.leader for key, state in stored.items() if state is not None}
 
-            wait_for(same, f"{address} shows what is in ZooKeeper", 60)
+            wait_for(same, f"{address} shows what is in ZooKeeper", PATIENCE_S)
         finally:
             admin.close()
