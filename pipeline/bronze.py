@@ -9,7 +9,6 @@ much work is done by Spark's workers, with the same function.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from klamm.journal.segments import Segment, is_part
 from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.manifest import Entry
+from klamm.pipeline.row_groups import RowGroups
 
 COMMITS = "bronze/commits"
 COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"
@@ -76,29 +76,21 @@ def convert(lake: Path, segment: Segment) -> Converted:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = Path(segment.name).stem + ".parquet"
-    target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / name
+    target = lake / "bronze" / segment.table / f"run={segment.run}" / f"node={segment.node}" / (Path(segment.name).stem + ".parquet")
     reader = open_segment(segment.path)
-    rows, writer = 0, None
-    temporary = target.with_name(f".{name}.{os.getpid()}")
+    groups, schema = RowGroups(target), None
     for batch in reader:
-        if not batch.num_rows:
-            continue
         _same_journal(segment, batch)
-        column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
-        if writer is None:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        if schema is None:
             schema = batch.schema.append(pa.field("segment", pa.string(), nullable=False)).remove_metadata()
-            writer = pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=1)
-        writer.write_batch(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema), row_group_size=1 << 17)
-        rows += batch.num_rows
-    if writer is not None:
-        writer.close()
-        there = pq.read_metadata(temporary).num_rows
-        if there != rows:
-            raise PipelineFailed(f"{segment.path}: {rows} rows were read and {there} written")
-        temporary.replace(target)
-    return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), rows, reader.torn)
+        column = pa.repeat(pa.scalar(segment.name), batch.num_rows)
+        groups.add(pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema))
+    groups.close()
+    if groups.rows:
+        there = pq.read_metadata(target).num_rows
+        if there != groups.rows:
+            raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {there} written")
+    return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), groups.rows, reader.torn)
 
 
 def _same_journal(segment: Segment, batch: Any) -> None:

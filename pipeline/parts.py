@@ -57,16 +57,27 @@ def clear(lake: Path, tables: Iterable[Table], batch: str) -> None:
         shutil.rmtree(stage(lake, table, batch), ignore_errors=True)
 
 
-def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str]) -> None:
-    """Write rows of Spark, which are of these runs only, where the parts grow."""
+def write(
+    lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], sorted_by: Sequence[str] = (), page_rows: int | None = None
+) -> None:
+    """Write rows of Spark, which are of these runs only, where the parts grow.
+
+    In each file they are `sorted_by` these columns, in pages of so many rows.
+    """
     from pyspark.sql import functions as F
 
     folder = stage(lake, table, batch)
-    if len(runs) == 1:
-        rows.write.mode("overwrite").option("compression", "zstd").parquet(str(folder / folder_of_run(runs[0])))
+    one = len(runs) == 1
+    placed = rows if one else rows.withColumn("run", F.col("run_id"))
+    if sorted_by:
+        placed = placed.sortWithinPartitions(*(() if one else ("run",)), *sorted_by)
+    writer = placed.write.mode("overwrite").option("compression", "zstd")
+    if page_rows is not None:
+        writer = writer.option("parquet.page.row.count.limit", page_rows)
+    if one:
+        writer.parquet(str(folder / folder_of_run(runs[0])))
     else:
-        marked = rows.withColumn("run", F.col("run_id"))
-        marked.write.mode("overwrite").option("compression", "zstd").partitionBy("run").parquet(str(folder))
+        writer.partitionBy("run").parquet(str(folder))
 
 
 def write_here(lake: Path, table: Table, rows: Any, batch: str) -> None:

@@ -97,6 +97,10 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.lightweightPlanChangeValidation": "false",
+        # Bodies of all APIs share a column: laid apart into one column for each field of the most frequent ones, they would be put together
+        # again for every other one.
+        "spark.sql.variant.inferShreddingSchema": "false",
+        "spark.sql.variant.pushVariantIntoScan": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
     }
@@ -106,6 +110,8 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.adaptive.enabled": "false",
+            # Files are listed here: a job that does it costs more than hundreds of folders.
+            "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }
     if not master.startswith("local[") and master != "local":
         chosen["spark.submit.pyFiles"] = str(code_zip())

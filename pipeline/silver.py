@@ -19,8 +19,13 @@ from klamm.pipeline import manifest, parts
 from klamm.pipeline.decode_batches import DECODED, INPUT, decode_batches
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.manifest import Entry
+from klamm.pipeline.session import FEW
 from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRITTEN, decode_and_write, write_events
 from klamm.pipeline.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
+
+SORTED_BY = ("api_key", "dir")
+PAGE_ROWS = 1000
+"""Who reads the bodies of one API skips the pages of all others: most frames are of few APIs, and most rules ask for the rest."""
 
 Counts = Mapping[str, int]
 """Run → rows."""
@@ -68,7 +73,11 @@ def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool, expec
     decodable = frames.select(*INPUT).mapInArrow(partial(decode_and_write, str(lake), batch), DECODABLE)
     names = [column.name for column in (*HEADER, *SIZES)]
     body = "parse_json(body_json) AS body" if variant else "body_json"
-    parts.write(lake, MESSAGES, decodable.selectExpr(*names, body, "left", "err", "error_code", "errors"), batch, list(expected))
+    messages = decodable.selectExpr(*names, body, "left", "err", "error_code", "errors")
+    if sum(expected.values()) > FEW:
+        parts.write(lake, MESSAGES, messages, batch, list(expected), SORTED_BY, PAGE_ROWS)
+    else:
+        parts.write(lake, MESSAGES, messages, batch, list(expected))
     return _adopted(lake, tables, (MESSAGES, QUARANTINE), batch, expected)
 
 

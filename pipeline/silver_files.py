@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from klamm.journal.columns import EVENTS
 from klamm.pipeline.decode_batches import ARROW_TYPES, LISTS, OWN, decode_batches
 from klamm.pipeline.parts import folder_of_run, stage
+from klamm.pipeline.row_groups import RowGroups
 from klamm.pipeline.tables import (
     API_ERRORS,
     BROKER_STATE,
@@ -48,10 +48,6 @@ DECODABLE = ddl(_DECODABLE)
 WRITTEN = "rows bigint"
 """Spark's schema of what `write_events` hands on."""
 
-GROUP_ROWS = 1 << 17
-GROUP_BYTES = 64 << 20
-"""A row group is written when it has so many rows or bytes."""
-
 _INT32 = 1 << 31
 _INT64 = 1 << 63
 
@@ -62,39 +58,23 @@ class Files:
     def __init__(self, lake: str, batch: str, task: int) -> None:
         self._lake, self._batch = Path(lake), batch
         self._name = f"part-{task:05d}.parquet"
-        self._waiting: dict[Path, list[Any]] = {}
-        self._writers: dict[Path, Any] = {}
+        self._files: dict[tuple[Table, str], RowGroups] = {}
 
     def add(self, table: Table, rows: Any) -> None:
         """Rows of a table, of any runs; at least one."""
         run_ids = rows.column("run_id")
         runs = pc.unique(run_ids).to_pylist()
         for run in runs:
-            path = stage(self._lake, table, self._batch) / folder_of_run(run) / self._name
-            waiting = self._waiting.setdefault(path, [])
-            waiting.append(rows if len(runs) == 1 else rows.filter(pc.equal(run_ids, run)))
-            if sum(each.num_rows for each in waiting) >= GROUP_ROWS or sum(each.nbytes for each in waiting) >= GROUP_BYTES:
-                self._flush(path)
+            file = self._files.get((table, run))
+            if file is None:
+                path = stage(self._lake, table, self._batch) / folder_of_run(run) / self._name
+                file = self._files[table, run] = RowGroups(path)
+            file.add(rows if len(runs) == 1 else rows.filter(pc.equal(run_ids, run)))
 
     def close(self) -> None:
         """Write what waits; the files are whole."""
-        for path in list(self._waiting):
-            self._flush(path)
-        for path, writer in self._writers.items():
-            writer.close()
-            self._unfinished(path).replace(path)
-
-    def _flush(self, path: Path) -> None:
-        rows = self._waiting.pop(path)
-        writer = self._writers.get(path)
-        if writer is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            writer = pq.ParquetWriter(self._unfinished(path), rows[0].schema, compression="zstd", compression_level=1)
-            self._writers[path] = writer
-        writer.write_table(pa.Table.from_batches(rows))
-
-    def _unfinished(self, path: Path) -> Path:
-        return path.with_name(f"._{path.name}")
+        for file in self._files.values():
+            file.close()
 
 
 def decode_and_write(lake: str, batch: str, batches: Iterator[Any]) -> Iterator[Any]:

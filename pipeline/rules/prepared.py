@@ -3,11 +3,12 @@
 A judgement is some fifty queries. Each names the views that it reads, so they form a graph, and whatever has its inputs is worked on by
 the next free thread. There are two layouts of the prepared views:
 
-* `Cached` is for many rows: a view that rules' windows go over is cached, spread and sorted as they want it.
+* `Spread` is for many rows: a view that rules' windows go over is spread and sorted as they want it.
 * `Gathered` is for few: Spark then spends its time on planning and on starting tasks, hardly any on rows. Each view, also of silver, is
   computed into one partition that Spark knows to be the only one. So no query shuffles, and each is one stage with one task. A view that
-  only one query reads stays a part of it, unless it is to be kept. A kept one that turns out to be empty is known to be so, and what only
-  looks at its rows is left out.
+  only one query reads stays a part of it, unless it is to be kept.
+
+A view that is to be kept and turns out to be empty is known to be so, and what only looks at its rows is left out.
 """
 
 from __future__ import annotations
@@ -32,33 +33,24 @@ class Layout(Protocol):
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
         """What so many queries read in place of `rows`, of a prepared view or of silver, and whether it is known to be empty."""
 
-    def release(self) -> None:
-        """Nobody reads them any more."""
 
-
-class Cached:
+class Spread:
     """For many rows."""
 
     keeps_silver = False
 
     def __init__(self, spark: SparkSession) -> None:
-        # With a number Spark keeps the partitions, and knows of the cached rows how they are spread and sorted.
+        # With a number Spark keeps the partitions, and knows of the rows how they are spread and sorted.
         self._parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
-        self._cached: list[DataFrame] = []
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
-        """Cached where windows go over it, else computed."""
-        if view is None or not view.cluster_by:
-            # Cut off from its plan: a plan that is cached is planned again inside each query that reads it.
-            return rows.localCheckpoint(), False
-        rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by).cache()
-        self._cached.append(rows)
-        return rows, False
-
-    def release(self) -> None:
-        """Take them out of the cache."""
-        for rows in self._cached:
-            rows.unpersist()
+        """Computed, spread and sorted where windows go over it."""
+        if view is not None and view.cluster_by:
+            rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
+        # Cut off from its plan: a plan that is cached is planned again inside each query that reads it. And to put rows into the columns of
+        # Spark's cache takes three times as long as to compute them.
+        rows = rows.localCheckpoint()
+        return rows, view is not None and view.is_kept and _is_empty(rows)
 
 
 class Gathered:
@@ -73,10 +65,11 @@ class Gathered:
         if readers == 1 and not is_kept:
             return rows, False
         rows = rows.localCheckpoint(eager=False)
-        return rows, is_kept and rows.limit(1).toArrow().num_rows == 0
+        return rows, is_kept and _is_empty(rows)
 
-    def release(self) -> None:
-        """Spark frees them when nothing names them."""
+
+def _is_empty(rows: DataFrame) -> bool:
+    return rows.limit(1).toArrow().num_rows == 0
 
 
 def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:

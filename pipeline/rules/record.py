@@ -5,7 +5,7 @@ line what is wrong. So one scan counts what was checked and what was violated, a
 row in a run is *not exercised* in that run; it did not pass.
 
 A query reads the views of silver (`pipeline/tables.py`), which hold the rows of the runs that are judged, and prepared views: queries that
-several rules share, computed and cached once per judgement.
+several rules share, computed once per judgement.
 
 What is exempt from a rule is left out by the query, or is a row without detail if it proves that the rule was looked at.
 """
@@ -53,7 +53,7 @@ def errors_of(*codes: int) -> Need:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A query that several rules share. It is registered under its name and cached while rules are judged."""
+    """A query that several rules share. It is registered under its name while rules are judged."""
 
     name: str
     inputs: tuple[str, ...]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klamm.pipeline import manifest, tables
 from klamm.pipeline.rules.contents import Contents
-from klamm.pipeline.rules.prepared import Cached, Gathered, in_order, needed, prepare
+from klamm.pipeline.rules.prepared import Gathered, Spread, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
 from klamm.pipeline.session import FEW, few_rows
 
@@ -125,7 +125,7 @@ def judge(
     """
     judging = list(rules().values() if chosen is None else chosen)
     known = views()
-    layout = Gathered() if few else Cached(spark)
+    layout = Gathered() if few else Spread(spark)
     none = set() if contents is None else _without_rows(known, contents)
     jobs = _jobs([rule for rule in judging if contents is None or not contents.lacks(rule.needs)])
     inputs = [{name for rule in job for name in rule.inputs} for job in jobs] + [set(other.inputs) for other in others]
@@ -145,10 +145,7 @@ def judge(
         elif node in known or layout.keeps_silver:
             prepare(spark, node, known.get(node), layout, none, readers[node])
 
-    try:
-        in_order(graph, work, JOBS_AT_ONCE)
-    finally:
-        layout.release()
+    in_order(graph, work, JOBS_AT_ONCE)
     return Judgement(sorted(stats.values()), sorted(verdicts, key=lambda one: (one.run_id, one.rule, one.node_id, one.seq)))
 
 
