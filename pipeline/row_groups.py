@@ -55,4 +55,4 @@ class RowGroups:
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(self._unfinished, batches[0].schema, compression="zstd", compression_level=1)
-        self._writer.write_table(pa.Table.from_batches(batches), row_group_size=ROWS)
+        self._writer.write_table(pa.Table.from_batches(batches))

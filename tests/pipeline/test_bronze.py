@@ -48,6 +48,15 @@ def test_each_segment_is_one_parquet_file_with_its_rows(tmp_path: Path) -> None:
     assert names[: len(BRONZE[0].columns)] == list(BRONZE[0].names)
 
 
+def test_the_small_batches_of_a_journal_become_one_row_group(tmp_path: Path) -> None:
+    with journal(tmp_path, exchanges=20) as tiny:
+        for _ in range(5):
+            tiny.batch()
+            simple_exchange(tiny)
+    to_bronze(tmp_path)
+    assert query(tmp_path, "frames", "SELECT DISTINCT row_group_num_rows FROM parquet_metadata(FILES)") == [(50,)]
+
+
 def test_pandas_reads_bronze(tmp_path: Path) -> None:
     journal(tmp_path).close()
     to_bronze(tmp_path)

@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 import pandas
+import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import Direction, Flag
@@ -173,3 +174,26 @@ def test_without_variants_a_body_is_json_for_everybody_and_the_view_has_a_varian
 
 def test_the_folder_of_a_part_is_named_as_spark_names_it(lake: Path) -> None:
     assert (lake / part_path(MESSAGES, "second: odd=name", "0")).is_dir()
+
+
+def test_bodies_stay_whole_and_in_large_batches_those_of_an_api_are_together(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klamm.pipeline.silver.FEW", 100)
+    for run in ("one", "two"):
+        with TinyJournal(tmp_path, run, 1) as journal:
+            for _ in range(50):
+                journal.request(1, ApiKey.METADATA, 12, messages.MetadataRequest())
+                journal.request(1, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(client_software_name="x"))
+                journal.request(7, ApiKey.UPDATE_METADATA, 4, update_metadata(), dir=Direction.REQUEST_OUT)
+    build_silver(spark, tmp_path, *bronze(spark, tmp_path), 0)
+    for file in manifest.files(tmp_path, "silver/messages"):
+        keys = pq.read_table(file, columns=["api_key"]).column(0).to_pylist()
+        assert keys == sorted(keys) and set(keys) == {3, 6, 18}
+        assert {path for path in _columns(file) if path.startswith("body")} == {"body.metadata", "body.value"}
+    assert {row.n for row in read(spark, tmp_path, MESSAGES).groupBy("api_key").count().selectExpr("count AS n").collect()} == {100}
+
+
+def _columns(file: Path) -> list[str]:
+    schema = pq.read_metadata(file).schema
+    return [schema.column(number).path for number in range(len(schema))]
