@@ -3,8 +3,8 @@
     python -m klamm.benchmarks.verdicts [--frames 10000] [--copies 1]
 
 A cluster of three brokers is served, and a client produces and consumes one record after the other until the journal has about so many
-frames. With `--copies` the journal is that of so many runs: 20,000 frames and 50 copies are a million. Wall time. `klamm pipeline warm`
-before it halves the start of Spark.
+frames; a million take three minutes. With `--copies` the journal is that of so many runs: 20,000 frames and 50 copies are a million too,
+in many small files. Wall time. `klamm pipeline warm` before it halves the start of Spark.
 """
 
 from __future__ import annotations

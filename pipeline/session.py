@@ -82,7 +82,8 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting.
     # Methods are compiled a little later than usual, for most run a few times only; and what is compiled fits into memory.
     jvm = ["-XX:+UseSerialGC", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3"]
-    jvm += ["-XX:ReservedCodeCacheSize=240m"]
+    # One that is out of memory ends: a thread that fails for want of it would leave others waiting for ever.
+    jvm += ["-XX:ReservedCodeCacheSize=240m", "-XX:+ExitOnOutOfMemoryError"]
     if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
         jvm.append(f"-Xms{memory}")
     jvm += [f"-Dlog4j2.configurationFile={_log_settings()}"]
@@ -92,6 +93,11 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         "spark.driver.extraJavaOptions": " ".join(jvm),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What Spark remembers of past work for pages that nobody sees: by default the plans of a thousand queries.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "20",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
         # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.

@@ -69,7 +69,7 @@ class Gathered:
 
 
 def _is_empty(rows: DataFrame) -> bool:
-    return rows.limit(1).toArrow().num_rows == 0
+    return rows.isEmpty()
 
 
 def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
