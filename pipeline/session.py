@@ -8,13 +8,16 @@ a Spark Connect server does the work.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
+import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,7 +66,7 @@ def open_session(
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
     java = find_java()
-    chosen = session_settings(master, java, memory, options) | dict(settings or {})
+    chosen = session_settings(master, java, memory, options) | socket_settings(master) | dict(settings or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
@@ -116,12 +119,39 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.adaptive.enabled": "false",
+            # Who did not ask for a result in time makes Spark wait for ever, also on a machine that stood still.
+            "spark.python.authenticate.socketTimeout": "600s",
             # Files are listed here: a job that does it costs more than hundreds of folders.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }
     if not master.startswith("local[") and master != "local":
         chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
+
+
+LONGEST_FOLDER = 60
+"""Characters of a folder in which sockets can have the names that Spark gives them; the system's limit is 107 with the name."""
+
+
+def socket_settings(master: str) -> dict[str, str]:
+    """Settings by which JVM and Python on this machine speak over files, not ports.
+
+    Whoever finds such a port by mistake, a client that looks for a broker which is gone, makes Spark wait for ever.
+    """
+    if not master.startswith("local") or master.startswith("local-cluster"):
+        return {}
+    folder = _socket_folder()
+    if len(folder) > LONGEST_FOLDER:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
+
+
+@cache
+def _socket_folder() -> str:
+    """A folder that only this user can look into; it goes with this process."""
+    folder = tempfile.mkdtemp(prefix="klamm-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:

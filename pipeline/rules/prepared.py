@@ -50,7 +50,7 @@ class Spread:
         # Cut off from its plan: a plan that is cached is planned again inside each query that reads it. And to put rows into the columns of
         # Spark's cache takes three times as long as to compute them.
         rows = rows.localCheckpoint()
-        return rows, view is not None and view.is_kept and _is_empty(rows)
+        return rows, view is not None and view.is_kept and rows.isEmpty()
 
 
 class Gathered:
@@ -65,11 +65,7 @@ class Gathered:
         if readers == 1 and not is_kept:
             return rows, False
         rows = rows.localCheckpoint(eager=False)
-        return rows, is_kept and _is_empty(rows)
-
-
-def _is_empty(rows: DataFrame) -> bool:
-    return rows.isEmpty()
+        return rows, is_kept and rows.isEmpty()
 
 
 def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
