@@ -41,6 +41,11 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
+# Bodies of all APIs share a column: laid apart into one column for each field of the most frequent ones, they would be put together again
+# for every other one.
+_WHOLE_BODIES = {"spark.sql.variant.inferShreddingSchema": "false", "spark.sql.variant.pushVariantIntoScan": "false"}
+
+
 class NoSpark(Exception):
     """No session can be opened; the text is one line that says why and what to do."""
 
@@ -106,10 +111,7 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.lightweightPlanChangeValidation": "false",
-        # Bodies of all APIs share a column: laid apart into one column for each field of the most frequent ones, they would be put together
-        # again for every other one.
-        "spark.sql.variant.inferShreddingSchema": "false",
-        "spark.sql.variant.pushVariantIntoScan": "false",
+        **_WHOLE_BODIES,
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
     }
@@ -163,7 +165,7 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         raise NoSpark("--remote needs the packages of Spark Connect: `pip install 'klamm[connect]'`") from problem
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
-    for key, value in settings.items():
+    for key, value in {**_WHOLE_BODIES, **settings}.items():
         session.conf.set(key, value)
     session.addArtifact(str(code_zip()), pyfile=True)
     return session
