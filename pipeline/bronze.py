@@ -89,6 +89,7 @@ def convert(lake: Path, segment: Segment) -> Converted:
     if groups.rows:
         there = pq.read_metadata(target).num_rows
         if there != groups.rows:
+            target.unlink()
             raise PipelineFailed(f"{segment.path}: {groups.rows} rows were read and {there} written")
     return Converted(segment.table, segment.run, batch_name(segment), str(target.relative_to(lake)), groups.rows, reader.torn)
 

@@ -22,6 +22,9 @@ STAGED = f"{CHECKPOINTS}/staged"
 AT_ONCE = 4
 """Tables that are written at the same time."""
 
+SORTED_PAGE_ROWS = 1000
+"""Rows of a page where rows are sorted."""
+
 _ESCAPED = frozenset('"#%\'*/:=?\\{[]^\x7f') | frozenset(map(chr, range(1, 32)))
 """What Spark escapes in the name of a partition's folder."""
 
@@ -57,12 +60,10 @@ def clear(lake: Path, tables: Iterable[Table], batch: str) -> None:
         shutil.rmtree(stage(lake, table, batch), ignore_errors=True)
 
 
-def write(
-    lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], sorted_by: Sequence[str] = (), page_rows: int | None = None
-) -> None:
+def write(lake: Path, table: Table, rows: Any, batch: str, runs: Sequence[str], sorted_by: Sequence[str] = ()) -> None:
     """Write rows of Spark, which are of these runs only, where the parts grow.
 
-    In each file they are `sorted_by` these columns, in pages of so many rows.
+    In each file they are `sorted_by` these columns, in small pages: who asks for some values skips the pages of all others.
     """
     from pyspark.sql import functions as F
 
@@ -72,8 +73,8 @@ def write(
     if sorted_by:
         placed = placed.sortWithinPartitions(*(() if one else ("run",)), *sorted_by)
     writer = placed.write.mode("overwrite").option("compression", "zstd")
-    if page_rows is not None:
-        writer = writer.option("parquet.page.row.count.limit", page_rows)
+    if sorted_by:
+        writer = writer.option("parquet.page.row.count.limit", SORTED_PAGE_ROWS)
     if one:
         writer.parquet(str(folder / folder_of_run(runs[0])))
     else:

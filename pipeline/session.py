@@ -126,9 +126,14 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             # Files are listed here: a job that does it costs more than hundreds of folders.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }
-    if not master.startswith("local[") and master != "local":
+    if not _is_one_process(master):
         chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
+
+
+def _is_one_process(master: str) -> bool:
+    """All work is done by the driver's JVM and the Python workers beside it."""
+    return master == "local" or master.startswith("local[")
 
 
 LONGEST_FOLDER = 60
@@ -140,7 +145,7 @@ def socket_settings(master: str) -> dict[str, str]:
 
     Whoever finds such a port by mistake, a client that looks for a broker which is gone, makes Spark wait for ever.
     """
-    if not master.startswith("local") or master.startswith("local-cluster"):
+    if not _is_one_process(master):
         return {}
     folder = _socket_folder()
     if len(folder) > LONGEST_FOLDER:

@@ -24,8 +24,7 @@ from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRI
 from klamm.pipeline.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
 
 SORTED_BY = ("api_key", "dir")
-PAGE_ROWS = 1000
-"""Who reads the bodies of one API skips the pages of all others: most frames are of few APIs, and most rules ask for the rest."""
+"""Many messages are sorted by these columns: most frames are of few APIs, and most rules ask for the bodies of the rest."""
 
 Counts = Mapping[str, int]
 """Run → rows."""
@@ -74,10 +73,7 @@ def _build_from_frames(lake: Path, frames: Any, batch: str, variant: bool, expec
     names = [column.name for column in (*HEADER, *SIZES)]
     body = "parse_json(body_json) AS body" if variant else "body_json"
     messages = decodable.selectExpr(*names, body, "left", "err", "error_code", "errors")
-    if sum(expected.values()) > FEW:
-        parts.write(lake, MESSAGES, messages, batch, list(expected), SORTED_BY, PAGE_ROWS)
-    else:
-        parts.write(lake, MESSAGES, messages, batch, list(expected))
+    parts.write(lake, MESSAGES, messages, batch, list(expected), SORTED_BY if sum(expected.values()) > FEW else ())
     return _adopted(lake, tables, (MESSAGES, QUARANTINE), batch, expected)
 
 

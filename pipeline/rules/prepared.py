@@ -30,8 +30,8 @@ class Layout(Protocol):
     keeps_silver: bool
     """The views of silver are prepared too."""
 
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
-        """What so many queries read in place of `rows`, of a prepared view or of silver, and whether it is known to be empty."""
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
+        """What so many queries read in place of `rows`, of a prepared view or of silver."""
 
 
 class Spread:
@@ -43,14 +43,13 @@ class Spread:
         # With a number Spark keeps the partitions, and knows of the rows how they are spread and sorted.
         self._parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
 
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
         """Computed, spread and sorted where windows go over it."""
         if view is not None and view.cluster_by:
             rows = rows.repartition(self._parts, *view.cluster_by).sortWithinPartitions(*view.cluster_by, *view.order_by)
         # Cut off from its plan: a plan that is cached is planned again inside each query that reads it. And to put rows into the columns of
         # Spark's cache takes three times as long as to compute them.
-        rows = rows.localCheckpoint()
-        return rows, view is not None and view.is_kept and rows.isEmpty()
+        return rows.localCheckpoint()
 
 
 class Gathered:
@@ -58,14 +57,16 @@ class Gathered:
 
     keeps_silver = True
 
-    def keep(self, rows: DataFrame, view: View | None, readers: int) -> tuple[DataFrame, bool]:
+    def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
         """Computed into one partition by its first reader, unless there is only one; what is to be kept at once."""
         rows = rows.coalesce(1)
-        is_kept = view is not None and view.is_kept
-        if readers == 1 and not is_kept:
-            return rows, False
-        rows = rows.localCheckpoint(eager=False)
-        return rows, is_kept and rows.isEmpty()
+        if readers == 1 and not _is_kept(view):
+            return rows
+        return rows.localCheckpoint(eager=False)
+
+
+def _is_kept(view: View | None) -> bool:
+    return view is not None and view.is_kept
 
 
 def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, empty: set[str], readers: int) -> None:
@@ -74,8 +75,8 @@ def prepare(spark: SparkSession, name: str, view: View | None, layout: Layout, e
     if name in empty:
         rows = rows.limit(0)  # which Spark folds into what reads it
     else:
-        rows, is_empty = layout.keep(rows, view, readers)
-        if is_empty:
+        rows = layout.keep(rows, view, readers)
+        if _is_kept(view) and rows.isEmpty():
             empty.add(name)
     rows.createOrReplaceTempView(name)
 

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_clients_go_on_and_lose_no_topic_when_controllers_are_killed_in_a_row(th
                 client.goes_on(count)
             controller = the_controller(tree)
             three[controller].kill()
-            wait_for(lambda old=controller: gone_and_replaced(tree, old), "another controller", PATIENCE_S)  # type: ignore[misc]
+            wait_for(partial(gone_and_replaced, tree, controller), "another controller", PATIENCE_S)
             epochs.append(tree.controller_epoch())
             three[controller].start()
         counts = [len(c.made) for c in clients]
