@@ -24,6 +24,7 @@ def command(lake: Path, output: Path, run: str | None) -> None:
     klamm report ./lake --run 20261122T211500Z-a1b2 -o incident.html
     """
     try:
+        from klamm.pipeline.lean_arrow import leave_out_pandas
         from klamm.pipeline.report import page
         from klamm.pipeline.report.facts import NothingToReport
         from klamm.pipeline.report.write import report
@@ -31,6 +32,7 @@ def command(lake: Path, output: Path, run: str | None) -> None:
         raise click.ClickException(f"the report needs {missing.name}: pip install 'klamm[pipeline]'") from missing
     from klamm.pipeline.rules.runner import rules
 
+    leave_out_pandas()
     texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}
     try:
         html = report(lake, run, texts)

@@ -10,7 +10,8 @@ import hashlib
 from importlib.metadata import version
 from pathlib import Path
 
-from klamm.pipeline.java import Java, cache_folder
+from klamm.pipeline.cache import cache_folder
+from klamm.pipeline.java import Java
 
 AOT_SINCE = 25
 """The Java version from which on an AOT cache takes the place of the class-data archive."""

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from klamm.pipeline.java import Java, cache_folder, find_java
+from klamm.pipeline.cache import cache_folder, keep
+from klamm.pipeline.java import Java, find_java
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -36,10 +37,7 @@ def code_zip() -> Path:
     data = held.getvalue()
     target = cache_folder() / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
     if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".klamm.zip.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(target)
+        keep(target, data)
     return target
 
 

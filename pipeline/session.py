@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.class_archive import archive_options
 from klamm.pipeline.cluster import code_zip, environment
-from klamm.pipeline.java import Java, cache_folder, find_java
+from klamm.pipeline.java import Java, find_java
+from klamm.pipeline.workers import MODULE, SETTING
 
 LOCAL = "local[*]"
 DEFAULT_PORT = 15002
@@ -111,6 +113,8 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.lightweightPlanChangeValidation": "false",
+        # No extensions from the class path: there is MLlib's, which takes half a second for functions that nobody calls here.
+        "spark.sql.extensions.test.loadFromCp": "false",
         **_WHOLE_BODIES,
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
@@ -126,7 +130,9 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             # Files are listed here: a job that does it costs more than hundreds of folders.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }
-    if not _is_one_process(master):
+    if _is_one_process(master):
+        chosen[SETTING] = MODULE
+    else:
         chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
 
@@ -187,10 +193,7 @@ def _log_settings() -> Path:
     """The file that makes Spark's log quiet."""
     path = cache_folder() / "log4j2.properties"
     if not path.exists() or path.read_text() != _QUIET_LOG:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(_QUIET_LOG)
-        temporary.replace(path)
+        keep(path, _QUIET_LOG.encode())
     return path
 
 

@@ -72,7 +72,8 @@ def start(spark: Any, lake: Path, *, every_s: float | None, variant: bool = True
 def do_batch(lake: str, variant: bool, commits: Any, batch_id: int) -> None:
     """A micro-batch: the segments that these commits list, from bronze to silver."""
     spark = commits.sparkSession
-    listed = [row for row in commits.collect() if row.rows > 0]
+    with few_rows(spark):
+        listed = [row for row in commits.collect() if row.rows > 0]
     frames, events = (_read(spark, Path(lake), table.columns, [row.path for row in listed if row.table == table.name]) for table in BRONZE)
     expected = _rows_by_run(listed, "frames"), _rows_by_run(listed, "events")
     with few_rows(spark, sum(expected[0].values()) <= FEW):

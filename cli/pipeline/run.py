@@ -22,9 +22,11 @@ def command(lake: Path, master: str, remote: str | None, memory: str, no_variant
     segments are read. A run that was killed can be repeated: each row counts once. All rows are counted: frames of the journal are the
     messages and the frames in quarantine; if not, the exit code is 1.
     """
+    from klamm.pipeline.lean_arrow import leave_out_pandas
     from klamm.pipeline.run import run
     from klamm.pipeline.session import open_session
 
+    leave_out_pandas()
     with Bars() as bars:
         outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars, variant=not no_variant)
     for note in outcome.notes:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
+from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.report import evidence, facts, page
 
 
@@ -18,7 +21,15 @@ def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> s
 
 
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing else: about 0.9 MB."""
+    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing else: about 0.9 MB. To make it takes a second, so it is kept."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle())  # type: ignore[call-arg] # its stub does not know that everything has a default
+    path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        pass
+    script = str(vl_convert.javascript_bundle())  # type: ignore[call-arg] # its stub does not know that everything has a default
+    with contextlib.suppress(OSError):  # without a place to keep it, it is made each time
+        keep(path, script.encode())
+    return script

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from klamm.cli.main import klamm
 from klamm.pipeline.decode import Reason
-from klamm.pipeline.report import charts, evidence, facts
+from klamm.pipeline.report import charts, evidence, facts, write
 from klamm.pipeline.report.page import RuleText
 from klamm.pipeline.report.write import report
 from klamm.tests.pipeline.report import lakes
@@ -160,3 +160,18 @@ def test_command_writes_the_file_and_says_its_size(lake: Path, tmp_path: Path) -
     assert result.exit_code == 0, result.output
     assert re.fullmatch(rf"{output}: [01]\.\d MB\n", result.output)
     assert output.read_text().startswith("<!doctype html>")
+
+
+def test_the_script_of_the_pictures_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def bundle() -> str:
+        made.append(1)
+        return "let é = 1"
+
+    monkeypatch.setattr("vl_convert.javascript_bundle", bundle)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert {write._vega() for _ in range(2)} == {"let é = 1"} and len(made) == 1
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert {write._vega() for _ in range(2)} == {"let é = 1"} and len(made) == 3

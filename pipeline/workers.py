@@ -1,0 +1,56 @@
+"""The process from which Spark's Python workers are forked: it has imported what they need, so each of them starts at once.
+
+Spark runs it as `python -m klamm.pipeline.workers pyspark.worker` in sessions that Klamm opens on this machine (`session.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+MODULE = "klamm.pipeline.workers"
+SETTING = "spark.python.daemon.module"
+FIRST = 1
+"""Workers that are started before there is work for them: for frames and for events."""
+
+
+def preload() -> None:
+    """Import what workers of the pipeline need; no thread may run behind it, for it would not be there in what is forked."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    import pyspark.worker  # noqa: F401
+
+    import klamm.pipeline.silver_files  # noqa: F401
+    from klamm.pipeline.lean_arrow import leave_out_pandas
+    from klamm.protocol.second_opinion import other_class
+
+    leave_out_pandas()
+    other_class("ApiVersionsRequest")
+    gc.freeze()  # the collector of a worker has these objects no more to look through
+
+
+@contextlib.contextmanager
+def started(spark: Any) -> Iterator[None]:
+    """The first workers start meanwhile, in a session that has this module fork them: while the JVM plans, that costs no time."""
+    if spark.conf.get(SETTING, None) != MODULE:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(spark.range(0, FIRST, 1, FIRST).mapInArrow(_nothing, "id long").collect)
+        yield
+        starting.result()
+
+
+def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    preload()
+    manager()
