@@ -89,9 +89,11 @@ def open_session(
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
     """Spark's settings for a session that Klamm opens."""
     local = master.startswith("local")
-    # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting.
+    # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting. Threads
+    # are many and most do little, so what is young is not dealt out to them in large pieces, of which they would use a part.
+    jvm = ["-XX:+UseParallelGC", "-XX:-UseAdaptiveSizePolicy", "-XX:NewRatio=1", "-XX:TLABSize=256k", "-XX:-ResizeTLAB"]
     # Methods are compiled a little later than usual, for most run a few times only; and what is compiled fits into memory.
-    jvm = ["-XX:+UseSerialGC", "-XX:NewRatio=1", "-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=3"]
+    jvm += ["-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=2"]
     # One that is out of memory ends: a thread that fails for want of it would leave others waiting for ever.
     jvm += ["-XX:ReservedCodeCacheSize=240m", "-XX:+ExitOnOutOfMemoryError"]
     if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
@@ -127,6 +129,9 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             "spark.sql.adaptive.enabled": "false",
             # Who did not ask for a result in time makes Spark wait for ever, also on a machine that stood still.
             "spark.python.authenticate.socketTimeout": "600s",
+            # Memory for what is sent to workers and for rows is allocated in pieces of this size, however little there is to send or keep.
+            "spark.broadcast.blockSize": "128k",
+            "spark.buffer.pageSize": "1m",
             # Files are listed here: a job that does it costs more than hundreds of folders.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }

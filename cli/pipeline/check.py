@@ -37,9 +37,11 @@ def command(
     not pass, they were not exercised. The exit code is 1 if the server broke a rule, with `--fail-on warn` also if a client did.
     The verdicts of all rules are stored in gold/verdicts and gold/rule_stats.
     """
+    from klamm.pipeline.lean_arrow import leave_out_pandas
     from klamm.pipeline.rules.check import check
     from klamm.pipeline.session import open_session
 
+    leave_out_pandas()
     checked = check(lake, lambda: open_session(master, remote=remote, memory=memory), runs=runs, chosen=chosen)
     for note in checked.notes:
         click.echo(printable(note), err=True)
