@@ -73,7 +73,7 @@ def open_session(
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
     java = find_java()
-    chosen = session_settings(master, java, memory, options) | socket_settings(master) | dict(settings or {})
+    chosen = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
@@ -115,8 +115,6 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
         # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.lightweightPlanChangeValidation": "false",
-        # No extensions from the class path: there is MLlib's, which takes half a second for functions that nobody calls here.
-        "spark.sql.extensions.test.loadFromCp": "false",
         **_WHOLE_BODIES,
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
@@ -135,9 +133,7 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
             # Files are listed here: a job that does it costs more than hundreds of folders.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         }
-    if _is_one_process(master):
-        chosen[SETTING] = MODULE
-    else:
+    if not _is_one_process(master):
         chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
 
@@ -151,17 +147,21 @@ LONGEST_FOLDER = 60
 """Characters of a folder in which sockets can have the names that Spark gives them; the system's limit is 107 with the name."""
 
 
-def socket_settings(master: str) -> dict[str, str]:
-    """Settings by which JVM and Python on this machine speak over files, not ports.
+def own_settings(master: str) -> dict[str, str]:
+    """More settings, of a session in which nobody but Klamm works.
 
-    Whoever finds such a port by mistake, a client that looks for a broker which is gone, makes Spark wait for ever.
+    On this machine JVM and Python speak over files, not ports: whoever finds such a port by mistake, a client that looks for a broker which
+    is gone, makes Spark wait for ever. And workers are forked from a process of ours.
     """
+    # There is one extension on the class path, MLlib's, which takes half a second for functions that nobody calls here.
+    chosen = {"spark.sql.extensions.test.loadFromCp": "false"}
     if not _is_one_process(master):
-        return {}
+        return chosen
+    chosen[SETTING] = MODULE
     folder = _socket_folder()
-    if len(folder) > LONGEST_FOLDER:
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
+    if len(folder) <= LONGEST_FOLDER:
+        chosen |= {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
+    return chosen
 
 
 @cache

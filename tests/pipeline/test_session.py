@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline import session
+from klamm.pipeline import session, workers
+from klamm.pipeline.java import Java
 
 SPEAKS = """
 from klamm.pipeline.session import open_session
@@ -44,11 +45,18 @@ def test_nobody_else_looks_into_the_folder_of_the_sockets(spark: Any) -> None:
 @pytest.mark.parametrize(
     "master, is_here", [("local[2]", True), ("local", True), ("local-cluster[2,1,1024]", False), ("spark://h:1", False)]
 )
-def test_workers_on_other_machines_have_ports(monkeypatch: pytest.MonkeyPatch, master: str, is_here: bool) -> None:
+def test_workers_on_other_machines_have_ports_and_are_spark_s_own(monkeypatch: pytest.MonkeyPatch, master: str, is_here: bool) -> None:
     monkeypatch.setattr(session, "_socket_folder", lambda: "/tmp/s")
-    assert bool(session.socket_settings(master)) is is_here
+    settings = session.own_settings(master)
+    assert ("spark.python.unix.domain.socket.dir" in settings) is is_here
+    assert settings.get(workers.SETTING) == (workers.MODULE if is_here else None)
 
 
 def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_socket_folder", lambda: "/tmp/" + "s" * 60)
-    assert session.socket_settings("local[2]") == {}
+    assert not any("socket" in key for key in session.own_settings("local[2]"))
+
+
+def test_servers_and_programs_of_others_have_spark_s_own_workers_and_extensions(tmp_path: Path) -> None:
+    settings = session.session_settings("local[2]", Java(tmp_path / "java", 17, tmp_path, "x"), "1g", options=())
+    assert settings.keys().isdisjoint(session.own_settings("local[2]"))

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from klamm.pipeline import workers
-from klamm.pipeline.java import Java
-from klamm.pipeline.session import session_settings
 
 PRELOADED = """
 import os, sys
@@ -42,14 +40,6 @@ def test_what_workers_are_forked_from_has_their_modules_and_no_second_thread() -
 
 def test_pyarrow_does_not_import_pandas_but_still_knows_it() -> None:
     assert said(PANDAS_IS_THERE) == "False [False, True] [False, True]"
-
-
-@pytest.mark.parametrize(
-    "master, is_ours", [("local[2]", True), ("local", True), ("local-cluster[2,1,1024]", False), ("spark://h:1", False)]
-)
-def test_workers_on_other_machines_are_spark_s_own(tmp_path: Path, master: str, is_ours: bool) -> None:
-    settings = session_settings(master, Java(tmp_path / "java", 17, tmp_path, "x"), "1g", options=())
-    assert settings.get(workers.SETTING) == (workers.MODULE if is_ours else None)
 
 
 @pytest.mark.slow
