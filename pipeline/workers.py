@@ -15,7 +15,7 @@ from typing import Any
 MODULE = "klamm.pipeline.workers"
 SETTING = "spark.python.daemon.module"
 FIRST = 1
-"""Workers that are started before there is work for them: for frames and for events."""
+"""Workers that are started before there is work for them. One: it brings up the process that forks them, which a second one finds there."""
 
 
 def preload() -> None:
@@ -40,9 +40,13 @@ def started(spark: Any) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(spark.range(0, FIRST, 1, FIRST).mapInArrow(_nothing, "id long").collect)
+        starting = pool.submit(_start, spark)
         yield
         starting.result()
+
+
+def _start(spark: Any) -> None:
+    spark.range(0, FIRST, 1, FIRST).mapInArrow(_nothing, "id long").collect()
 
 
 def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
@@ -52,5 +56,6 @@ def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
+    os.setpgid(0, 0)  # as the manager will: Ctrl-C is for the command, not for this process
     preload()
     manager()
