@@ -68,7 +68,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         commits.add(converted)
         runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        with workers.started(spark):
+        with workers.started(spark, are_wanted=bool(runs)):
             stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
         notes += missing.notes(missing.missing_rows(lake, runs))

@@ -34,9 +34,9 @@ def preload() -> None:
 
 
 @contextlib.contextmanager
-def started(spark: Any) -> Iterator[None]:
-    """The first workers start meanwhile, in a session that has this module fork them: while the JVM plans, that costs no time."""
-    if spark.conf.get(SETTING, None) != MODULE:
+def started(spark: Any, are_wanted: bool = True) -> Iterator[None]:
+    """The first workers start meanwhile, where they `are_wanted` and this module forks them: while the JVM plans, that costs no time."""
+    if not are_wanted or spark.conf.get(SETTING, None) != MODULE:
         yield
         return
     with ThreadPoolExecutor(1) as pool:

@@ -22,13 +22,11 @@ def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> s
 
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs nothing else: about 0.9 MB. To make it takes a second, so it is kept."""
+    path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError):  # it was not made yet
+        return path.read_text(encoding="utf-8")
     import vl_convert
 
-    path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        pass
     script = str(vl_convert.javascript_bundle())  # type: ignore[call-arg] # its stub does not know that everything has a default
     with contextlib.suppress(OSError):  # without a place to keep it, it is made each time
         keep(path, script.encode())
