@@ -16,6 +16,11 @@ SEED ?=
 MINUTES ?=
 DUEL ?=
 
+# Every process of every command finds compiled bytecode, also where the environment forbids writing it: otherwise each process that a
+# test starts compiles all of Klamm again (0.4 s).
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
+
 .PHONY: help
 help: ## What can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -14,6 +14,7 @@ import contextlib
 import json
 import pathlib
 import statistics
+import sys
 import tempfile
 import time
 from typing import Any
@@ -58,6 +59,11 @@ def inside(address: str, brokers: int, rounds: int) -> list[float]:
     return took[1:]
 
 
+def bytecode() -> str:
+    """Which case is measured: without cached bytecode each process compiles all of Klamm before it does anything."""
+    return "compiled by each process: PYTHONDONTWRITEBYTECODE is set" if sys.dont_write_bytecode else "cached"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -91,6 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         print(f"{case:26s} {ready:8.2f} {min(r['ready_s'] for r in runs):6.2f} {cpu:6.2f} {own:9.1f} {total:8.1f} {stop:7.2f}")
     print(f"{'klamm.Cluster':26s} {statistics.median(second):8.3f} {min(second):6.3f}")
+    print(f"bytecode: {bytecode()}")
     print(f"aim: ready in under {AIM_S} s, klamm.Cluster in {INSIDE_AIM_S} s")
 
 
