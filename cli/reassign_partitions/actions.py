@@ -143,7 +143,10 @@ async def _remove_throttles(cluster: Cluster, moves: Moves, console: Console) ->
 
 
 async def cancel(cluster: Cluster, moves: Moves, preserve_throttles: bool, console: Console) -> None:
-    """--cancel: cancel those reassignments and moves of a file that are in progress, and remove throttles."""
+    """--cancel: cancel those reassignments and moves of a file that are in progress, and remove throttles.
+
+    A controller that removes throttles does so when the last reassignment ends: others keep theirs (R179-24).
+    """
     running = await cluster.reassignments()
     active = sorted(partition for partition in moves if partition in running)
     refused = await cluster.cancel(active) if active else {}
@@ -152,8 +155,24 @@ async def cancel(cluster: Cluster, moves: Moves, preserve_throttles: bool, conso
         console.say(reports.cancelled(ended) if ended else reports.NOTHING_TO_CANCEL)
     _fail("Error cancelling partition reassignment", {str(partition): reason for partition, reason in refused.items()}, console)
     await _cancel_log_dirs(cluster, moves, console)
-    if not preserve_throttles:
+    if preserve_throttles:
+        return
+    if cluster.removes_throttles:
+        await _remove_log_dir_throttles(cluster, moves, console)
+        console.say(reports.CONTROLLER_REMOVES)
+    else:
         await _remove_throttles(cluster, moves, console)
+
+
+async def _remove_log_dir_throttles(cluster: Cluster, moves: Moves, console: Console) -> None:
+    """No controller removes the rates of moves between directories; brokers where others are in progress keep theirs."""
+    named = sorted({broker for _, broker in plan.requested_log_dirs(moves)})
+    live = await cluster.brokers() if named else {}
+    held = await cluster.replicas_of([broker for broker in named if broker in live])
+    idle = [broker for broker in held if all(replica.future_dir is None for replica in held[broker].replicas.values())]
+    if idle:
+        console.say(reports.clearing_log_dirs(idle))
+        await cluster.remove_log_dir_throttles(idle)
 
 
 async def _cancel_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> None:

@@ -107,6 +107,9 @@ class BrokersCluster:
         await self._alter({_broker(broker): of_brokers for broker in brokers})
         await self._alter({_topic(topic): _changes(throttles.NO_REPLICAS) for topic in topics})
 
+    async def remove_log_dir_throttles(self, brokers: Iterable[int]) -> None:
+        await self._alter({_broker(broker): _changes({LOG_DIR_RATE: None}) for broker in brokers})
+
     async def _alter(self, changes: Mapping[ConfigResource, list[ConfigChange]]) -> None:
         if changes:
             result = await outcome(self._client.incremental_alter_configs(changes))

@@ -61,7 +61,7 @@ class Cluster(Protocol):
     """A cluster as the tool sees it. Every method may raise ToolFailed."""
 
     removes_throttles: bool
-    """Whether the controller removes what `start` throttles when the last reassignment ends. Otherwise --verify does."""
+    """Whether the controller removes what `start` throttles when the last reassignment ends. Otherwise --verify and --cancel do."""
 
     async def close(self) -> None:
         """End the connection."""
@@ -91,6 +91,9 @@ class Cluster(Protocol):
 
     async def remove_throttles(self, brokers: Iterable[int], topics: Iterable[str]) -> None:
         """Delete the three properties of these live brokers and the two of these topics."""
+
+    async def remove_log_dir_throttles(self, brokers: Iterable[int]) -> None:
+        """Delete the rate of moves between log directories of these live brokers."""
 
     async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
         """What these live brokers hold."""

@@ -12,6 +12,7 @@ from klamm.protocol.nouns import Ints, TopicPartition
 VERIFY_REMINDER = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 NOTHING_LISTED = "No partition reassignments found."
 NOTHING_TO_CANCEL = "None of the specified partition reassignments are active."
+CONTROLLER_REMOVES = "The controller removes the inter-broker throttle when the last reassignment ends."
 NO_MOVE_TO_CANCEL = "None of the specified partition moves are active."
 
 
@@ -74,6 +75,11 @@ def clearing(brokers: Sequence[int], topics: Sequence[str]) -> str:
         f"Clearing broker-level throttles on broker{_s(brokers)} {ids(brokers)}\n"
         f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}"
     )
+
+
+def clearing_log_dirs(brokers: Sequence[int]) -> str:
+    """A line of --cancel about throttles between log directories."""
+    return f"Clearing the replica-alter-dir throttle on broker{_s(brokers)} {ids(brokers)}"
 
 
 def listed(running: Mapping[TopicPartition, Assignment]) -> str:

@@ -32,7 +32,7 @@ def _file(name: str, text: str) -> Any:
 @click.option("--generate", is_flag=True, help="Propose replicas for all partitions of topics; changes nothing.")
 @click.option("--execute", is_flag=True, help="Start the reassignments of a file, or change the throttle of those in progress.")
 @click.option("--verify", is_flag=True, help="Print how far the reassignments of a file are; remove throttles when none is in progress.")
-@click.option("--cancel", is_flag=True, help="Cancel those reassignments of a file that are in progress, and remove throttles.")
+@click.option("--cancel", is_flag=True, help="Cancel those reassignments of a file that are in progress; see throttles below.")
 @click.option("--list", is_flag=True, help="Print all reassignments in progress.")
 @click.option("--progress", is_flag=True, help="Print for each replica of a file how far behind it is.")
 @click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first.")
@@ -67,7 +67,8 @@ def command(**given: Any) -> None:
     "replicas":[1,2],"log_dirs":["any","any"]}]}; log_dirs can be left out.
 
     A throttle of --throttle is removed by the controller when the last reassignment ends, whatever happens meanwhile, where the
-    controller is Klamm's. With Apache Kafka, and with --zookeeper, run --verify afterwards to remove it.
+    controller is Klamm's; --cancel leaves it to those that go on. With Apache Kafka, and with --zookeeper, run --verify afterwards to
+    remove it; there --cancel removes the throttles of all.
 
     \b
     klamm reassign-partitions --bootstrap-server localhost:9092 --generate --topics-to-move-json-file topics.json --broker-list 1,2,4

@@ -119,6 +119,9 @@ class ZnodesCluster:
     async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
         _needs_brokers()
 
+    async def remove_log_dir_throttles(self, brokers: Iterable[int]) -> None:
+        _needs_brokers()
+
     async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
         _needs_brokers()
 

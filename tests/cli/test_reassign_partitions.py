@@ -154,14 +154,38 @@ def test_a_reassignment_that_only_adds_a_replica_is_cancelled(members: Members) 
     assert members.succeed("--cancel", "--reassignment-json-file", file).splitlines() == [
         f"Successfully cancelled partition reassignment for: {topic}-0",
         "None of the specified partition moves are active.",
-        "Clearing broker-level throttles on brokers 0,1,2",
-        f"Clearing topic-level throttles on topics {topic},{other}",
+        *(
+            ["The controller removes the inter-broker throttle when the last reassignment ends."]
+            if members.removes_throttles
+            else ["Clearing broker-level throttles on brokers 0,1,2", f"Clearing topic-level throttles on topics {topic},{other}"]
+        ),
     ]
     members.settled(topic, [0])
     wait_for(lambda: members.unthrottled(topic) or None, "no throttle is left")
     assert members.succeed("--list") == "No partition reassignments found.\n"
     again = members.succeed("--cancel", "--reassignment-json-file", file, "--preserve-throttles").splitlines()
     assert again == ["None of the specified partition reassignments are active.", "None of the specified partition moves are active."]
+
+
+@pytest.mark.requirement("R179-24")
+def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_controller_removes_throttles(members: Members) -> None:
+    staying, cancelled = members.topic([0]), members.topic([1])
+    members.fill(staying, 60)
+    for topic, target in (staying, 1), (cancelled, 2):
+        members.fill(topic, 60)
+        moves = members.file({(topic, 0): [target]}, f"{topic}.json")
+        members.succeed("--execute", "--reassignment-json-file", moves, "--additional", "--throttle", "1000")
+    members.succeed("--cancel", "--reassignment-json-file", members.file({(cancelled, 0): [2]}))
+    members.settled(cancelled, [1])
+    assert members.replicas(staying) == ([1, 0], [1], [0]), "it still runs"
+    if members.removes_throttles:
+        assert members.rates() == [("1000", "1000")] * 3
+        assert members.lists(staying) == ("0:0", "0:1")
+    else:
+        assert members.rates() == [(None, None)] * 3, "as Kafka's tool does"
+    members.succeed("--cancel", "--reassignment-json-file", members.file({(staying, 0): [1]}))
+    members.settled(staying, [0])
+    wait_for(lambda: (members.unthrottled(staying) and members.unthrottled(cancelled)) or None, "no throttle is left")
 
 
 def test_additional_starts_more_and_replaces_a_running_one(members: Members) -> None:
