@@ -58,7 +58,7 @@ async def alter(term: Term, targets: Mapping[TopicPartition, Ints | None]) -> di
         assignment = None if p is None else p.assignment
         error = None if target is None else check_target(cluster, assignment, target)
         if error is not None:
-            results[key] = error.code, error.message
+            results[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, error.as_kafka
         elif (wanted := reassigned(assignment, target)) is None:
             results[key] = NOT_REASSIGNING
         else:

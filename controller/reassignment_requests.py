@@ -6,11 +6,12 @@ Every target is reached from the origin of the partition, so that asking again r
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.pace import Pace
 from klamm.controller.values import Assignment, intern_ints
-from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
 _UNASSIGNED = Assignment(())
@@ -20,22 +21,34 @@ NOT_REASSIGNING = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignm
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
 
 
-def check_target(cluster: Cluster, assignment: Assignment | None, target: Ints) -> ApiError | None:
+class BadTarget(NamedTuple):
+    """Why a list of replicas can be no target, in the words of Apache Kafka (of AlterPartitionReassignments) and in plain ones."""
+
+    as_kafka: str
+    plain: str
+
+
+def check_target(cluster: Cluster, assignment: Assignment | None, target: Ints) -> BadTarget | None:
     """Why a list of replicas can be no target of a partition, None where it can. `assignment` is None for an unknown partition."""
     if not target:
-        return _invalid("Empty replica list specified in partition reassignment.")
+        return BadTarget("Empty replica list specified in partition reassignment.", "The list of replicas is empty.")
     if len(set(target)) != len(target):
-        return _invalid(f"Duplicate replica ids in partition reassignment replica list: {_buffer(target)}")
+        return BadTarget(
+            f"Duplicate replica ids in partition reassignment replica list: {_buffer(target)}",
+            f"The list of replicas names a broker twice: {_ids(target)}.",
+        )
     if min(target) < 0:
-        return _invalid(f"Invalid broker id in replica list: {_buffer(target)}")
+        return BadTarget(f"Invalid broker id in replica list: {_buffer(target)}", f"A broker id is negative: {_ids(target)}.")
     if cluster.alive.issuperset(target):
         return None
     adding = (_UNASSIGNED if assignment is None else assignment).reassign_to(target).adding
-    if cluster.alive.issuperset(adding):
+    dead = [broker_id for broker_id in adding if broker_id not in cluster.alive]
+    if not dead:
         return None
-    return _invalid(
-        f"Replica assignment has brokers that are not alive. Replica list: {_buffer(adding)}, "
-        f"live broker list: Set({', '.join(map(str, sorted(cluster.alive)))})"
+    alive = sorted(cluster.alive)
+    return BadTarget(
+        f"Replica assignment has brokers that are not alive. Replica list: {_buffer(adding)}, live broker list: Set({_ids(alive)})",
+        f"New replicas are on brokers that are not alive: {_ids(dead)}. Live brokers: {_ids(alive)}.",
     )
 
 
@@ -72,10 +85,10 @@ def shared(assignment: Assignment) -> Assignment:
     return Assignment(*(intern_ints(part) for part in assignment))
 
 
-def _invalid(message: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-
-
 def _buffer(replicas: Ints) -> str:
     """A list as Apache Kafka writes it into its messages."""
-    return f"ArrayBuffer({', '.join(map(str, replicas))})"
+    return f"ArrayBuffer({_ids(replicas)})"
+
+
+def _ids(broker_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, broker_ids))

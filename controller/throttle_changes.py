@@ -16,7 +16,7 @@ from klamm.controller.pace import Pace
 from klamm.controller.throttle_steps import ChangeConfig, RecordBrokers, RecordTopics, Step
 from klamm.controller.throttles import NO_RATES, NO_REPLICAS, broker_entity, topic_entity
 from klamm.controller.topic_requests import is_valid_name
-from klamm.controller.values import Result
+from klamm.controller.values import BrokerState, Result
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 
@@ -30,10 +30,12 @@ async def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottle
     """Brokers of a request that are refused, and why."""
     pace = Pace()
     refused: dict[int, Result] = {}
+    brokers = _Brokers(cluster)
     for broker_id, rates in request.rates.items():
         await pace()
-        if broker_id not in cluster.registered:
-            refused[broker_id] = ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not registered."
+        unknown = brokers.check((broker_id,))
+        if unknown is not None:
+            refused[broker_id] = unknown
         elif min(rates) < 0:
             refused[broker_id] = ErrorCode.INVALID_REQUEST, "A rate must not be negative."
     return refused
@@ -60,6 +62,7 @@ async def check_replicas(cluster: Cluster, request: events.AlterInterbrokerThrot
     pace = Pace()
     refused: dict[TopicPartition, Result] = {}
     count: dict[str, int] = {}
+    known = _Brokers(cluster)
     for key, lists in request.replicas.items():
         await pace()
         partition = cluster.partition(key)
@@ -67,7 +70,7 @@ async def check_replicas(cluster: Cluster, request: events.AlterInterbrokerThrot
             refused[key] = NO_SUCH_PARTITION
             continue
         for brokers in lists:
-            why = None if brokers is None else _check_brokers(cluster, brokers)
+            why = None if brokers is None else _check_brokers(known, brokers)
             if why is not None:
                 refused[key] = why
                 break
@@ -81,14 +84,36 @@ async def check_replicas(cluster: Cluster, request: events.AlterInterbrokerThrot
     return refused
 
 
-def _check_brokers(cluster: Cluster, brokers: Ints) -> Result | None:
-    named = set(brokers)
-    if len(named) != len(brokers):
+def _check_brokers(known: _Brokers, brokers: Ints) -> Result | None:
+    if len(set(brokers)) != len(brokers):
         return ErrorCode.INVALID_REQUEST, "A broker is named twice."
-    unknown = named - cluster.registered
-    if unknown:
-        return ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {min(unknown)} is not registered."
-    return None
+    return known.check(brokers)
+
+
+class _Brokers:
+    """Brokers that may be throttled: those that are registered, and those that have replicas of a partition that is being reassigned. One
+    of these that is dead is throttled as it comes back (controller 17).
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._moving: set[int] | None = None
+
+    def check(self, broker_ids: Ints) -> Result | None:
+        """The error for the first one that may not, None where all may."""
+        unknown = set(broker_ids) - self._cluster.registered
+        if not unknown:
+            return None
+        if self._moving is None:
+            self._moving = {broker_id for p in self._cluster.reassigning for broker_id in p.assignment.replicas}
+        first = min(unknown - self._moving, default=None)
+        return None if first is None else (ErrorCode.BROKER_NOT_AVAILABLE, self._why(first))
+
+    def _why(self, broker_id: int) -> str:
+        registration = self._cluster.registrations.get(broker_id)
+        if registration is None or registration.state is BrokerState.OFFLINE:
+            return f"Broker {broker_id} is not registered."
+        return f"Broker {broker_id} is registered, but it is {registration.state.name}."
 
 
 async def plan_replicas(cluster: Cluster, request: events.AlterInterbrokerThrottledReplicas, named: Collection[str] | None) -> list[Step]:

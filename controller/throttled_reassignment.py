@@ -61,7 +61,7 @@ def check_move(cluster: Cluster, key: TopicPartition, target: Ints, pending: Col
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The replica list names more brokers than there are."
     error = check_target(cluster, partition.assignment, target)
     if error is not None:
-        return error.code, error.message
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, error.plain
     if partition in cluster.reassigning or key in pending:
         return IN_PROGRESS
     return FAILED if partition.info is None else None

@@ -131,6 +131,33 @@ async def test_a_request_with_nothing_but_errors_changes_nothing(stage: Stage) -
     assert tree(stage.world) == before
 
 
+@pytest.mark.requirement("R179-13")
+async def test_rates_and_lists_of_a_dead_broker_are_set_while_it_takes_part_in_a_reassignment(stage: Stage) -> None:
+    """Section 17: every broker in any sources and destinations is throttled, so one that returns is."""
+    await opened(stage)
+    await stage.stop(2)
+    await stage.controller.reassign_partitions({T0: (1, 3)}, 5000)
+    assert [rate(stage.world, b) for b in (1, 2, 3)] == [("5000", "5000")] * 3
+    asked: dict[TopicPartition, tuple[Ints | None, Ints | None]] = {T0: ((1, 2), (3,))}
+    assert await stage.controller.alter_throttled_replicas(asked) == {T0: DONE}
+    assert codes(await stage.controller.alter_throttled_rates({1: (7, 8), 2: (7, 8), 3: (7, 8), 9: (7, 8)})) == [0, 0, 0, 8]
+    assert [rate(stage.world, b) for b in (1, 2, 3)] == [("7", "8")] * 3
+    assert replicas(stage.world, "t") == ("0:1,0:2", "0:3")
+    await stage.controller.alter_reassignments({T0: None})
+    assert [rate(stage.world, b) for b in (1, 2, 3)] == [NONE] * 3 and replicas(stage.world, "t") == NONE
+    assert codes(await stage.controller.alter_throttled_rates({2: (7, 8)})) == [8], "it takes part in nothing any more"
+
+
+@pytest.mark.requirement("R179-13")
+async def test_a_broker_that_is_registered_and_fenced_is_refused_as_that(stage: Stage) -> None:
+    stage.change_options(registerbroker_enable=True)
+    await opened(stage)
+    await stage.register(7)
+    results = await stage.controller.alter_throttled_rates({7: (1, 2), 9: (1, 2)})
+    assert [message for _, message in results.values()] == ["Broker 7 is registered, but it is FENCED.", "Broker 9 is not registered."]
+    assert codes(await stage.controller.alter_throttled_replicas({T0: ((7,), ())})) == [8]
+
+
 @pytest.mark.requirement("R179-17")
 async def test_without_remove_throttle_rates_stay_and_the_znode_goes(stage: Stage) -> None:
     await opened(stage)
