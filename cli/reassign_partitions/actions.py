@@ -53,7 +53,8 @@ async def execute(cluster: Cluster, moves: Moves, limits: Limits, console: Conso
     plan.check_moves(moves, live, topics)
     current = plan.current_replicas(moves, topics)
     targets = {partition: move.replicas for partition, move in moves.items()}
-    throttled = None if limits.throttle is None else plan.throttles_of(limits.throttle, targets, current, running, live)
+    taken = {*live, *plan.taking_part(running)} if cluster.removes_throttles else live
+    throttled = None if limits.throttle is None else plan.throttles_of(limits.throttle, targets, current, running, taken)
     if new_throttle_only and throttled is not None:
         await _throttle_log_dirs(cluster, moves, limits, console)
         await cluster.change_throttle(throttled)

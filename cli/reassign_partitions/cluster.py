@@ -43,7 +43,7 @@ Replica = tuple[TopicPartition, int]
 
 
 class Throttles(NamedTuple):
-    """A rate in bytes per second for the replicas that move, and the live brokers that get it, sorted (controller 17)."""
+    """A rate in bytes per second for the replicas that move, and the brokers that get it, sorted (controller 17)."""
 
     rate: int
     moves: Mapping[TopicPartition, throttles.Move]

@@ -61,14 +61,21 @@ def throttles_of(
     targets: Mapping[TopicPartition, Ints],
     current: Mapping[TopicPartition, Ints],
     running: Mapping[TopicPartition, Assignment],
-    live: Container[int],
+    taken: Container[int],
 ) -> Throttles:
-    """What is throttled when `targets` start: their moves, and the running ones of other partitions. Live brokers get the rate."""
+    """What is throttled when `targets` start: their moves, and the running ones of other partitions. `taken` are the brokers of which the
+    cluster takes a rate.
+    """
     moves = {partition: running_move(assignment) for partition, assignment in running.items()}
     for partition, target in targets.items():
         moves[partition] = move_to(running.get(partition, Assignment(current[partition])), target)
     copying = {broker for move in moves.values() for broker in move.sources | move.destinations}
-    return Throttles(rate, moves, sorted(broker for broker in copying if broker in live))
+    return Throttles(rate, moves, sorted(broker for broker in copying if broker in taken))
+
+
+def taking_part(running: Mapping[TopicPartition, Assignment]) -> set[int]:
+    """Brokers that have replicas of partitions that are being reassigned, dead ones too: a controller with KIP-179 throttles them."""
+    return {broker for assignment in running.values() for broker in assignment.replicas}
 
 
 def requested_log_dirs(moves: Mapping[TopicPartition, Move]) -> dict[Replica, str]:

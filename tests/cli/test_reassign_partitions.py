@@ -11,7 +11,7 @@ import pytest
 
 from klamm.tests.cli.members import Members, Moves
 from klamm.tests.cli.running import KLAMM, WITHIN_S
-from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.kafka import START_S, all_know, wait_for
 
 
 @pytest.mark.requirement("R179-34")
@@ -186,6 +186,32 @@ def test_a_cancelled_reassignment_leaves_the_throttle_to_another_one_where_the_c
     members.succeed("--cancel", "--reassignment-json-file", members.file({(staying, 0): [1]}))
     members.settled(staying, [0])
     wait_for(lambda: (members.unthrottled(staying) and members.unthrottled(cancelled)) or None, "no throttle is left")
+
+
+@pytest.mark.requirement("R179-37")
+def test_a_new_rate_is_also_that_of_a_source_that_is_dead_where_the_controller_removes_throttles(members: Members) -> None:
+    dead = next(n for n in (1, 2) if n != members.tree.controller())
+    target = 3 - dead
+    topic = members.topic([0, dead])
+    members.fill(topic, 60)
+    members.brokers[dead].stop()
+    wait_for(lambda: sorted(members.brokers[0].known()[0]) == [0, target] or None, "the broker is gone")
+    file = members.file({(topic, 0): [0, target]})
+    try:
+        rates_of_dead = []
+        for rate in ("2000", "1000"):
+            members.succeed("--execute", "--reassignment-json-file", file, "--throttle", rate)
+            rates_of_dead.append(members.rates()[dead])
+            assert [members.rates()[n] for n in (0, target)] == [(rate, rate)] * 2
+            assert members.lists(topic) == (f"0:0,0:{dead}", f"0:{target}")
+        by_controller = [("2000", "2000"), ("1000", "1000")]
+        assert rates_of_dead == (by_controller if members.removes_throttles else [(None, None)] * 2)
+        members.succeed("--cancel", "--reassignment-json-file", file)
+        members.settled(topic, [0, dead])
+        wait_for(lambda: members.unthrottled(topic) or None, "no throttle is left")
+    finally:
+        members.brokers[dead].start()
+        all_know(members.brokers, START_S)
 
 
 def test_additional_starts_more_and_replaces_a_running_one(members: Members) -> None:

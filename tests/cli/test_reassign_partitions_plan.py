@@ -50,7 +50,8 @@ def test_throttled_are_the_moves_of_the_file_and_the_running_ones_of_others() ->
     assert throttled.replica_lists() == {
         "t": {"leader.replication.throttled.replicas": "0:1,0:2,1:1,1:2", "follower.replication.throttled.replicas": "0:5,1:4"}
     }
-    assert throttled.brokers == [1, 2, 4], "those that are alive"
+    assert throttled.brokers == [1, 2, 4], "those of which the cluster takes a rate"
+    assert plan.taking_part(running) == {1, 2, 3, 4}
 
 
 def test_a_move_that_adds_nothing_has_an_empty_follower_list() -> None:
