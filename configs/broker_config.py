@@ -100,19 +100,20 @@ class BrokerConfig:
         """The row of a config as this broker knows it, of Kafka or its own; None for an unknown name."""
         return key_of(name) or self.own_keys.get(name)
 
-    def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> None:
-        """Check the complete configs of this broker's entity, or of the default entity. Raises ConfigError."""
+    def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> tuple[ListenerConfig, ...]:
+        """Check the complete configs of this broker's entity, or of the default entity; the listeners with them. Raises ConfigError."""
         for name, text in properties.items():
             check_entry(name, text, per_broker, self.own_keys)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)
-        self._check_change(self.overlaid(default, own))
+        return self._check_change(self.overlaid(default, own)).listeners
 
-    def _check_change(self, properties: Mapping[str, str]) -> None:
-        """Check a change of the running broker to these properties. Raises ConfigError."""
+    def _check_change(self, properties: Mapping[str, str]) -> ListenerConfigs:
+        """Check a change of the running broker to these properties; the listeners with them. Raises ConfigError."""
         proposed = _typed(properties, self._switches)
         listeners = check_values(proposed, properties)
         config_rules.check_dynamic(self._values, proposed)
         check_listener_configs(self.static, self._effective, properties, self._listeners, listeners)
+        return listeners
 
     def overlaid(self, default: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
         """The properties of the file with these dynamic ones over them; a name removes its synonyms in weaker sources."""

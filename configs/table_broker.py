@@ -88,6 +88,10 @@ MEANINGFUL = frozenset(
         # policies
         "create.topic.policy.class.name",
         "alter.config.policy.class.name",
+        # security that is not built: the broker does not start
+        "authorizer.class.name",
+        "zookeeper.set.acl",
+        "zookeeper.ssl.client.enable",
         # passwords among dynamic configs
         "password.encoder.secret",
         "password.encoder.old.secret",

@@ -34,7 +34,7 @@ from klamm.controller.store import Store
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.server import policies
+from klamm.server import absent_security, policies
 from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_events import BrokerEvents
@@ -120,6 +120,7 @@ class BrokerServer:
 
         `seams` are the plain ones of a real broker unless given.
         """
+        absent_security.refuse(config, has_authorizer=authorizer is not None)
         self.config = config
         self.identity = BrokerIdentity(config.broker_id, "")
         self.patient = patient

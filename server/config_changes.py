@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klamm.configs.dynamic import is_password
+from klamm.configs.listeners import check_served
 from klamm.configs.topic import validate_topic_configs
 from klamm.configs.types import ConfigError, parse_integer
 from klamm.controller.pace import Pace
@@ -151,7 +152,7 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
         log.warning("configs of broker %s: %s", entity, problem)
     try:
         configs = propose(stored)
-        ctx.services.config.validate_dynamic(configs, per_broker)
+        check_served(ctx.services.config.validate_dynamic(configs, per_broker))
     except (ConfigError, ValueError) as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
     check_may_alter_cluster(ctx)

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.listeners import ListenerConfig
+from klamm.configs.listeners import ListenerConfig, check_served, why_not_served
 from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
@@ -24,7 +24,6 @@ from klamm.server.net.tap import BrokerTap
 
 log = logging.getLogger(__name__)
 
-SERVED_PROTOCOLS = frozenset({"PLAINTEXT"})
 LISTENER_CONFIGS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
 
 
@@ -37,10 +36,7 @@ class Listeners:
 
     def __init__(self, config: BrokerConfig, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         """Raises ConfigError."""
-        for one in config.listeners:
-            reason = _not_served(one)
-            if reason is not None:
-                raise ConfigError("listeners", config.get("listeners"), reason)
+        check_served(config.listeners)
         self.limits = ConnectionLimits(clock=clock)
         self._config = config
         self._dispatcher: Dispatcher
@@ -129,7 +125,7 @@ class Listeners:
 
     def _bind(self, one: ListenerConfig) -> Listener:
         get = self._config.get
-        not_served = _not_served(one)
+        not_served = why_not_served(one)
         if not_served is not None:
             raise CannotListen(f"cannot listen on {one}: {not_served}")
         try:
@@ -145,13 +141,6 @@ class Listeners:
         )  # fmt: skip
         self._limit_listener(listener.gate)
         return listener
-
-
-def _not_served(one: ListenerConfig) -> str | None:
-    """Why this listener cannot be served, if so."""
-    if one.security_protocol in SERVED_PROTOCOLS:
-        return None
-    return f"TLS and SASL are not built, and listener {one.name} needs {one.security_protocol}; only PLAINTEXT is served"
 
 
 def connections_per_address(text: str) -> dict[str, int]:

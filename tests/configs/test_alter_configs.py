@@ -55,6 +55,7 @@ INCREMENTAL = [
     (BROKER, "0", [("broker.id", SET, "0")], BAD_REQUEST),
     (BROKER, "", [("num.partitions", SET, "5")], BAD_REQUEST),
     (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], BAD_REQUEST),
+    (BROKER, "0", [("listeners", SET, "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093")], BAD_REQUEST),
     (BROKER, "0", [("log.retention.ms", 9, "5")], BAD_REQUEST),
     (BROKER, "0", [("log.retention.ms", SET, None)], BAD_REQUEST),
     (BROKER, "0", [("log.retention.ms", APPEND, "5")], BAD_CONFIG),

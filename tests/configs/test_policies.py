@@ -9,6 +9,7 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
 from klamm.server import policies
+from klamm.server.authorizer import AllowAll
 from klamm.server.broker_server import BrokerServer
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, TOPIC
 
@@ -86,6 +87,45 @@ def test_a_function_that_is_handed_over_wins_over_the_properties():
     assert BrokerServer(named, alter_config_policy=told).alter_config_policy is told
     assert BrokerServer(config()).alter_config_policy is policies.any_change
     assert BrokerServer(config()).topic_policy is policies.any_topic
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("zookeeper.set.acl", "true"),
+        ("zookeeper.ssl.client.enable", "true"),
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"),
+        ("listener.security.protocol.map", "PLAINTEXT:SSL"),
+        ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
+    ],
+)
+def test_security_that_is_not_there_is_refused_at_the_start(key: str, text: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        BrokerServer(config(**{key: text}))
+    assert "\n" not in str(refusal.value) and ("not built" in str(refusal.value) or key in str(refusal.value))
+
+
+def test_properties_that_do_nothing_without_an_authorizer_or_another_listener_in_kafka_either_are_taken() -> None:
+    harmless = {
+        "authorizer.class.name": "",
+        "super.users": "User:admin",
+        "allow.everyone.if.no.acl.found": "false",
+        "zookeeper.set.acl": "false",
+        "zookeeper.ssl.client.enable": "false",
+        "zookeeper.ssl.truststore.location": "/x",
+        "security.inter.broker.protocol": "PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "ssl.client.auth": "required",
+        "ssl.keystore.location": "/x",
+        "listener.name.plaintext.ssl.client.auth": "required",
+    }
+    BrokerServer(config(**harmless))
+
+
+def test_an_authorizer_that_is_handed_over_wins_over_the_property() -> None:
+    BrokerServer(config(authorizer_class_name="kafka.security.authorizer.AclAuthorizer"), authorizer=AllowAll())
 
 
 @pytest.mark.parametrize(
