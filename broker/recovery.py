@@ -1,7 +1,8 @@
 """What a leader does that was elected uncleanly, before it serves (KIP-704).
 
 A leader whose state is marked as recovering recovers: in mode `instant` at once, in mode `delay:<ms>` after so long, in mode `manual` when
-somebody releases it at the gate. Then the recovery work is done, which is a hook: by default there is none. At the end the leader proposes
+somebody releases it at the gate. A new mode counts for those that recover already: `instant` ends what waits, a delay counts from the
+beginning. Then the recovery work is done, which is a hook: by default there is none. At the end the leader proposes
 the same single-member ISR without the mark, and the partition is served when the controller has confirmed that. Another leader epoch ends
 a recovery; if it is marked too, that one begins anew. Source: controller 24, R704-10 to R704-14, R704-20.
 """
@@ -9,8 +10,8 @@ a recovery; if it is marked too, that one begins anew. Source: controller 24, R7
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
 
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
@@ -70,14 +71,38 @@ class RecoveryProcess:
 
     def __init__(self, mode: str, clock: Clock, gate: RecoveryGate, work: RecoveryWork) -> None:
         self._mode = mode
+        self._mode_changed = asyncio.Event()
         self._clock = clock
         self._gate = gate
         self._work = work
 
+    def set_mode(self, mode: str) -> None:
+        """Recover in this mode from now on, also what recovers already."""
+        if mode != self._mode:
+            self._mode = mode
+            self._mode_changed.set()
+            self._mode_changed = asyncio.Event()
+
     async def __call__(self, recovery: Recovery) -> None:
         """Return when the partition is recovered, as far as this broker is concerned."""
-        if self._mode == MANUAL:
-            await self._gate.wait(recovery)
-        elif self._mode.startswith(DELAY):
-            await self._clock.sleep(int(self._mode.removeprefix(DELAY)) / 1000)
+        begun = self._clock.monotonic()
+        while (waiting := self._wait(recovery, begun)) is not None:
+            released, changed = asyncio.ensure_future(waiting), asyncio.ensure_future(self._mode_changed.wait())
+            try:
+                await asyncio.wait((released, changed), return_when=asyncio.FIRST_COMPLETED)
+                if released.done():
+                    released.result()
+                    break
+            finally:
+                for task in (released, changed):
+                    task.cancel()
+                await asyncio.gather(released, changed, return_exceptions=True)
         await self._work(recovery)
+
+    def _wait(self, recovery: Recovery, begun: float) -> Coroutine[Any, Any, None] | None:
+        """What this mode waits for, None for nothing."""
+        if self._mode == MANUAL:
+            return self._gate.wait(recovery)
+        if self._mode.startswith(DELAY):
+            return self._clock.sleep(max(0.0, begun + int(self._mode.removeprefix(DELAY)) / 1000 - self._clock.monotonic()))
+        return None

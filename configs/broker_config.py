@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.configs import rules as config_rules
+from klamm.configs.blacklist import BLACKLIST
 from klamm.configs.definition import ConfigKey, synonyms
 from klamm.configs.dynamic import check_entry, check_listener_configs, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
@@ -45,11 +46,14 @@ class BrokerConfig:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._switches = {name: _switch(name, text) for name, text in properties.items() if name in SWITCHES}
-        self.own_keys: Mapping[str, ConfigKey] = OWN if self._switches.get("kip491.enable", True) else {}
-        """Configs that Kafka does not have and this broker does."""
+        has_blacklist = self._switches.get("kip491.enable", True)
+        self.own_keys: Mapping[str, ConfigKey] = {name: key for name, key in OWN.items() if has_blacklist or name != BLACKLIST.name}
+        """Dynamic configs that Kafka does not have and this broker does."""
+        self.own_static = {name: text for name, text in properties.items() if name in SWITCHES and name in OWN}
+        """Those of them that the properties file sets."""
         apart = SWITCHES.keys() | self.own_keys.keys()
         self.static = _with_both_ids({name: text for name, text in properties.items() if name not in apart})
-        self.misplaced = tuple(name for name in properties if name in self.own_keys)
+        self.misplaced = tuple(name for name in properties if name in self.own_keys and name not in SWITCHES)
         """Names in the properties file that count for nothing there: they are set for all brokers at once."""
         self.dynamic_default: dict[str, str] = {}
         self.dynamic_own: dict[str, str] = {}
@@ -198,7 +202,7 @@ def check_values(values: Mapping[str, Any], properties: Mapping[str, str]) -> Li
 def _typed(properties: Mapping[str, str], switches: Mapping[str, Any]) -> dict[str, Any]:
     values = _DEFAULTS | dict(switches)
     for name, text in properties.items():
-        key = BROKER.get(name)
+        key = BROKER.get(name) or (OWN.get(name) if name in SWITCHES else None)
         if key is not None:
             values[name] = key.parse(text)
     return values

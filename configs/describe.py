@@ -75,7 +75,7 @@ def describe_broker(config: BrokerConfig, named: Collection[str] = ()) -> list[D
     texts |= {name: text for name, text in config.effective.items() if name not in texts}
     for name, key in config.own_keys.items():
         if name in texts or name in named:
-            texts[name] = text_of(key.parse(texts.get(name) or ""))
+            texts[name] = text_of(config.get(name) if name in config.values else key.parse(texts.get(name) or ""))
     return [_broker_row(name, text, _synonyms(name, config), config) for name, text in texts.items()]
 
 
@@ -117,7 +117,7 @@ def _said(name: str, config: BrokerConfig) -> Iterator[Synonym]:
     for source, properties in (
         (ConfigSource.DYNAMIC_BROKER, config.dynamic_own),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.dynamic_default),
-        (ConfigSource.STATIC_BROKER, config.static),
+        (ConfigSource.STATIC_BROKER, config.own_static if name in config.own_keys else config.static),
     ):
         for known in names:
             if known in properties:

@@ -63,6 +63,10 @@ def _message_format_fits(values: Values) -> bool:
     return wanted.record_version <= MetadataVersion.of(values["inter.broker.protocol.version"]).record_version
 
 
+def _recovers(values: Values) -> bool:
+    return values["kip704.recovery.mode"] == "instant" or MetadataVersion.of(values["inter.broker.protocol.version"]).has_leader_recovery
+
+
 def _at_least(lower: str, upper: str) -> Rule:
     return Rule(upper, lambda values: values[upper] >= values[lower], f"must be at least {lower}")
 
@@ -95,6 +99,11 @@ RULES = (
         "klamm.broker.registration",
         _may_register_with_controller,
         "may be controller only with registerbroker.enable=true and inter.broker.protocol.version 2.8 or later",
+    ),
+    Rule(
+        "kip704.recovery.mode",
+        _recovers,
+        "may be manual or delay only with inter.broker.protocol.version 3.2 or later: older ones do not mark unclean elections",
     ),
     _at_least("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     _at_least("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),

@@ -1,14 +1,14 @@
 """All broker configs in one table, and the names of those that Klamm uses.
 
 `BROKER` has the 314 configs that a DescribeConfigs response lists, and 14 internal ones. The replication quotas are not in it: in Kafka
-they exist only as dynamic configs. `OWN` has what Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL` is accepted,
+they exist only as dynamic configs. `OWN` has dynamic configs that Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL` is accepted,
 checked and shown, but has no effect; the broker logs that once.
 """
 
 from __future__ import annotations
 
 from klamm.configs.blacklist import BLACKLIST
-from klamm.configs.definition import LONG, ConfigKey, by_name, synonyms, without_listener
+from klamm.configs.definition import LONG, READ_ONLY, ConfigKey, by_name, synonyms, without_listener
 from klamm.configs.table_cluster import CLUSTER
 from klamm.configs.table_groups import GROUPS
 from klamm.configs.table_klamm import KLAMM
@@ -23,7 +23,7 @@ from klamm.configs.validators import Range
 BROKER = by_name(NETWORK, CLUSTER, LOG, GROUPS, SECURITY, KRAFT, TIERED)
 TOPICS = by_name(TOPIC)
 SWITCHES = by_name(KLAMM)
-OWN = by_name((BLACKLIST,))
+OWN = by_name((BLACKLIST,), tuple(key for key in KLAMM if key.mode is not READ_ONLY))
 QUOTAS = by_name(
     (
         ConfigKey("leader.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas sent.", Range(0)),

@@ -1,11 +1,11 @@
 """Switches of this project's own. They are read from the properties file like any config, but DescribeConfigs does not show them.
 
-A boolean may be written `on` or `off` besides. Source: controller Part II.
+One that is not read-only can be changed as a dynamic config; DescribeConfigs shows it where that is done. A boolean may be written `on` or `off` besides. Source: controller Part II.
 """
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, LONG, STRING, ConfigKey
+from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, LONG, STRING, ConfigKey
 from klamm.configs.validators import Pattern, Range
 
 K = ConfigKey
@@ -24,8 +24,9 @@ KLAMM: tuple[ConfigKey, ...] = (
         "kip704.recovery.mode",
         STRING,
         "instant",
-        "How long a leader recovers that was elected uncleanly.",
+        "How long a leader recovers that was elected uncleanly: instant, delay:<ms>, or manual (until this is changed).",
         valid=Pattern(r"instant|manual|delay:[0-9]{1,9}", "instant, manual or delay:<ms>"),
+        mode=CLUSTER_WIDE,
     ),
     K("klamm.journal.dir", STRING, None, "The lake in which this broker keeps its journal of frames and events; needs klamm[journal]."),
     K(

@@ -40,7 +40,7 @@ from klamm.server.background import BackgroundTasks
 from klamm.server.broker_events import BrokerEvents
 from klamm.server.broker_journal import JournalMissing, keeps_journal, open_journal
 from klamm.server.broker_registration import BrokerRegistration, Registration
-from klamm.server.config_application import FETCHERS, ConfigApplication, controller_options
+from klamm.server.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
 from klamm.server.delayed_fetch import Fetches
 from klamm.server.disks import Disks, are_on_disk
 from klamm.server.dynamic_configs import DynamicConfigs
@@ -91,6 +91,10 @@ CANNOT_START = (
 """What a person can mend."""
 
 
+def _recover_in_no_mode(mode: str) -> None:
+    """Where the protocol has no recovery only the mode `instant` is possible, and nothing recovers."""
+
+
 class StartFailed(Exception):
     """This broker cannot start, or not go on; the text is one line for people."""
 
@@ -103,6 +107,7 @@ class BrokerServer:
     store: ZkStore
     _controller_requests: ControllerRequests
     _followers: Followers
+    _recover_in_mode: Callable[[str], None]
 
     def __init__(
         self,
@@ -301,7 +306,7 @@ class BrokerServer:
         throttles = ThrottleConfigs(self._quotas, topics, TopicConfigs(self.admin_zk), self._background, self.clock)
         application = ConfigApplication(
             config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
-            self._followers.resize,
+            self._followers.resize, self._recover_in_mode,
         )  # fmt: skip
         if self._events is not None:
             dynamic_configs.listen(self._events.config_changed)
@@ -408,8 +413,10 @@ class BrokerServer:
             leaders.isr_updates = IsrUpdates(self.identity, leaders, self._alter_requests, self._background, timeout_s)
         else:
             leaders.isr_updates = StoredIsrUpdates(leaders, self.admin_zk, self._background, self.clock)
+        self._recover_in_mode = _recover_in_no_mode
         if config.inter_broker_protocol_version.has_leader_recovery:
-            process = RecoveryProcess(config.get("kip704.recovery.mode"), self.clock, self.seams.recovery_gate, self.seams.recovery_work)
+            process = RecoveryProcess(config.get(RECOVERY_MODE), self.clock, self.seams.recovery_gate, self.seams.recovery_work)
+            self._recover_in_mode = process.set_mode
             self.replicas.states.recover = lambda replica: self._background.start(self._recover(replica, process))
         self._background.start(self._check_followers(leaders.max_lag_ms / 2000))
         open_log = self.replicas.open_log

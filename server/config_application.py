@@ -1,5 +1,5 @@
 """What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options,
-logs, throttles of replication, the number of fetchers."""
+logs, throttles of replication, the number of fetchers, recovery after unclean elections."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from klamm.server.net.listeners import LISTENER_CONFIGS, Listeners
 from klamm.server.replication.throttle_configs import ThrottleConfigs
 
 FETCHERS = "num.replica.fetchers"
+RECOVERY_MODE = "kip704.recovery.mode"
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
@@ -60,8 +61,9 @@ class ConfigApplication:
         background: BackgroundTasks,
         throttles: ThrottleConfigs,
         resize_fetchers: Callable[[int], None],
+        recover_in_mode: Callable[[str], None],
     ) -> None:
-        """`resize_fetchers` sets how many fetchers this broker has for each leader."""
+        """`resize_fetchers` sets how many fetchers this broker has for each leader, `recover_in_mode` how its leaders recover (KIP-704)."""
         self._config = config
         self._listeners = listeners
         self._registration = registration
@@ -70,6 +72,7 @@ class ConfigApplication:
         self._background = background
         self._throttles = throttles
         self._resize_fetchers = resize_fetchers
+        self._recover_in_mode = recover_in_mode
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
         """The configs of an entity have changed; see `DynamicConfigs`."""
@@ -80,6 +83,7 @@ class ConfigApplication:
             self._controller.put(OptionsChanged(controller_options(self._config)), ConfigChanged())
             self._listeners.clear_response_caches()
             self._resize_fetchers(self._config.get(FETCHERS))
+            self._recover_in_mode(self._config.get(RECOVERY_MODE))
             if self._registration.is_current and changed & LISTENER_CONFIGS:
                 self._background.start(self._registration.follow_listeners())
         elif kind == "topics":

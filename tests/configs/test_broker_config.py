@@ -47,6 +47,8 @@ FIT = [
     {"inter.broker.protocol.version": " 3.8.1 "},
     {"process.roles": ""},
     {"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+    {"kip704.recovery.mode": "manual", "inter.broker.protocol.version": "3.2"},
+    {"kip704.recovery.mode": "instant", "inter.broker.protocol.version": "3.1"},
 ]
 UNFIT = [
     ({"zookeeper.connect": ""}, "zookeeper.connect"),
@@ -56,6 +58,8 @@ UNFIT = [
     ({"broker.id.generation.enable": "false"}, "broker.id"),
     ({"broker.id": "5", "node.id": "6"}, "node.id"),
     ({"process.roles": "broker"}, "process.roles"),
+    ({"kip704.recovery.mode": "manual", "inter.broker.protocol.version": "3.1"}, "kip704.recovery.mode"),
+    ({"kip704.recovery.mode": "delay:0", "inter.broker.protocol.version": "2.8"}, "kip704.recovery.mode"),
     ({"zookeeper.metadata.migration.enable": "true"}, "zookeeper.metadata.migration.enable"),
     ({"controller.listener.names": "CTL"}, "controller.listener.names"),
     ({"log.roll.ms": "0"}, "log.roll.ms"),

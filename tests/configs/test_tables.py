@@ -13,7 +13,7 @@ import pytest
 from klamm import cli, server
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definition import READ_ONLY
-from klamm.configs.describe import DescribedConfig, describe_broker, describe_default_broker, describe_topic
+from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.configs.dynamic import DYNAMIC
 from klamm.configs.table_broker import BROKER, MEANINGFUL, QUOTAS, SWITCHES, TOPICS
 from klamm.configs.types import ConfigType, text_of
@@ -125,6 +125,20 @@ def test_nothing_of_ours_is_shown():
     assert not {row.name for row in describe_broker(config)} & set(SWITCHES)
     assert (config.get("kip183.legacy.v0"), config.get("registerbroker.enable"), config.get("kip179.enable")) == (False, True, True)
     assert config.get("kip704.recovery.mode") == "delay:5"
+
+
+def test_the_recovery_mode_is_shown_where_it_is_a_dynamic_config_or_named():
+    mode = "kip704.recovery.mode"
+    config = BrokerConfig({"zookeeper.connect": "z:1", mode: "manual", "preferred_leader_blacklist": "1"})
+    assert config.misplaced == ("preferred_leader_blacklist",)
+    (named,) = (row for row in describe_broker(config, [mode]) if row.name == mode)
+    assert (named.value, named.read_only, named.source) == ("manual", False, ConfigSource.STATIC_BROKER)
+    assert config.apply_dynamic({mode: "delay:5"}, {mode: "instant", "kip179.enable": "false"}).changed == {mode}
+    assert (config.get(mode), config.get("kip179.enable")) == ("instant", True), "the others are read-only"
+    (shown,) = (row for row in describe_broker(config) if row.name == mode)
+    assert [(s.value, int(s.source)) for s in shown.synonyms] == [("instant", 2), ("delay:5", 3), ("manual", 4), ("instant", 5)]
+    config.apply_dynamic({mode: "soon"}, {})
+    assert config.get(mode) == "manual"
 
 
 def test_unknown_and_internal_names_are_shown_when_set():

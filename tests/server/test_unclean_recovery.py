@@ -144,6 +144,32 @@ async def test_leader_refuses_requests_for_data_until_it_is_released_and_the_con
 
 
 @pytest.mark.requirement("R704-12")
+async def test_whoever_may_alter_configs_releases_a_leader_by_a_change_of_the_mode(zookeeper: str, chroot: str) -> None:
+    """Of all brokers or of the one: also where no program holds the cluster, as with `klamm serve` and `klamm broker`."""
+    async with running(zookeeper + chroot, "manual") as cluster:
+        leader, _ = await elect_uncleanly(cluster)
+        await eventually(lambda: cluster.recovering, "the leader recovers")
+        replica, broker = replica_of(cluster, leader), broker_of(cluster, leader)
+        for name, value in ("", "delay:86400000"), (str(leader), "manual"), (str(leader), "delay:90000000"):
+            await set_mode(broker, name, value)
+            await eventually(lambda: bool(cluster.recovering) == (value == "manual"), f"the leader waits in another way: {value}")
+            assert replica.is_recovering and (await codes(broker))["Produce"] == REFUSED
+        await set_mode(broker, str(leader), "instant")
+        await eventually(lambda: not replica.is_recovering, "the controller has confirmed")
+        assert b"recovery" not in await stored(cluster)
+        assert (await codes(broker))["Produce"] == 0
+
+
+async def set_mode(broker: BrokerServer, name: str, value: str) -> None:
+    """Set kip704.recovery.mode of a broker, or with an empty name of all, as `klamm configs` does."""
+    kind = messages.IncrementalAlterConfigsRequest
+    change = kind.AlterableConfig(name="kip704.recovery.mode", config_operation=0, value=value)
+    resource = kind.AlterConfigsResource(resource_type=4, resource_name=name, configs=[change])
+    (answer,) = (await request(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, kind(resources=[resource]))).responses
+    assert answer.error_code == 0, answer
+
+
+@pytest.mark.requirement("R704-12")
 async def test_instant_mode_clears_the_mark_at_once_by_an_explicit_alter_partition(zookeeper: str, chroot: str) -> None:
     async with running(zookeeper + chroot, "instant") as cluster:
         leader, _ = await elect_uncleanly(cluster)
