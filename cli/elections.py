@@ -1,7 +1,7 @@
 """Elections by brokers, as the two election tools request and report them (controller 19, 21.3).
 
 The lines are those of Kafka's tools, all on stdout: one for what was elected, one for what needed no election, one for each failure. A
-failure makes the tool fail, with the count on stderr.
+failure makes the tool fail, with the count on stderr. Where there was nothing to do a line says so; Kafka's tool prints none.
 
 An attempt that gets no response ends after its own time; while the time of the whole call lasts, the request goes to the controller of
 then. What the first attempt had elected needs no election then.
@@ -23,6 +23,10 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
 
+ALL_LED = "Valid replica already elected for all partitions"
+NONE_GIVEN = "There are no partitions to elect leaders of"
+
+
 class Times(NamedTuple):
     """Milliseconds for the whole call, and for one attempt: so long the controller may work on it too."""
 
@@ -31,10 +35,11 @@ class Times(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """How the tool's lines begin."""
+    """How the tool's lines begin. With `names_all` an election of all partitions names also those that needed none as completed."""
 
     completed: str
     failed: str
+    names_all: bool = False
 
 
 class Election(NamedTuple):
@@ -49,6 +54,7 @@ async def elect(bootstrap_server: str, config: Path | None, client_id: str, elec
     async with open_client(bootstrap_server, config, client_id) as client:
         try:
             result = await _elected(client, election, times)
+            described = await client.describe_topics() if texts.names_all and election.partitions is None else None
         except AdminError as failure:
             raise _failed(failure) from failure
         except ValueError as problem:
@@ -60,10 +66,15 @@ async def elect(bootstrap_server: str, config: Path | None, client_id: str, elec
     elected = [partition for partition, error in result.values().items() if error is None]
     led = [partition for partition, error in errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
     failed = {partition: error for partition, error in errors.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    if described is not None:
+        known = (TopicPartition(topic, p.partition) for topic, each in described.found.items() for p in each.partitions)
+        elected = sorted({*elected, *known} - errors.keys())
     if elected:
         say(f"{texts.completed} for partitions {named(elected)}")
     if led:
         say(f"Valid replica already elected for partitions {named(led)}")
+    if not (elected or errors):
+        say(NONE_GIVEN if election.partitions is not None or described is not None else ALL_LED)
     for partition, error in sorted(failed.items()):
         say(printable(f"{texts.failed} {partition}: {error}"))
     if failed:

@@ -153,6 +153,17 @@ def test_brokers_elect_and_report_each_partition(members: Members, tmp_path: Pat
     wait_for(lambda: leader() == 1 or None, "the preferred replica leads")
     everything = elect("--bootstrap-server", members.bootstrap)
     assert (everything.returncode, everything.stderr) == (0, "")
+    assert {f"{topic}-0", f"{topic}-1"} <= completed(everything.stdout)
+    nothing_to_do = elect("--bootstrap-server", members.bootstrap)
+    assert (nothing_to_do.returncode, nothing_to_do.stderr) == (0, "")
+    assert completed(nothing_to_do.stdout) == completed(everything.stdout), "as the tool of 2.2.2 names all of them"
+
+
+def completed(stdout: str) -> set[str]:
+    """The partitions of the only line."""
+    begin = "Successfully completed preferred replica election for partitions "
+    assert stdout.startswith(begin) and stdout.count("\n") == 1, stdout
+    return set(stdout.removeprefix(begin).strip().split(", "))
 
 
 @pytest.mark.requirement("R183-23")
@@ -182,4 +193,4 @@ def test_help_has_the_options_and_says_when_the_tool_is_not_needed() -> None:
     said = elect("--help").stdout
     for option in ("--bootstrap-server", "--zookeeper", "--path-to-json-file", "--admin.config", "--help"):
         assert option in said
-    assert "The preferred replica is the first one" in said and "auto.leader.rebalance.enable=true" in said
+    assert "The preferred replica is the first one" in said and "preferred_leader_blacklist" in said and "auto.leader.rebalance.enable=true" in said
