@@ -41,7 +41,11 @@ class Group:
 async def auto_rebalance(term: Term) -> None:
     """Elect preferred leaders where the part that is led elsewhere is too large."""
     limit = term.options.leader_imbalance_per_broker_percentage / 100
-    for broker_id, group in sorted((await measured(term.cluster)).items()):
+    groups = await measured(term.cluster)
+    elsewhere = sum(len(group.imbalanced) for group in groups.values())
+    if elsewhere:  # Kafka's metric PreferredReplicaImbalanceCount, but for partitions that nobody is to lead (R491-16)
+        log.info("auto rebalance: %d partitions are not led by their preferred replica", elsewhere)
+    for broker_id, group in sorted(groups.items()):
         imbalanced = len(group.imbalanced)
         if not imbalanced or imbalanced / group.size <= limit:
             continue
@@ -97,18 +101,6 @@ def _measure(
         info = p.info
         if info is not None and info.leader != group.broker_id:
             group.imbalanced.append(p)
-
-
-def imbalance_count(cluster: Cluster) -> int:
-    """How many partitions are not led by the first of their replicas, listed ones last (R491-16)."""
-    listed = cluster.listed
-    return sum(
-        p.info.leader not in elections.order(p.assignment.replicas, listed)[:1]
-        for topic in cluster.topics.values()
-        if not topic.queued
-        for p in topic.partitions.values()
-        if p.info is not None
-    )
 
 
 async def electable(cluster: Cluster, group: Group) -> list[Partition]:

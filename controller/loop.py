@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from klamm.controller import decision_log, event_faults, event_table, events, leader_rebalance, notifications
+from klamm.controller import decision_log, event_faults, event_table, events, notifications
 from klamm.controller.batch import Channels, RequestSender
 from klamm.controller.broker_sessions import Connection
 from klamm.controller.causes import WATCH_FIRED, BrokerStarted, Cause, QueuedEvent, RequestReceived, ResponseReceived, SessionChanged
@@ -128,10 +128,6 @@ class Controller:
     def epoch(self) -> int:
         """The epoch of this broker's term, 0 without one."""
         return 0 if self.term is None else self.term.cluster.epoch
-
-    def preferred_replica_imbalance_count(self) -> int:
-        """How many partitions are not led by their preferred replica, on the active controller: PreferredReplicaImbalanceCount of Kafka."""
-        return 0 if self.term is None else leader_rebalance.imbalance_count(self.term.cluster)
 
     def queued_for_deletion(self, topic: str) -> bool:
         """Whether the topic is queued for deletion."""

@@ -16,6 +16,7 @@ from klamm.protocol.nouns import TopicPartition
 
 HEADER = ("Topic", "Partition", "Broker", "Status")
 IN_SYNC = "In sync"
+NOT_HOSTED = "Broker does not host this partition"
 WINDOW_S = 10.0
 
 
@@ -91,9 +92,9 @@ def _status(
         return "Unknown partition"
     if broker not in live:
         return "Unknown broker"
-    if replica is None:
-        return "Broker does not host this partition"
-    return IN_SYNC if replica.lag == 0 else f"Behind: {replica.lag if replica.lag > 0 else 'unknown'} messages behind"
+    if replica is None or replica.lag < 0:  # a replica that has had no response of its leader yet has no lag
+        return NOT_HOSTED
+    return IN_SYNC if replica.lag == 0 else f"Behind: {replica.lag} messages behind"
 
 
 def _replica(partition: TopicPartition, broker: int, by_broker: Mapping[int, BrokerReplicas]) -> HostedReplica | None:

@@ -145,6 +145,13 @@ def test_a_replica_in_the_isr_is_in_sync_although_it_lags_a_little() -> None:
     assert (look.in_sync, look.rows[0].status) == (1, "Behind: 3 messages behind")
 
 
+@pytest.mark.requirement("R179-32")
+def test_a_replica_that_has_not_heard_from_its_leader_yet_has_one_of_the_six_statuses_too() -> None:
+    hosted = {2: BrokerReplicas({T0: HostedReplica("/d", 0, -1)})}
+    (row,) = look_at({T0: move(2)}, {"t": TOPICS["t"]._replace(isr={})}, RACKS, hosted, {T0}).rows
+    assert (row.status, row.in_sync) == ("Broker does not host this partition", False)
+
+
 def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
     speed = Speed()
     assert (speed.bytes_per_s, speed.seconds_left(5), speed.seconds_left(0)) == (0, None, 0)

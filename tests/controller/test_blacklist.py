@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 
@@ -379,24 +380,33 @@ async def test_the_look_at_many_partitions_lets_other_work_run_in_between() -> N
 
 
 @pytest.mark.requirement("R491-16")
-async def test_the_imbalance_counts_partitions_that_the_first_of_the_order_does_not_lead(stage: Stage) -> None:
-    assert stage.controller.preferred_replica_imbalance_count() == 0, "not the controller"
+async def test_the_rebalance_says_how_many_partitions_the_first_of_the_order_does_not_lead(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "klamm.controller")
     await stage.open(1, 2, 3)
     await stage.create("t", (1, 2, 3), (2, 1, 3), (3, 2))
     await stage.create("only", (1,))
     await stage.create("doomed", (1, 9))
-    count = stage.controller.preferred_replica_imbalance_count
-    assert count() == 0
+    stage.change_options(leader_imbalance_per_broker_percentage=100)
+
+    async def said() -> list[str]:
+        caplog.clear()
+        await rebalance(stage)
+        return [record.getMessage() for record in caplog.records if "preferred" in record.getMessage()]
+
+    assert await said() == []
     await stage.blacklist(1)
     stage.world.delete_topic("doomed")
     await stage.settle()
-    assert count() == 1, "t-0 is to be led by 2; the head of `only` is all it has, and `doomed` does not count"
+    one, two = (f"auto rebalance: {count} partitions are not led by their preferred replica" for count in (1, 2))
+    assert await said() == [one], "t-0 is to be led by 2; the head of `only` is all it has, and `doomed` does not count"
     await prefer(stage)
-    assert count() == 0
+    assert await said() == []
     await stage.blacklist()
-    assert count() == 1
+    assert await said() == [one]
     await stage.stop(3)
-    assert count() == 2
+    assert await said() == [two]
 
 
 @pytest.mark.requirement("R491-13")

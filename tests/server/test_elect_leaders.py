@@ -167,9 +167,12 @@ async def test_errors_have_a_text(code: int, message: str | None) -> None:
 
 
 @pytest.mark.requirement("R183-11")
-async def test_throttle_time_is_zero() -> None:
-    response = await Broker({("a", 0): NOT_NEEDED}).request([("a", [0])], 0)
-    assert messages.encode(response, 0)[:4] == b"\x00\x00\x00\x00"
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_throttle_time_is_the_first_field_and_zero(version: int) -> None:
+    response = await Broker({("a", 0): NOT_NEEDED}).request([("a", [0])], version)
+    encoded = messages.encode(response, version)
+    throttled = messages.encode(response._replace(throttle_time_ms=0x01020304), version)
+    assert (encoded[:4], throttled[:4]) == (bytes(4), b"\1\2\3\4") and encoded[4:] == throttled[4:]
 
 
 @pytest.mark.requirement("R183-13")
