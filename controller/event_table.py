@@ -92,7 +92,7 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
         case events.ZkPartitionReassignment():
             term.throttling.entries_announced = False
             if not await reassignment.on_zk_reassignment(term):
-                await remove_when_idle(term)  # a request may have taken the entries out before they began, and begun nothing itself
+                await remove_when_idle(term)  # all entries failed, or a request took them out before they began, and began nothing itself
         case events.PartitionReassignmentIsrChange(topic, partition):
             await notifications.on_state_change(term, TopicPartition(topic, partition))
         case events.PhaseReleased(phase):

@@ -86,7 +86,6 @@ async def on_zk_reassignment(term: Term) -> set[Partition]:
     if failed:
         log.warning("reassignments by znode failed: %s", {str(key): code.name for key, (code, _) in failed.items()})
         await reassignment_entries.remove_entries(term, lambda key, _: key in failed)
-        await remove_when_idle(term)
     begun = (term.cluster.partition(key) for key in wanted if key not in failed)
     return {p for p in begun if p is not None}
 

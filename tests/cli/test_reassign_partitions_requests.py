@@ -6,9 +6,23 @@ from typing import Any, cast
 
 import pytest
 
-from klamm.admin import MAX_THROTTLE, AsyncAdminClient, ConfigResource, PartitionResult, ResourceType, Result
+from klamm.admin import (
+    MAX_THROTTLE,
+    AsyncAdminClient,
+    Broker,
+    ClusterDescription,
+    ConfigResource,
+    Described,
+    LogDir,
+    LogDirReplica,
+    PartitionResult,
+    ResourceType,
+    Result,
+)
+from klamm.cli.reassign_partitions import actions
 from klamm.cli.reassign_partitions.bootstrap import BrokersCluster
 from klamm.cli.reassign_partitions.plan import throttles_of
+from klamm.cli.tool_files import Move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import TopicPartition
 
@@ -43,6 +57,41 @@ class Recorder:
         named = {key: {change.name: change.value for change in each} for key, each in changes.items()}
         self.calls.append(("configs", named))
         return Result(dict.fromkeys(changes))
+
+
+class Hosting(Recorder):
+    """Two live brokers; on broker 2 a log goes to another directory that nobody cancels."""
+
+    async def describe_cluster(self) -> ClusterDescription:
+        return ClusterDescription("c", None, (Broker(1, "h", 1, None), Broker(2, "h", 2, None)))
+
+    async def list_partition_reassignments(self) -> dict[Any, Any]:
+        return {}
+
+    async def describe_log_dirs(self, brokers: list[int]) -> Described[int, dict[str, LogDir]]:
+        def directory(path: str, **replicas: bool) -> LogDir:
+            found = {TopicPartition("t", int(name[1:])): LogDirReplica(1, 0, is_future) for name, is_future in replicas.items()}
+            return LogDir(path, None, found, 0, 0)
+
+        held = {1: [directory("/a", p0=False)], 2: [directory("/a", p0=False, p1=False), directory("/b", p1=True)]}
+        return Described({broker: {one.path: one for one in held[broker]} for broker in brokers}, {})
+
+
+@pytest.mark.requirement("R179-24")
+async def test_where_the_controller_removes_throttles_cancel_removes_only_those_of_directories_without_a_move() -> None:
+    recorder, said = Hosting(), list[str]()
+    cluster = BrokersCluster(cast("AsyncAdminClient", recorder), True)
+    moves = {T0: Move((1, 2, 9), ("/b", "/b", "/b"))}
+    await actions.cancel(cluster, moves, False, actions.Console(said.append, said.append))
+    assert recorder.calls == [
+        ("configs", {ConfigResource(ResourceType.BROKER, "1"): {"replica.alter.log.dirs.io.max.bytes.per.second": None}})
+    ]
+    assert said[-2:] == [
+        "Clearing the replica-alter-dir throttle on broker 1",
+        "The controller removes the inter-broker throttle when the last reassignment ends.",
+    ]
+    await actions.cancel(cluster, moves, True, actions.Console(said.append, said.append))
+    assert len(recorder.calls) == 1
 
 
 async def calls(

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller import events, reassignment_steps
 from klamm.controller.hash_order import in_hash_order
-from klamm.controller.values import Assignment, StoredTopic
+from klamm.controller.phases import ReassignmentReplicasOnline
+from klamm.controller.values import Assignment, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
@@ -434,6 +435,58 @@ async def test_no_leader_of_the_target_is_there_and_the_rest_is_done_all_the_sam
     await reassign(stage, 2)
     assert is_over(stage) and assignment(stage) == Assignment((2,))
     assert stage.world.states[T0].leader == -1 and stage.world.states[T0].isr == (2,)
+
+
+async def test_a_leader_of_the_target_that_died_just_now_is_replaced_when_it_is_completed(stage: Stage) -> None:
+    """The event of its death is still to come: the leader is in the state that is known, and not alive."""
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2, 3))
+    p = stage.partition("t")
+    stage.cluster.brokers_unregistered([1])
+    stage.cluster.assignment_changed(p, Assignment((1, 2)))
+    assert await reassignment_steps.move_leaders(stage.term, {p: Assignment((1, 2, 3), (), (3,))})
+    assert stage.world.states[T0].leader == 2
+
+
+async def test_a_completion_whose_new_epoch_is_refused_leaves_the_partition_as_it_was(stage: Stage) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (1,))
+    await reassign(stage, 1, 2)
+    whole = stage.partition("t").assignment
+    hold = stage.steering.hold(ReassignmentReplicasOnline)
+    await propose(stage, 1, 2)
+    assert stage.partition("t").assignment == Assignment((1, 2)), "B2: the target is what counts"
+    stage.somebody_writes("t", controller_epoch=9)
+    hold.release()
+    await stage.settle()
+    assert stage.cluster.reassigning == {stage.partition("t")} and not stage.cluster.reassignments.stored
+    assert assignment(stage) == whole == Assignment((1, 2), (2,), ())
+
+
+async def test_a_topic_znode_that_could_not_be_written_at_the_end_is_written_whole_with_the_next_change(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the next write completes the reassignment in ZooKeeper alone, which knows what has to be deleted."""
+    await stage.open(1, 2)
+    await stage.create("t", (1,), (1,))
+    await reassign(stage, 2)
+    write_topics = stage.store.write_topics
+
+    async def refuse_completion(writes: Any) -> Any:
+        if any(write.assignments[0] == Assignment((2,)) for write in writes):
+            return [WriteOutcome.FAILED for _ in writes]
+        return await write_topics(writes)
+
+    stage.store.write_topics = refuse_completion  # type: ignore[method-assign]
+    await propose(stage, 1, 2)
+    assert "could not be written" in caplog.text
+    whole = Assignment((2, 1), (2,), (1,))
+    assert stage.world.topics["t"].assignments[0] == whole and stage.partition("t").assignment == Assignment((2,))
+    await reassign(stage, 2, key=T1)
+    assert stage.world.topics["t"].assignments == {0: whole, 1: whole}
+    stage.store.write_topics = write_topics  # type: ignore[method-assign]
+    await stage.fail_over()
+    assert assignment(stage) == Assignment((2,)) and stage.cluster.reassigning == {stage.partition("t", 1)}
 
 
 # --- fail-over ---

@@ -169,6 +169,27 @@ async def test_a_config_that_cannot_be_read_waits_for_the_next_removal_alone(sta
     assert [content(stage.world, path) for path in REMOVALS] == [{"version": 1, "topics": ["a"]}, None, None, None]
 
 
+@pytest.mark.requirement("R179-26")
+async def test_a_broker_whose_config_cannot_be_read_stays_named_until_the_next_removal(stage: Stage) -> None:
+    await throttled(stage, ["a", "t"], [1, 2])
+    put(stage.world, "/config/brokers/1", {"version": 1, "config": {"k": 7}})
+    await remove_when_idle(stage.term)
+    assert unthrottled(stage) == ["topics/a", "topics/t", "brokers/2"]
+    assert [content(stage.world, path) for path in REMOVALS] == [None, {"version": 1, "brokers": [1]}, None, None]
+    throttle(stage.world, "brokers/1")
+    await remove_when_idle(stage.term)
+    assert unthrottled(stage) == list(ENTITIES) and content(stage.world, BROKERS) is None
+
+
+@pytest.mark.requirement("R179-24")
+async def test_throttles_go_at_once_when_all_entries_of_a_znode_of_reassignments_fail(stage: Stage) -> None:
+    await throttled(stage, ["a", "t"], [1, 2])
+    stage.world.ask_reassignment({TopicPartition("no-such-topic", 0): (1,)})
+    await stage.settle()
+    assert unthrottled(stage) == list(ENTITIES)
+    assert [content(stage.world, path) for path in (*REMOVALS, MOVES)] == [None] * 5
+
+
 @pytest.mark.requirement("R179-9")
 async def test_a_config_that_somebody_writes_meanwhile_is_read_again(stage: Stage) -> None:
     await throttled(stage, ["a", "t"], [])

@@ -11,6 +11,7 @@ from klamm.controller.values import Assignment
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.server.authorizer import Operation, ResourceType
 from klamm.tests.services import DenyAll, InactiveController, make_services, respond
 
 ASKED, LISTED = messages.AlterPartitionReassignmentsRequest, messages.ListPartitionReassignmentsRequest
@@ -74,6 +75,14 @@ async def test_without_the_right_to_alter_the_cluster_everything_is_refused() ->
     code, message, rows = await alter(controller, request((A0, [3]), (B0, None)), denied=True)
     assert code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and message and not controller.asked
     assert rows == dict.fromkeys((A0, B0), (code, message))
+
+
+async def test_alter_on_the_cluster_is_needed_to_reassign_and_describe_to_list() -> None:
+    for message, operation in (request((A0, [3])), Operation.ALTER), (LISTED(timeout_ms=1000, topics=None), Operation.DESCRIBE):
+        authorizer = DenyAll()
+        answer = await respond(make_services(controller=Moving(), authorizer=authorizer), message, 0)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert [(checked, resource.type) for checked, resource in authorizer.checked] == [(operation, ResourceType.CLUSTER)]
 
 
 @pytest.mark.parametrize("controller", [InactiveController(), Moving(ApiError(ErrorCode.NOT_CONTROLLER))], ids=["inactive", "moved"])

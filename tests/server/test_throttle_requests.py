@@ -155,6 +155,22 @@ async def test_rates_and_lists_are_read_back_while_data_moves_and_go_with_the_re
     assert await described(controller, 2, "t", LISTS) == NONE
 
 
+@pytest.mark.requirement("R179-17")
+async def test_rates_of_a_request_without_remove_throttle_stay_after_a_reassignment(cluster: LocalCluster) -> None:
+    (_, after), (controller, _) = targets(cluster), split(cluster)
+    assert await send(cluster, set_rates([(b, 70_000_000, 80_000_000) for b in (1, 2, 3)], remove_throttle=False)) == {1: 0, 2: 0, 3: 0}
+    assert await controller.zk.exists("/admin/throttled_rates_removal") is None
+    assert await send(cluster, move([("t", 0, after)], throttle=MAX)) == {("t", 0): 0}
+    await eventually(lambda: replicas_of(cluster, "t", 0) == after, "the partition is moved")
+    await eventually(lambda: controller.is_idle, "whatever follows is done")
+    for broker in cluster.brokers:
+        async def shown(broker: BrokerServer = broker) -> bool:
+            return await described(broker, 4, str(broker.id), RATES) == ("70000000", "80000000")
+        await eventually_asked(shown, "rates are shown")
+        properties = await controller.admin_zk.read_config("brokers", str(broker.id))
+        assert properties == dict(zip(RATES, ("70000000", "80000000"), strict=True))
+
+
 @pytest.mark.requirement("R179-10")
 async def test_what_is_not_recorded_in_time_is_timed_out_and_the_work_goes_on(cluster: LocalCluster) -> None:
     _, after = targets(cluster)
