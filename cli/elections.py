@@ -22,7 +22,6 @@ from klamm.cli.tool_texts import named
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 
-
 ALL_LED = "Valid replica already elected for all partitions"
 NONE_GIVEN = "There are no partitions to elect leaders of"
 

@@ -44,8 +44,9 @@ def command(**given: Any) -> None:
     """Elect leaders of partitions, now.
 
     With --election-type preferred, the preferred replica becomes leader: the first one of a partition's list of replicas, if it is alive
-    and in sync. Where the dynamic config preferred_leader_blacklist names one of the replicas, it is the first one that is alive, in sync and
-    not on that list, or else the first one that is alive and in sync. With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes.
+    and in sync. With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes.
+    Where the dynamic config preferred_leader_blacklist names one of the replicas, the first one becomes leader that is alive, in sync and
+    not on that list, or else the first one that is alive and in sync.
 
     With --election-type unclean, a partition without a leader gets one: a replica that is in sync, or, if none is alive, any live one. Then
     records that only other replicas have are LOST. Partitions that have a leader stay as they are.

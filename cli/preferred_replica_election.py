@@ -33,9 +33,11 @@ TIMEOUT_MS = 30_000
 def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, admin_config: Path | None) -> None:
     """Make the preferred replica of each partition its leader.
 
-    The preferred replica is the first one of a partition's list of replicas. Where the dynamic config preferred_leader_blacklist names one
-    of the replicas, it is the first one that is alive, in sync and not on that list, or else the first one that is alive and in sync. Topics are created so that preferred replicas spread over the
+    The preferred replica is the first one of a partition's list of replicas. Topics are created so that preferred replicas spread over the
     brokers; a broker that restarts loses its leaderships, and this gives them back, where the preferred replica is alive and in sync.
+
+    Where the dynamic config preferred_leader_blacklist names one of the replicas, the first one becomes leader that is alive, in sync and
+    not on that list, or else the first one that is alive and in sync.
 
     With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes, and the tool is not
     needed.

@@ -1,8 +1,8 @@
 """All broker configs in one table, and the names of those that Klamm uses.
 
 `BROKER` has the 314 configs that a DescribeConfigs response lists, and 14 internal ones. The replication quotas are not in it: in Kafka
-they exist only as dynamic configs. `OWN` has dynamic configs that Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL` is accepted,
-checked and shown, but has no effect; the broker logs that once.
+they exist only as dynamic configs. `OWN` has dynamic configs that Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL`
+is accepted, checked and shown, but has no effect; the broker logs that once.
 """
 
 from __future__ import annotations

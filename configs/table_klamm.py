@@ -1,6 +1,7 @@
 """Switches of this project's own. They are read from the properties file like any config, but DescribeConfigs does not show them.
 
-One that is not read-only can be changed as a dynamic config; DescribeConfigs shows it where that is done. A boolean may be written `on` or `off` besides. Source: controller Part II.
+One that is not read-only can be changed as a dynamic config; DescribeConfigs shows it where that is done. A boolean may be written `on`
+or `off` besides. Source: controller Part II.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata as metadata_of_packages
 from typing import TYPE_CHECKING

@@ -256,7 +256,8 @@ def test_help_says_what_the_two_types_do_and_what_they_cost() -> None:
     said = elect("--help").stdout
     for option in ("--bootstrap-server", "--election-type", "--topic", "--partition", "--path-to-json-file", "--all-topic-partitions"):
         assert option in said
-    assert "preferred_leader_blacklist" in said and "--admin.config" in said and "LOST" in said and "auto.leader.rebalance.enable=true" in said
+    assert "preferred_leader_blacklist" in said
+    assert "--admin.config" in said and "LOST" in said and "auto.leader.rebalance.enable=true" in said
 
 
 # Real brokers, of Klamm and of Apache Kafka

@@ -288,6 +288,19 @@ async def test_without_remove_throttle_no_removal_znode_is_written_and_throttles
 
 
 @pytest.mark.requirement("R179-7")
+async def test_rates_of_brokers_that_an_earlier_request_wants_removed_go_whatever_a_later_one_wants(stage: Stage) -> None:
+    await opened(stage)
+    await stage.controller.reassign_partitions({A0: (1, 3)}, 5000)
+    await stage.controller.reassign_partitions({T0: (3, 1)}, 7000, remove_throttle=False)
+    await stage.settle()
+    assert [rate(stage.world, b) for b in (1, 2, 3)] == [("7000", "7000")] * 3
+    await catch_up(stage)
+    assert assigned(stage, T0) == Assignment((3, 1)) and assigned(stage, A0) == Assignment((1, 3))
+    assert [rate(stage.world, b) for b in (1, 2, 3)] == [NONE] * 3
+    assert (replicas(stage.world, "a"), replicas(stage.world, "t")) == (NONE, ("0:1,0:2", "0:3"))
+
+
+@pytest.mark.requirement("R179-7")
 @pytest.mark.parametrize("remove_throttle", [True, False])
 async def test_what_removal_znodes_name_already_stays_there(stage: Stage, remove_throttle: bool) -> None:
     await opened(stage)

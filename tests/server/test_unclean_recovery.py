@@ -152,7 +152,11 @@ async def test_whoever_may_alter_configs_releases_a_leader_by_a_change_of_the_mo
         replica, broker = replica_of(cluster, leader), broker_of(cluster, leader)
         for name, value in ("", "delay:86400000"), (str(leader), "manual"), (str(leader), "delay:90000000"):
             await set_mode(broker, name, value)
-            await eventually(lambda: bool(cluster.recovering) == (value == "manual"), f"the leader waits in another way: {value}")
+
+            def waits(at_gate: bool = value == "manual") -> bool:
+                return bool(cluster.recovering) == at_gate
+
+            await eventually(waits, f"the leader waits in another way: {value}")
             assert replica.is_recovering and (await codes(broker))["Produce"] == REFUSED
         await set_mode(broker, str(leader), "instant")
         await eventually(lambda: not replica.is_recovering, "the controller has confirmed")
