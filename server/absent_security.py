@@ -1,6 +1,6 @@
 """Security that a configuration requests and Klamm does not have stops the start: a broker that ignored it would let everybody in.
 
-TLS and SASL of listeners are refused by `net/listeners.py`. Properties that only matter to such listeners, or to an authorizer, do nothing
+TLS and SASL of listeners are refused by `configs/listeners.py`. Properties that only matter to such listeners, or to an authorizer, do nothing
 without them in Apache Kafka either, so they may stand in the file.
 """
 
