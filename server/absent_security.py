@@ -1,7 +1,7 @@
 """Security that a configuration requests and Klamm does not have stops the start: a broker that ignored it would let everybody in.
 
-TLS and SASL of listeners are refused by `configs/listeners.py`. Properties that only matter to such listeners, or to an authorizer, do nothing
-without them in Apache Kafka either, so they may stand in the file.
+TLS and SASL of listeners are refused by `configs/listeners.py`. Properties that only matter to such listeners, or to an authorizer, do
+nothing without them in Apache Kafka either, so they may stand in the file.
 """
 
 from __future__ import annotations
