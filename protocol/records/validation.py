@@ -147,6 +147,19 @@ def _assign_plain(data: bytes, base_offset: int, leader_epoch: int, rules: Appen
     return new_tuple(Assigned, (stored, [header], max_timestamp, base_offset + last_delta, -1))
 
 
+def version_error(records: Buffer, version: int) -> ErrorCode | None:
+    """What this version of Produce does not allow in these records; None if nothing. It comes before all other checks of a partition."""
+    if version < 3:
+        return None
+    try:
+        _only_batch(bytes(records), version)
+    except CorruptRecords:
+        return ErrorCode.CORRUPT_MESSAGE
+    except Refused as refusal:
+        return refusal.code
+    return None
+
+
 def _only_batch(data: bytes, version: int) -> BatchHeader:
     """The header of the one batch that a Produce request from version 3 on may hold."""
     size = batch_size(data, 0)

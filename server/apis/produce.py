@@ -25,7 +25,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
 from klamm.protocol.records.rebase import rebased
-from klamm.protocol.records.validation import Origin, Refused, assign, costs_much
+from klamm.protocol.records.validation import Origin, Refused, assign, costs_much, version_error
 from klamm.server.authorizer import Operation, ResourceType
 from klamm.server.context import CloseConnection, Context
 from klamm.server.delayed_produce import Appended, wait_for_acks
@@ -120,14 +120,22 @@ class Part:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self.records is None:
             raise ApiError(ErrorCode.INVALID_REQUEST)
+        try:
+            return self._replica(ctx, request, self.records), self.records
+        except ApiError as error:
+            code = version_error(self.records, ctx.api_version)
+            raise error if code is None else ApiError(code) from None
+
+    def _replica(self, ctx: Context, request: messages.ProduceRequest, records: Buffer) -> HostedPartition:
+        """The partition. Raises ApiError for what counts after records that this version may not hold."""
         if request.acks not in (-1, 0, 1):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if self.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if request.transactional_id is not None and _is_transactional(self.records):
+        if request.transactional_id is not None and _is_transactional(records):
             # here the transaction coordinator is asked once there is one
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, VERIFICATION_FAILED)
-        return ctx.services.replicas.leader(self.topic, self.index), self.records
+        return ctx.services.replicas.leader(self.topic, self.index)
 
     def _append(self, ctx: Context, acks: int, replica: HostedPartition, records: Buffer) -> None:
         services = ctx.services

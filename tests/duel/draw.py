@@ -33,6 +33,8 @@ class Draw:
         self.alive: list[str] = []
         self.old_protocol = False
         """Whether the inter-broker protocol is an older one."""
+        self.notes: dict[str, object] = {}
+        """What an area keeps for itself."""
 
     # choices
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from klamm.tests.duel import asks, brokers, configs, elections, member, restarts, topics, znodes
+from klamm.tests.duel import asks, brokers, configs, data, elections, member, restarts, topics, znodes
 from klamm.tests.duel.draw import Draw
 from klamm.tests.duel.tale import Lines, Tale
 
@@ -56,6 +56,19 @@ ZNODES: Area = [
 RESTARTS: Area = [(3, restarts.restart), (1, topics.create), (1, brokers.die_or_back), (1, elections.elect), (1, elections.alter_partition)]
 ASKS: Area = [(4, asks.metadata), (1, asks.cluster), (1, asks.reassignments), (1, asks.producer_ids)]
 MEMBER: Area = [(4, member.leader_and_isr), (4, member.update_metadata), (3, member.stop_replica), (1, asks.metadata), (1, asks.cluster)]
+DATA: Area = [
+    (1, data.create),
+    (10, data.produce),
+    (6, data.fetch),
+    (2, data.offsets),
+    (1, data.epoch_ends),
+    (2, data.delete_records),
+    (2, data.producers),
+    (1, data.log_dirs),
+    (1, data.configure),
+    (1, data.lead_again),
+    (1, data.elect),
+]
 AREAS: dict[str, Area] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -64,6 +77,8 @@ AREAS: dict[str, Area] = {
     "znodes": [*ZNODES, (2, topics.delete)],
     "restarts": RESTARTS,
     "member": MEMBER,
+    "data": DATA,
+    "logs": [*DATA, (3, data.restart)],
     "everything": [*TOPICS, *BROKERS, *ELECTIONS, *ZNODES, *ASKS],
 }
 
@@ -90,8 +105,11 @@ def _protocol(version: str) -> tuple[tuple[str, str], ...]:
     return (*protocol, ("log.message.format.version", version)) if version.startswith("0.") else protocol
 
 
+_KEEP = (data.KEEP,)
 SETTINGS = [
     Setting("everything"),
+    Setting("data", _KEEP),
+    Setting("truncation", _KEEP, 6),
     Setting("elections"),
     Setting("topics"),
     Setting("brokers"),
@@ -106,6 +124,8 @@ SETTINGS = [
     Setting("everything", _protocol("0.10.0")),
     Setting("member", _protocol("2.2")),
     Setting("restarts", most=8),
+    Setting("logs", _KEEP, 12),
+    Setting("data", (data.KEEP, *_protocol("2.7"))),
     Setting("everything", _protocol("3.3")),
     Setting("everything", _protocol("0.9.0")),
     Setting("topics", (("delete.topic.enable", "false"),), 5),
@@ -118,14 +138,18 @@ def draw_tale(name: str, area: str, properties: tuple[tuple[str, str], ...]) -> 
     draw = Draw(f"{name} {area}")
     draw.old_protocol = "inter.broker.protocol.version" in dict(properties)
     scenes: list[Lines] = []
+    if area == "truncation":
+        return Tale(f"{name} {area}", properties, tuple(data.truncation(draw)))
     if area == "member":
         scenes.append(member.stolen(draw))
+    elif area in ("data", "logs"):
+        scenes += [_setting(draw), data.create(draw), data.create(draw)]
     else:
         scenes.append(_setting(draw))
         scenes += [topics.create(draw) for _ in range(draw.random.randint(1, 2))]
-    for _ in range(draw.random.randint(3, 5 if area == "restarts" else 12)):
+    for _ in range(draw.random.randint(3, 5 if area == "restarts" else 24 if area == "data" else 12)):
         scenes.append(draw.weighted(AREAS[area])(draw))
-    scenes += _ending(draw)
+    scenes += data.look(draw) if area in ("data", "logs") else _ending(draw)
     return Tale(f"{name} {area}", properties, tuple(lines for lines in scenes if lines))
 
 

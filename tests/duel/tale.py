@@ -12,7 +12,8 @@ from pathlib import Path
 
 from klamm.tests.stories.both.story_file import Scene, Story, StoryFile
 
-_TOPIC, _FAKE = re.compile(r"@(\d)"), re.compile(r"~(\d)")
+_TOPIC, _FAKE = re.compile(r"(?<!\w)@(\d)"), re.compile(r"~(\d)")
+# an @ behind a name is an offset or a time
 Lines = tuple[str, ...]
 """The commands of one scene: actions, and a view as the last if there is one."""
 

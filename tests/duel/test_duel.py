@@ -52,6 +52,7 @@ def test_random_stories_ask_in_every_area() -> None:
 
 def test_each_telling_has_names_of_its_own() -> None:
     assert named('told ~1 @2 {"brokerId":~1}', 7) == 'told 71 t7-2 {"brokerId":71}'
+    assert named("fetch @1-0@5 as=~2", 7) == "fetch t7-1-0@5 as=72"
 
 
 def test_every_version_asked_counts_as_a_request() -> None:
