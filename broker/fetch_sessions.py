@@ -128,8 +128,13 @@ class FetchPartitions:
         self.params: tuple[Any, ...] | None = None
         """What besides the partitions decides about the responses, as it was in the last request."""
 
-    def update(self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None], slice_size: int) -> Iterator[None]:
-        """Add, change and forget what the request names; yields after each slice. Of a partition named twice the last entry counts."""
+    def update(
+        self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None], slice_size: int, *, forget: bool = True
+    ) -> Iterator[None]:
+        """Add and change what the request names; yields after each slice. Of a partition named twice the last entry counts.
+
+        `forget`: also forget what it wants forgotten. A full request forgets nothing, whatever it names.
+        """
         by_id = self.uses_topic_ids
         topics, changed = self.topics, self.changed
         max_bytes = number = 0
@@ -159,7 +164,7 @@ class FetchPartitions:
                 else:
                     max_bytes = partition.max_bytes
                 changed[partition] = None
-        for name, topic_id, indexes in request.forgotten_topics_data:
+        for name, topic_id, indexes in request.forgotten_topics_data if forget else ():
             topic = topics.get(topic_id if by_id else name)
             if topic is not None:
                 for start in range(0, len(indexes), slice_size):

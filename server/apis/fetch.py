@@ -39,7 +39,7 @@ def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.Fetc
         return encode(ctx.api_version, NO_SESSION, (), error_code=context)
     if _is_long(request):
         return _handle_many(ctx, request, context)
-    for _ in context.partitions.update(request, services.metadata.topic_name, SLICE):
+    for _ in context.partitions.update(request, services.metadata.topic_name, SLICE, forget=not context.is_full):
         pass
     context = sessions.complete(context, now_ms(ctx))
     if request.isolation_level not in (0, 1) and context.partitions.count:
@@ -54,7 +54,7 @@ def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.Fetc
 
 async def _handle_many(ctx: Context, request: messages.FetchRequest, context: FetchContext) -> Body | messages.FetchResponse:
     """As `handle` does for few partitions."""
-    for _ in context.partitions.update(request, ctx.services.metadata.topic_name, SLICE):
+    for _ in context.partitions.update(request, ctx.services.metadata.topic_name, SLICE, forget=not context.is_full):
         await asyncio.sleep(0)
     context = ctx.services.fetches.sessions.complete(context, now_ms(ctx))
     if request.isolation_level not in (0, 1) and context.partitions.count:

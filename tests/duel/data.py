@@ -34,7 +34,6 @@ _CONFIGS = (
     "message.timestamp.difference.max.ms=1000",
     "flush.messages=1",
     "retention.bytes=300",
-    "message.format.version=0.10.0",
 )
 _VALUES = ("a", "b", "k=v", "k=~", "k=w*30", "x*150", "~", "=", "k=z!h:1", "y!h:~!h:2", "c@5", "d@-70000", "e@now", "f@=0", "g@=-1")
 _SPOILT = (
@@ -190,7 +189,8 @@ def offsets(draw: Draw, to: str = "") -> Lines:
     at = draw.one(["latest", "earliest", "max", "local", "tiered", "0", "5", "-70000", "=0", f"={INT64 - 1}", "=1700000000000"])
     settings = f",le={draw.one(['+0', '-1', '+1'])}" if draw.chance(0.15) else ""
     isolation = draw.one(["", "", "isolation=1"])
-    return scene(" ".join(word for word in ("offsets", f"{name}@{at}{settings}", isolation, draw.versions(1, 9), to) if word))
+    versions = draw.versions(2 if isolation else 1, 9)
+    return scene(" ".join(word for word in ("offsets", f"{name}@{at}{settings}", isolation, versions, to) if word))
 
 
 def epoch_ends(draw: Draw, to: str = "") -> Lines:
@@ -230,7 +230,7 @@ def configure(draw: Draw) -> Lines:
     """A config of a topic changes."""
     if not draw.topics:
         return ()
-    topic, config = draw.one(list(draw.topics)), draw.one([c for c in _CONFIGS if "message.format" not in c])
+    topic, config = draw.one(list(draw.topics)), draw.one(_CONFIGS)
     if "compression.type" in config:
         draw.notes[topic] = "compressed again"
     key = config.partition("=")[0]
