@@ -1,5 +1,7 @@
 """Trouble for a cluster of processes, one fault after the other, drawn from a seed: kill -9, SIGTERM, SIGSTOP, a new controller, moves.
 
+`storage_faults.py` and `zookeeper_faults.py` have more.
+
 At most one broker is away at a time, so that every partition of three replicas keeps two. A broker that comes back is waited for only as
 long as it takes to register; that its replicas have caught up is not waited for, and the next fault may hit the broker they fetch from.
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.mixed.members import Members
@@ -40,17 +42,18 @@ HALF = 0.5
 class Chaos:
     """Faults in `members`, for as long as `run` is told; `done` counts them."""
 
-    def __init__(self, members: Members, seed: int, moving: Moving) -> None:
-        """`moving` is the topic whose replicas move; its replication factor stays."""
+    def __init__(self, members: Members, seed: int, moving: Moving, more: Mapping[str, Fault] | None = None) -> None:
+        """`moving` is the topic whose replicas move; its replication factor stays. `more` are faults besides the usual ones."""
         self.members, self.seed, self.moving = members, seed, moving
         self.done: Counter[str] = Counter()
-        self._chance = random.Random(seed)
+        self.chance = random.Random(seed)
         self._factor = len(members.tree.assignment(moving.topic)[0])
-        self._faults: dict[str, Callable[[int], None]] = {
-            "kill -9": self._kill,
-            "stop": self._stop,
-            "pause": self._pause,
-            "new controller": self._new_controller,
+        self._faults: dict[str, Fault] = {
+            "kill -9": Chaos._kill,
+            "stop": Chaos._stop,
+            "pause": Chaos._pause,
+            "new controller": Chaos._new_controller,
+            **(more or {}),
         }
 
     def run(self, seconds: float) -> None:
@@ -60,35 +63,37 @@ class Chaos:
         order: list[str] = []
         while time.monotonic() < end:
             if not order:  # each kind once before the first comes again: a short run has all of them
-                order = self._chance.sample(names, len(names))
+                order = self.chance.sample(names, len(names))
             name = order.pop()
-            if self._chance.random() < HALF:
+            if self.chance.random() < HALF:
                 self._move()
-            self._faults[name](self._chance.choice(sorted(self.members.brokers)))
+            self._faults[name](self, self.chance.choice(sorted(self.members.brokers)))
             self.done[name] += 1
-            if self._chance.random() < HALF:
+            if self.chance.random() < HALF:
                 self._move()
-                if self._chance.random() < HALF:
+                if self.chance.random() < HALF:
                     self._cancel()
-            self._wait(*PAUSE_S)
+            self.wait(*PAUSE_S)
         self.members.settled()
         wait_for(lambda: self.moving.moving() == {}, "all moves have ended", MOVED_S)
         self.members.in_sync([self.moving.topic])
 
-    def _wait(self, low: float, high: float) -> None:
-        time.sleep(self._chance.uniform(low, high))  # the length of a fault is what the fault is
+    def wait(self, low: float, high: float) -> None:
+        """As long as a fault lasts, or the pause after it; drawn."""
+        time.sleep(self.chance.uniform(low, high))  # the length of a fault is what the fault is
 
     def _kill(self, broker_id: int) -> None:
         self.members.brokers[broker_id].kill()
-        self._wait(*AWAY_S)
-        self._start(broker_id)
+        self.wait(*AWAY_S)
+        self.start(broker_id)
 
     def _stop(self, broker_id: int) -> None:
         self.members.brokers[broker_id].stop()
-        self._wait(*AWAY_S)
-        self._start(broker_id)
+        self.wait(*AWAY_S)
+        self.start(broker_id)
 
-    def _start(self, broker_id: int) -> None:
+    def start(self, broker_id: int) -> None:
+        """Start a broker that ended, once its former session is over."""
         tree, broker = self.members.tree, self.members.brokers[broker_id]
         wait_for(lambda: tree.exists(f"/brokers/ids/{broker_id}") is None, f"the old session of {broker_id} is over")
         broker.start()
@@ -97,7 +102,7 @@ class Chaos:
         broker = self.members.brokers[broker_id]
         broker.freeze()
         try:
-            self._wait(*AWAY_S)
+            self.wait(*AWAY_S)
         finally:
             broker.thaw()
         wait_for(lambda: self.members.tree.broker_epoch(broker_id) != -1 and broker.knows_itself(), f"{broker_id} is back")
@@ -111,12 +116,12 @@ class Chaos:
     def _move(self) -> None:
         """Some partitions go to other replicas."""
         ids = sorted(self.members.brokers)
-        chosen = self._chance.sample(range(self.moving.partitions), self._chance.randint(1, self.moving.partitions))
-        self._ask({p: self._chance.sample(ids, self._factor) for p in chosen}, "partitions moved")
+        chosen = self.chance.sample(range(self.moving.partitions), self.chance.randint(1, self.moving.partitions))
+        self._ask({p: self.chance.sample(ids, self._factor) for p in chosen}, "partitions moved")
 
     def _cancel(self) -> None:
         """Some partitions that are to move stay where they were."""
-        self._ask({p: None for p in range(self.moving.partitions) if self._chance.random() < HALF}, "partitions cancelled")
+        self._ask({p: None for p in range(self.moving.partitions) if self.chance.random() < HALF}, "partitions cancelled")
 
     def _ask(self, targets: Targets, what: str) -> None:
         try:
@@ -124,3 +129,7 @@ class Chaos:
         except (OSError, AssertionError):
             return  # there is no controller just now, or it has just lost its office
         self.done[what] += sum(code == 0 for code in codes.values())
+
+
+Fault = Callable[[Chaos, int], None]
+"""What happens to a broker, or because of it; at the end it is back."""

@@ -11,6 +11,8 @@ partitions, read from the start to the end, and counts what must not be:
 * strange: found, and never sent; or at an offset that another record has, or behind a gap;
 * changed: a reader that read along was given another record at that offset than stands there now, or one twice.
 
+What DeleteRecords took away, or retention, is known by the log start offsets: an acknowledged record below is not lost.
+
 A record without acknowledgement may be found or not. Producers that are not idempotent may have duplicates, and records that were
 overtaken: one request in flight means one for each broker, so after a change of leaders a request to the new one may arrive before the
 retry of a request to the former one. Both are counted apart.
@@ -43,6 +45,24 @@ class Sent:
 
     def partition(self, number: int) -> int:
         return number % self.partitions
+
+
+TOMBSTONE_EVERY = 5
+"""Of the records with a key, one in so many deletes its key."""
+
+
+@dataclass
+class KeyedSent(Sent):
+    """Records with keys, for a compacted topic: each key in turn, its records always in the same partition."""
+
+    keys: int = 1
+
+    def record(self, number: int) -> tuple[str, str | None]:
+        """Key and value; a tombstone has None. A key has values and tombstones in turn."""
+        return f"key{number % self.keys}", None if number // self.keys % TOMBSTONE_EVERY == TOMBSTONE_EVERY - 1 else self.value(number)
+
+    def partition(self, number: int) -> int:
+        return number % self.keys % self.partitions
 
 
 Log = Sequence[tuple[int, str]]
@@ -84,19 +104,26 @@ class Verdict:
         )
 
 
-def judge(producers: Iterable[Sent], logs: Mapping[int, Log], read_along: Mapping[int, Log] | None = None) -> Verdict:
-    """Compare; `logs` by partition, `read_along` what a consumer got while everything went on."""
+def judge(
+    producers: Iterable[Sent],
+    logs: Mapping[int, Log],
+    read_along: Mapping[int, Log] | None = None,
+    starts: Mapping[int, int] | None = None,
+) -> Verdict:
+    """Compare; `logs` by partition, `read_along` what a consumer got while everything went on, `starts` the log start offsets (0)."""
+    starts = starts or {}
     verdict = Verdict(found=sum(len(log) for log in logs.values()))
     _strange_offsets(logs, verdict)
     places: dict[str, list[tuple[int, int]]] = {}
     for partition, log in logs.items():
         for offset, value in log:
             places.setdefault(value, []).append((partition, offset))
+    records = {p: dict(log) for p, log in logs.items()}
     for sent in producers:
-        _judge_producer(sent, places, {p: dict(log) for p, log in logs.items()}, verdict)
+        _judge_producer(sent, places, records, starts, verdict)
     verdict.strange += sorted(f"{value} was never sent" for value in places)
     for partition, log in (read_along or {}).items():
-        _judge_reader(partition, log, dict(logs[partition]), verdict)
+        _judge_reader(partition, log, records[partition], starts.get(partition, 0), verdict)
     return verdict
 
 
@@ -108,7 +135,11 @@ def _strange_offsets(logs: Mapping[int, Log], verdict: Verdict) -> None:
 
 
 def _judge_producer(
-    sent: Sent, places: dict[str, list[tuple[int, int]]], records: Mapping[int, Mapping[int, str]], verdict: Verdict
+    sent: Sent,
+    places: dict[str, list[tuple[int, int]]],
+    records: Mapping[int, Mapping[int, str]],
+    starts: Mapping[int, int],
+    verdict: Verdict,
 ) -> None:
     """One producer; takes its values out of `places`."""
     verdict.sent += sent.count
@@ -121,12 +152,13 @@ def _judge_producer(
         strange = [place for place in found if place[0] != partition]
         verdict.strange += [f"{value} in partition {other}, sent to {partition}" for other, _ in strange]
         offset = sent.offsets.get(number)
+        deleted = offset is not None and 0 <= offset < starts.get(partition, 0)
         if not found:
-            if offset is not None:
+            if offset is not None and not deleted:
                 verdict.lost.append(f"{value}, acknowledged at {partition}/{offset}")
             continue
         verdict.unacknowledged_found += offset is None
-        if offset is not None and offset >= 0 and records[partition].get(offset) != value:
+        if offset is not None and offset >= 0 and not deleted and records[partition].get(offset) != value:
             verdict.moved.append(f"{value} at {found}, acknowledged at {partition}/{offset}")
         if len(found) > 1:
             if sent.idempotent:
@@ -141,11 +173,33 @@ def _judge_producer(
         latest[partition] = max(first, latest.get(partition, -1))
 
 
-def _judge_reader(partition: int, log: Log, records: Mapping[int, str], verdict: Verdict) -> None:
+def _judge_reader(partition: int, log: Log, records: Mapping[int, str], start: int, verdict: Verdict) -> None:
     counted = Counter(offset for offset, _ in log)
     verdict.changed += [f"partition {partition}: offset {offset} was read {times} times" for offset, times in counted.items() if times > 1]
     verdict.changed += [
         f"partition {partition}: {value} was read at {offset}, where {records.get(offset)} stands"
         for offset, value in log
-        if records.get(offset) != value
+        if offset >= start and records.get(offset) != value
     ]
+
+
+def judge_last_values(sent: Sequence[KeyedSent], last: Mapping[str, str | None]) -> list[str]:
+    """What is wrong with the last values of a compacted topic that one producer wrote: `last` is what a reader of all of it ends with.
+
+    A key may end with its last acknowledged record, or with one sent later that was not acknowledged. A tombstone may be gone itself.
+    """
+    wrong = []
+    written: dict[str, list[tuple[str | None, bool]]] = {}
+    for producer in sent:
+        for number in range(producer.count):
+            key, value = producer.record(number)
+            written.setdefault(key, []).append((value, number in producer.offsets))
+    for key, records in written.items():
+        acknowledged = max((place for place, (_, told) in enumerate(records) if told), default=-1)
+        allowed = {value for value, _ in records[max(acknowledged, 0) :]}
+        if acknowledged < 0:
+            allowed.add(None)
+        if last.get(key) not in allowed:
+            wrong.append(f"{key} is {last.get(key)}, not one of {sorted(map(str, allowed))[:5]}")
+    wrong += [f"{key} was never sent" for key in last if key not in written]
+    return wrong

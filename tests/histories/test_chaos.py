@@ -2,14 +2,16 @@
 
     KLAMM_CHAOS_SECONDS=600 KLAMM_CHAOS_SEED=7 .venv/bin/python -m pytest tests/histories -k long
 
-The short story is one of `make test`. The long ones take a minute unless told otherwise; they say their seed.
+The short story is one of `make test`. The long ones take a minute unless told otherwise; they say their seed. The longest list of faults,
+those of disks, directories and ZooKeeper among them, is that of the long story of Klamm's own brokers.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.tests.harness.tree import Tree
-from klamm.tests.histories.chaos import SETTINGS, Chaos
-from klamm.tests.histories.history import Verdict, judge
-from klamm.tests.histories.workload import Producing, Reading, read_all
+from klamm.tests.histories.chaos import SETTINGS, Chaos, Fault
+from klamm.tests.histories.history import Verdict, judge, judge_last_values
+from klamm.tests.histories.small_disks import SmallDiskMembers
+from klamm.tests.histories.storage_faults import StorageFaults
+from klamm.tests.histories.workload import KeyedProducing, Producing, Reading, last_values, log_starts, read_all
+from klamm.tests.histories.zookeeper_faults import FailingZooKeeper
 from klamm.tests.mixed.members import Members
 from klamm.tests.moves.moving import Moving
 from klamm.tests.reference.jars import jars
@@ -28,6 +33,8 @@ BROKERS = (1, 2, 3, 4)
 FACTOR = 3
 PARTITIONS = 6
 TOPIC = "history"
+COMPACTED = "latest"
+KEYS = 300
 SHORT_S = 12.0
 LONG_S = float(os.environ.get("KLAMM_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("KLAMM_CHAOS_SEED", secrets.randbelow(1_000_000)))
@@ -65,20 +72,23 @@ def got_a_new_epoch(members: Members) -> bool:
     return any(producer.producer_epoch > 0 for producer in producers)
 
 
-def history(members: Members, seconds: float, seed: int) -> Verdict:
+def replicas() -> list[list[int]]:
+    """Replicas of each partition, spread evenly."""
+    return [[BROKERS[(p + n) % len(BROKERS)] for n in range(FACTOR)] for p in range(PARTITIONS)]
+
+
+def history(members: Members, seconds: float, seed: int, more: Callable[[Reading], Mapping[str, Fault]] | None = None) -> Verdict:
     """Two idempotent producers and one that is not, a reader beside them, chaos, and then the judgement.
 
     A client that gets a new producer epoch after an error sends again what it has no response to: a real cluster has then kept records
-    twice, and that is no fault of the brokers.
+    twice, and that is no fault of the brokers. `more` gives faults besides the usual ones, for the reader.
     """
-    count = len(BROKERS)
-    rotated = [[BROKERS[(p + n) % count] for n in range(FACTOR)] for p in range(PARTITIONS)]
-    members.create(TOPIC, rotated, {"min.insync.replicas": "2"})
+    members.create(TOPIC, replicas(), {"min.insync.replicas": "2"})
     where = (members.bootstrap(), TOPIC, PARTITIONS)
     producers = [Producing(*where, f"idempotent{n}", idempotent=True).start() for n in range(2)]
     producers.append(Producing(*where, "plain", idempotent=False).start())
     along = Reading(*where).start()
-    chaos = Chaos(members, seed, Moving(members, TOPIC, PARTITIONS))
+    chaos = Chaos(members, seed, Moving(members, TOPIC, PARTITIONS), more(along) if more is not None else None)
     try:
         chaos.run(seconds)
     finally:
@@ -86,10 +96,11 @@ def history(members: Members, seconds: float, seed: int) -> Verdict:
             producer.finish()
     logs = read_all(*where)
     along.finish()
-    verdict = judge((sent for producer in producers for sent in producer.sent), logs, along.logs)
+    starts = log_starts(*where)
+    verdict = judge((sent for producer in producers for sent in producer.sent), logs, along.logs, starts)
     fatal = [error for producer in producers for error in producer.fatal]
     read = sum(len(log) for log in along.logs.values())
-    print(f"seed {seed}, {seconds:.0f} s, faults {dict(chaos.done)}; {verdict.text()}; fatal {fatal}; read along {read}")
+    print(f"seed {seed}, {seconds:.0f} s, faults {dict(chaos.done)}; {verdict.text()}; fatal {fatal}; read along {read}; starts {starts}")
     faults = verdict.faults
     if got_a_new_epoch(members):
         faults.pop("duplicates", None)
@@ -104,12 +115,54 @@ def test_nothing_acknowledged_is_lost_in_a_short_story_of_faults(new_members: Ca
     assert history(members, SHORT_S, SEED).acknowledged > 500
 
 
+@pytest.fixture
+def failing_zookeeper(tmp_path: Path) -> Iterator[FailingZooKeeper]:
+    server = FailingZooKeeper(tmp_path / "zookeeper", BROKERS)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def small_disk_members(failing_zookeeper: FailingZooKeeper, tmp_path: Path) -> Iterator[SmallDiskMembers]:
+    """Brokers with two log directories, one of them on a small disk, and a way of their own to a ZooKeeper that fails."""
+    if subprocess.run(["unshare", "--map-root-user", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+        assert "CI" not in os.environ, "CI needs a machine on which `unshare` may mount a small disk"
+        pytest.skip("nobody may mount a small disk here")
+
+    def settings(broker_id: int) -> dict[str, Any]:
+        return {**SETTINGS, **SMALL_SEGMENTS, "zookeeper_connect": failing_zookeeper.address(broker_id), "log_cleaner_backoff_ms": 500}
+
+    members = SmallDiskMembers(Path(), failing_zookeeper.tree, tmp_path, settings)
+    members.disk_bytes += int(LONG_S * 200_000)
+    yield members
+    members.close()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(int(LONG_S) + 600)
-def test_nothing_acknowledged_is_lost_in_a_long_story_of_faults(new_members: Callable[..., Members]) -> None:
-    members = new_members(Path(), **SMALL_SEGMENTS)
+def test_nothing_acknowledged_is_lost_in_a_long_story_of_faults(
+    small_disk_members: SmallDiskMembers, failing_zookeeper: FailingZooKeeper
+) -> None:
+    """With a compacted topic beside: every key ends with its last acknowledged record, or a later one."""
+    members = small_disk_members
     members.klamm(*BROKERS)
-    assert history(members, LONG_S, SEED).acknowledged > 50 * LONG_S
+    configs = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.05", "segment.ms": "2000", "min.insync.replicas": "2"}
+    members.create(COMPACTED, replicas(), configs)
+    keyed = KeyedProducing(members.bootstrap(), COMPACTED, PARTITIONS, "keyed", KEYS).start()
+
+    def more(along: Reading) -> Mapping[str, Fault]:
+        return {**StorageFaults(members, {TOPIC: PARTITIONS, COMPACTED: PARTITIONS}, along).faults(), **failing_zookeeper.faults()}
+
+    try:
+        verdict = history(members, LONG_S, SEED, more)
+    finally:
+        keyed.finish()
+    last, records = last_values(members.bootstrap(), COMPACTED, PARTITIONS)
+    print(f"{COMPACTED}: {keyed.acknowledged} acknowledged, {records} left of {len(last)} keys")
+    assert judge_last_values(keyed.keyed(), last) == [], f"seed {SEED}"
+    assert keyed.fatal == [], f"seed {SEED}"
+    assert records < keyed.acknowledged / 2, "the topic was compacted while this went on"
+    assert verdict.acknowledged > 50 * LONG_S
 
 
 @pytest.mark.slow

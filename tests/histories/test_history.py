@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from klamm.tests.histories.history import Sent, Verdict, judge
+from klamm.tests.histories.history import KeyedSent, Sent, Verdict, judge, judge_last_values
 
 FAULTS = ("lost", "moved", "out_of_order", "duplicates", "strange", "changed")
 
@@ -117,3 +117,28 @@ def test_one_random_loss_among_many_is_found(seed: int) -> None:
     position = chance.randrange(len(logs[partition]) - 1)
     del logs[partition][position]
     assert set(judge(producers, logs).faults) == {"lost", "strange"}
+
+
+def test_a_record_below_the_log_start_offset_is_not_lost() -> None:
+    logs = {0: LOGS[0][1:], 1: LOGS[1]}
+    assert faults(judge([sent()], logs, LOGS, {0: 1})) == {}
+    assert faults(judge([sent()], {0: LOGS[0][2:], 1: LOGS[1]}, LOGS, {0: 1})) == {"lost": 1, "changed": 1}
+
+
+def keyed(count: int, *acknowledged: int) -> KeyedSent:
+    """Records of two keys in turn: number 8 is the first tombstone, of key0."""
+    return KeyedSent("k", 2, True, count, dict.fromkeys(acknowledged, 0), keys=2)
+
+
+def test_a_key_ends_with_its_last_acknowledged_record_or_a_later_one() -> None:
+    assert judge_last_values([keyed(4, 0, 1, 2, 3)], {"key0": "k:2", "key1": "k:3"}) == []
+    assert judge_last_values([keyed(4, 0, 1)], {"key0": "k:2", "key1": "k:1"}) == []
+    assert judge_last_values([keyed(4, 0, 1, 2, 3)], {"key0": "k:0", "key1": "k:3"}) == ["key0 is k:0, not one of ['k:2']"]
+    assert judge_last_values([keyed(2, 0, 1)], {"key0": "k:0"}) == ["key1 is None, not one of ['k:1']"]
+    assert judge_last_values([keyed(2)], {"key1": "k:1", "key9": "x"}) == ["key9 was never sent"]
+
+
+def test_a_deleted_key_may_be_gone_and_may_not_have_an_earlier_value() -> None:
+    told = range(10)
+    assert judge_last_values([keyed(10, *told)], {}) == judge_last_values([keyed(10, *told)], {"key0": None, "key1": None}) == []
+    assert judge_last_values([keyed(10, *told)], {"key0": "k:6"}) == ["key0 is k:6, not one of ['None']"]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.histories.history import Sent
+from klamm.tests.histories.history import KeyedSent, Sent
 
 FLUSH_S = 60.0
 POLL_S = 0.1
@@ -52,7 +53,7 @@ class Producing:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> Producing:
+    def start(self) -> Self:
         self._thread.start()
         return self
 
@@ -68,9 +69,16 @@ class Producing:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            sent = Sent(f"{self.name}.{len(self.sent)}", self.partitions, self.idempotent)
+            sent = self._new_sent(f"{self.name}.{len(self.sent)}")
             self.sent.append(sent)
             self._live(sent)
+
+    def _new_sent(self, name: str) -> Sent:
+        return Sent(name, self.partitions, self.idempotent)
+
+    def _record(self, sent: Sent, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value."""
+        return None, padded(sent.value(number), self.record_bytes)
 
     def _live(self, sent: Sent) -> None:
         """As long as one producer goes on."""
@@ -98,7 +106,8 @@ class Producing:
                 failed.set()
 
         try:
-            producer.produce(self.topic, padded(sent.value(number), self.record_bytes), partition=sent.partition(number), on_delivery=told)
+            key, value = self._record(sent, number)
+            producer.produce(self.topic, value, key, partition=sent.partition(number), on_delivery=told)
         except BufferError:
             return False
         except KafkaException as refused:
@@ -109,9 +118,30 @@ class Producing:
         return True
 
 
-def reader(bootstrap: str, topic: str, partitions: int) -> Consumer:
-    """A consumer without a group's protocol that begins at the start of all partitions."""
+class KeyedProducing(Producing):
+    """A producer of records with keys, one in five a tombstone; idempotent, so that a key's records stay in order."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, name: str, keys: int) -> None:
+        super().__init__(bootstrap, topic, partitions, name, idempotent=True)
+        self.keys = keys
+
+    def _new_sent(self, name: str) -> KeyedSent:
+        return KeyedSent(name, self.partitions, idempotent=True, keys=self.keys)
+
+    def _record(self, sent: Sent, number: int) -> tuple[bytes | None, bytes | None]:
+        assert isinstance(sent, KeyedSent)
+        key, value = sent.record(number)
+        return key.encode(), None if value is None else value.encode()
+
+    def keyed(self) -> list[KeyedSent]:
+        """What was sent, by each producer id."""
+        return [sent for sent in self.sent if isinstance(sent, KeyedSent)]
+
+
+def reader(bootstrap: str, topic: str, partitions: int, **more: object) -> Consumer:
+    """A consumer without a group's protocol that begins at the start of all partitions. `more` with underscores for dots."""
     settings = {**SOON, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    settings |= {name.replace("_", "."): value for name, value in more.items()}
     consumer = Consumer({**settings, "check.crcs": True, "fetch.wait.max.ms": 100})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(partitions)])
     return consumer
@@ -190,25 +220,60 @@ def fill(bootstrap: str, topic: str, partitions: int, name: str, records: int, r
 
 def read_all(bootstrap: str, topic: str, partitions: int, within_s: float = 120) -> dict[int, list[tuple[int, str]]]:
     """All records of a topic whose producers have ended, from the start to the high watermark."""
+    logs: dict[int, list[tuple[int, str]]] = {partition: [] for partition in range(partitions)}
+    for message in _to_the_end(bootstrap, topic, partitions, within_s):
+        keep(logs, message)
+    return logs
+
+
+def last_values(bootstrap: str, topic: str, partitions: int, within_s: float = 120) -> tuple[dict[str, str | None], int]:
+    """The last value of each key of a compacted topic whose producers have ended, None after a tombstone; and how many records it has."""
+    last: dict[str, str | None] = {}
+    count = 0
+    for message in _to_the_end(bootstrap, topic, partitions, within_s):
+        key, value = message.key(), message.value()
+        assert key is not None
+        last[bytes(key).decode()] = None if value is None else bytes(value).decode()
+        count += 1
+    return last, count
+
+
+def log_starts(bootstrap: str, topic: str, partitions: int) -> dict[int, int]:
+    """Log start offsets by partition."""
     consumer = reader(bootstrap, topic, partitions)
     try:
-        ends = {p: wait_for(lambda p=p: _end(consumer, topic, p), f"the end of {topic}-{p}", 60)[0] for p in range(partitions)}  # type: ignore[misc]
-        logs: dict[int, list[tuple[int, str]]] = {partition: [] for partition in range(partitions)}
-        until = time.monotonic() + within_s
-        while any((logs[p][-1][0] + 1 if logs[p] else 0) < end for p, end in ends.items()):
-            assert time.monotonic() < until, f"read {[len(log) for log in logs.values()]} of {ends}"
-            for message in consumer.consume(1000, POLL_S):
-                if message.error() is None:
-                    keep(logs, message)
-        return logs
+        return {p: _marks(consumer, topic, p)[0] for p in range(partitions)}
     finally:
         consumer.close()
 
 
-def _end(consumer: Consumer, topic: str, partition: int) -> tuple[int] | None:
-    """The high watermark, None while no leader can be asked."""
+def _to_the_end(bootstrap: str, topic: str, partitions: int, within_s: float) -> Iterator[Message]:
+    """Every record from the start to the present high watermark. The last offsets of a compacted log may have no record."""
+    consumer = reader(bootstrap, topic, partitions, enable_partition_eof=True)
     try:
-        marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
-    except KafkaException:
-        return None
-    return None if marks is None else (int(marks[1]),)
+        ends = {p: _marks(consumer, topic, p)[1] for p in range(partitions)}
+        until = time.monotonic() + within_s
+        while ends:
+            assert time.monotonic() < until, f"not read to the ends {ends}"
+            for message in consumer.consume(1000, POLL_S):
+                error, partition, offset = message.error(), message.partition(), message.offset()
+                assert partition is not None and offset is not None
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF and offset >= ends.get(partition, offset + 1):
+                    del ends[partition]
+    finally:
+        consumer.close()
+
+
+def _marks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """Log start offset and high watermark, once a leader can be asked."""
+
+    def look() -> tuple[int, int] | None:
+        try:
+            marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+        except KafkaException:
+            return None
+        return None if marks is None else (int(marks[0]), int(marks[1]))
+
+    return wait_for(look, f"the ends of {topic}-{partition}", 60)
