@@ -61,7 +61,9 @@ def describe_log_dirs(
 
 def _log_dir(result: Any, version: int) -> LogDir:
     replicas = {
-        TopicPartition(topic.name, one.partition_index): LogDirReplica(one.partition_size, one.offset_lag, one.is_future_key)
+        TopicPartition(topic.name, one.partition_index): LogDirReplica(
+            one.partition_size, one.offset_lag, one.is_future_key, one.uncleanable_bytes
+        )
         for topic in result.topics
         for one in topic.partitions
     }

@@ -96,11 +96,16 @@ class Reassignment(NamedTuple):
 
 
 class LogDirReplica(NamedTuple):
-    """`size` in bytes. `offset_lag` is the number of messages behind: of the high watermark, or of the current log for a future replica."""
+    """`size` in bytes. `offset_lag` is the number of messages behind: of the high watermark, or of the current log for a future replica.
+
+    `uncleanable_bytes` is -1, unless the broker is Klamm's and cannot compact the log, since it cannot read some of its records: then it is
+    the number of bytes that wait for that (Apache Kafka's metric `uncleanable-bytes`).
+    """
 
     size: int
     offset_lag: int
     is_future: bool
+    uncleanable_bytes: int = -1
 
 
 class LogDir(NamedTuple):

@@ -6,7 +6,13 @@ large enough or some of them wait longer than `max.compaction.lag.ms`. First the
 then all segments up to there are written again without the records that have a later one. Small neighbours become one segment.
 
 All of it is done in pieces, off the loop if the owner gives a way to do so. A log that changes meanwhile is left as it is, and cleaned
-another time. Source: `LogCleaner`, `LogCleanerManager`, `Cleaner` of Apache Kafka 3.9.1.
+another time; so is one for which there is no memory at the moment.
+
+A log with records that cannot be read is marked as uncleanable: it is named in the log once, left as it is, and the next log is cleaned. The
+mark goes when the log is deleted, when it moves to another directory, and with the process; a truncation leaves it. Retention of a topic with
+`compact,delete` goes on, as it reads no records (Apache Kafka stops it for such a log).
+
+Source: `LogCleaner`, `LogCleanerManager`, `Cleaner` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -37,13 +43,31 @@ _KEY_MEMORY = 200
 
 
 class Candidate(NamedTuple):
-    """A log that can be cleaned from `first_dirty` to before `end`; `ratio` is the share of bytes in between, of all before `end`."""
+    """A log that can be cleaned from `first_dirty` to before `end`: `dirty_bytes`, and `ratio` is their share of all bytes before `end`."""
 
     log: Log
     first_dirty: int
     end: int
     ratio: float
     is_overdue: bool
+    dirty_bytes: int
+
+
+class UncleanableLog(NamedTuple):
+    """A log that the cleaner leaves alone, since it cannot read it."""
+
+    topic: str
+    partition: int
+    directory: str | None
+    """None for a log in memory."""
+    dirty_bytes: int
+    """What could be cleaned otherwise, as Apache Kafka's metric `uncleanable-bytes` counts it."""
+    reason: str
+
+
+class _Mark(NamedTuple):
+    directory: str | None
+    reason: str
 
 
 def candidate(log: Log, now_ms: int) -> Candidate | None:
@@ -68,7 +92,7 @@ def candidate(log: Log, now_ms: int) -> Candidate | None:
     if not dirty_bytes or end <= first_dirty:
         return None
     is_overdue = oldest_ms is not None and now_ms - oldest_ms > log.config.max_compaction_lag_ms
-    return Candidate(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), is_overdue)
+    return Candidate(log, first_dirty, end, dirty_bytes / (clean_bytes + dirty_bytes), is_overdue, dirty_bytes)
 
 
 def choose(logs: Iterable[Log], now_ms: int) -> Candidate | None:
@@ -102,23 +126,64 @@ class LogCleaner:
         self._config = config
         self._clock = clock
         self._work = work
+        self._marks: dict[Log, _Mark] = {}
+        self._later: dict[Log, float] = {}
+        """Logs that could not be cleaned for a reason that passes, and when (monotonic) they are tried again."""
 
     async def run(self) -> None:
         """Clean what is dirty, until this is cancelled."""
         get = self._config.get
         await self._clock.sleep(get("log.initial.task.delay.ms") / 1000)
         while True:
-            chosen = choose(self._logs(), self._clock.now_ms())
-            if chosen is None or not await self._clean(chosen):
+            chosen = choose(self._cleanable(), self._clock.now_ms())
+            if chosen is None:
                 await self._clock.sleep(get("log.cleaner.backoff.ms") / 1000)
+            elif not await self._clean(chosen):
+                self._later[chosen.log] = self._clock.monotonic() + get("log.cleaner.backoff.ms") / 1000
+
+    def uncleanable(self) -> list[UncleanableLog]:
+        """The logs that are marked as uncleanable."""
+        self._forget_marks()
+        marked = []
+        for log, mark in self._marks.items():
+            dirty = candidate(log, self._clock.now_ms())
+            dirty_bytes = 0 if dirty is None else dirty.dirty_bytes
+            marked.append(UncleanableLog(log.topic, log.partition, mark.directory, dirty_bytes, mark.reason))
+        return marked
+
+    def _cleanable(self) -> list[Log]:
+        """The logs that are not marked and need not wait."""
+        self._forget_marks()
+        now = self._clock.monotonic()
+        self._later = {log: until for log, until in self._later.items() if until > now}
+        return [log for log in self._logs() if log not in self._marks and log not in self._later]
+
+    def _forget_marks(self) -> None:
+        """Drop the marks of logs that are deleted or have moved to another directory."""
+        if self._marks:
+            logs = set(self._logs())
+            self._marks = {log: mark for log, mark in self._marks.items() if log in logs and _directory(log) == mark.directory}
+
+    def _mark(self, log: Log, reason: str, fault: Exception | None = None) -> None:
+        self._marks[log] = _Mark(_directory(log), reason)
+        log_.warning(
+            "%r in %s cannot be compacted and is marked as uncleanable: %s. It grows until the broker restarts or the log is moved or "
+            "deleted; other logs are compacted", log, _directory(log) or "memory", reason, exc_info=fault,
+        )  # fmt: skip
 
     async def _clean(self, chosen: Candidate) -> bool:
-        """Clean one log; false when it could not be done now."""
+        """Clean one log; false when it could not be done now. A log that cannot be read is marked."""
+        log = chosen.log
         try:
             return await self.clean(chosen)
-        except (ApiError, BadCompression, BadRecord, CorruptRecords, TooLarge) as error:
-            log_.warning("%r is not compacted: %s", chosen.log, error)
-            return False
+        except ApiError as error:
+            if not log.is_failed:  # otherwise its directory is offline, which was said
+                log_.warning("%r is not compacted now: %s", log, error)
+        except (BadCompression, BadRecord, CorruptRecords, TooLarge) as error:
+            self._mark(log, str(error))
+        except Exception as error:  # noqa: BLE001 - a fault, which is loud; but other logs need their turn
+            self._mark(log, f"{type(error).__name__}: {error}", error)
+        return False
 
     async def clean(self, chosen: Candidate) -> bool:
         """Clean one log; false when it has changed meanwhile. Raises ApiError when there is no memory or a file cannot be read."""
@@ -166,17 +231,20 @@ class LogCleaner:
         known = len(reader.retained)
         try:
             for segment in group:
-                offset = segment.base_offset
+                offset, size = segment.base_offset, 0
                 while offset < segment.next_offset:
                     data = await log.segment_bytes(segment, offset, PIECE_BYTES)
                     if not data:
                         break
+                    size += len(data)
                     offset = next_offset_of(data) or segment.next_offset
                     kept = await self._work(clean, data, latest, rules, reader)
                     if kept:
                         budget.reserve(len(kept) + CHUNK_OVERHEAD)
                         reserved += len(kept) + CHUNK_OVERHEAD
                         pieces.append(kept)
+                if size < segment.bytes_kept and segment in log.segments:
+                    raise CorruptRecords(f"the segment at offset {segment.base_offset} has a batch that is not whole")
             if not log.replace_segments(group, pieces, reader.retained[known:]):
                 return False
             reserved = 0
@@ -184,6 +252,10 @@ class LogCleaner:
             budget.release(reserved)
         await log.replaced(group[0].base_offset)
         return True
+
+
+def _directory(log: Log) -> str | None:
+    return None if log.storage is None else log.storage.directory
 
 
 def _last_records(entries: Iterable[ProducerEntry]) -> Mapping[int, LastRecord]:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from klamm.broker.log.compaction import LogCleaner, Work, work_here
+from klamm.broker.log.compaction import LogCleaner, UncleanableLog, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
 from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
@@ -69,6 +69,10 @@ class LogManager:
         """All open logs. They must not be opened or deleted meanwhile."""
         for logs in self._logs.values():
             yield from logs.values()
+
+    def uncleanable(self) -> list[UncleanableLog]:
+        """The logs that the cleaner leaves alone, since it cannot read them."""
+        return self._cleaner.uncleanable()
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
         """The log, made if there is none. Raises ApiError: the configs cannot be read, or KAFKA_STORAGE_ERROR."""

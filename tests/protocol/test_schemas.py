@@ -32,7 +32,8 @@ def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
         if not (theirs / f"{api.name}{suffix}.json").exists()
     }
     assert names - lacked == {
-        "BrokerRegistrationChangeRecord", "ConfigRecord", "ElectLeadersRequest", "ElectLeadersResponse", "FenceBrokerRecord",
+        "BrokerRegistrationChangeRecord", "ConfigRecord", "DescribeLogDirsResponse", "ElectLeadersRequest", "ElectLeadersResponse",
+        "FenceBrokerRecord",
         "PartitionChangeRecord", "PartitionRecord", "RegisterBrokerRecord", "RemoveTopicRecord", "RequestHeader", "ResponseHeader",
         "TopicRecord", "UnfenceBrokerRecord", "UnregisterBrokerRecord",
     }  # fmt: skip

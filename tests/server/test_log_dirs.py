@@ -52,6 +52,21 @@ async def test_logs_in_memory_are_in_one_directory_with_their_sizes(version: int
     assert (directory.total_bytes, directory.usable_bytes) == expected
 
 
+@pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
+async def test_a_log_that_the_cleaner_cannot_read_has_its_uncleanable_bytes_in_a_tagged_field(version: int) -> None:
+    logged = Logged()
+    await logged.rows(asked_for(("t", 0, GOOD)))
+    before = await respond(logged.services, described(("t", 0), ("t", 1)), version)
+    log = logged.services.logs.get("t", 0)
+    assert log is not None
+    logged.services.logs._cleaner._mark(log, "a record that cannot be read")
+    response = await respond(logged.services, described(("t", 0), ("t", 1)), version)
+    expected = {("t", 0): 0, ("t", 1): -1} if version >= 2 else {("t", 0): -1, ("t", 1): -1}
+    rows = [(topic.name, part) for topic in response.results[0].topics for part in topic.partitions]
+    assert {(name, part.partition_index): part.uncleanable_bytes for name, part in rows} == expected
+    assert [part._replace(uncleanable_bytes=-1) for _, part in rows] == [p for topic in before.results[0].topics for p in topic.partitions]
+
+
 async def test_only_the_partitions_that_are_asked_for_and_here_are_described() -> None:
     response = await respond(Logged().services, described(("t", 1), ("t", 9), ("unknown", 0), ("t", 1), ("t", 3)), 4)
     assert sizes(response.results[0]) == {("t", 1): 0}

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import random
+import struct
+from collections.abc import AsyncIterator
 
 import pytest
 
 from klamm.broker.log import compaction
-from klamm.broker.log.compaction import LogCleaner, candidate, choose
+from klamm.broker.log.compaction import LogCleaner, _groups, candidate, choose
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.segment import Segment
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.validation import Origin
-from klamm.tests.broker.log.batches import batch, record
+from klamm.server.local.driven_clock import DrivenClock
+from klamm.tests.broker.log.batches import batch, marker, record
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
+from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config
 
 NOW_MS = SYSTEM_CLOCK.now_ms()
 
 
-def make(storage: SimulatedStorage | None = None, segment_bytes: int = 1_000, budget: MemoryBudget | None = None, **configs: object) -> Log:
+def make(
+    storage: SimulatedStorage | None = None, segment_bytes: int = 1_000, budget: MemoryBudget | None = None, topic: str = "t",
+    **configs: object,
+) -> Log:  # fmt: skip
     config = LogConfig(segment_bytes=segment_bytes, delete=False, compact=True, **configs)  # type: ignore[arg-type]
     environment = LogEnvironment(budget or MemoryBudget(), lambda: NOW_MS, lambda bound: 0, 0)
-    return Log("t", 0, bytes(16), config, environment, storage, None if storage is None else empty())
+    return Log(topic, 0, bytes(16), config, environment, storage, None if storage is None else empty())
 
 
 def put(log: Log, *pairs: tuple[str, str | None], timestamp: int = NOW_MS) -> None:
@@ -183,3 +193,170 @@ async def test_keys_beyond_the_memory_for_them_are_cleaned_in_the_next_round(mon
         first = log.clean_offset
     assert first == log.segments[-1].base_offset
     assert {key for _, key, _ in await contents(log)} == {f"k{number}".encode() for number in range(20)}
+
+
+def dirty(topic: str, count: int = 8, **arguments: object) -> Log:
+    """A log with dirty segments of one batch each."""
+    log = make(topic=topic, **arguments)  # type: ignore[arg-type]
+    for number in range(count):
+        put(log, ("same", f"{number} {'x' * 800}"))
+    return log
+
+
+def damage(log: Log, at: int = 61, value: bytes = b"\x7f") -> None:
+    """Change bytes of the first batch, from the length of its first record on."""
+    chunks = log.segments[0].chunks
+    chunks[0] = chunks[0][:at] + value + chunks[0][at + len(value) :]
+
+
+@contextlib.asynccontextmanager
+async def running(*logs: Log) -> AsyncIterator[tuple[LogCleaner, DrivenClock]]:
+    """A cleaner at work on these logs, on a clock that stands still."""
+    clock = DrivenClock(NOW_MS)
+    made = LogCleaner(lambda: logs, broker_config(1, log_initial_task_delay_ms=0, log_cleaner_backoff_ms=1_000), clock)
+    task = asyncio.ensure_future(made.run())
+    await asyncio.sleep(0)
+    await clock.advance(0)
+    yield made, clock
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_log_that_cannot_be_read_is_named_once_and_the_next_ones_are_compacted(caplog: pytest.LogCaptureFixture) -> None:
+    bad, good, later = dirty("bad", 20), dirty("good"), dirty("later", 1)
+    damage(bad)
+    async with running(bad, good, later) as (cleaning, clock):
+        await eventually(lambda: good.clean_offset == 7, "good is compacted")
+        for number in range(4):
+            put(later, ("same", f"{number} {'x' * 800}"))
+        for _ in range(5):
+            await clock.advance(1)
+        await eventually(lambda: later.clean_offset == 4, "later is compacted")
+        marked = cleaning.uncleanable()
+    assert [(log.topic, log.partition, log.directory) for log in marked] == [("bad", 0, None)]
+    assert marked[0].dirty_bytes == sum(segment.size for segment in bad.segments[:-1])
+    assert "Invalid record size" in marked[0].reason
+    assert [text for text in warnings_of(caplog) if "bad-0" in text] == warnings_of(caplog)
+    assert len(warnings_of(caplog)) == 1
+    assert "marked as uncleanable" in caplog.text
+    assert len(await contents(good)) == 2
+
+
+async def test_the_mark_of_a_log_stays_over_a_truncation_and_goes_when_it_moves_or_is_deleted() -> None:
+    storage = SimulatedStorage()
+    bad = make(storage, topic="bad")
+    for number in range(6):
+        put(bad, ("same", f"{number} {'x' * 800}"))
+    storage.files[0][61] = 0x7F
+    logs = [bad]
+    made = LogCleaner(lambda: logs, broker_config(1), SYSTEM_CLOCK)
+    chosen = candidate(bad, NOW_MS)
+    assert chosen is not None
+    assert not await made._clean(chosen)
+    cut = bad.truncate_to(4)
+    assert cut is not None
+    await cut
+    storage.run()
+    assert [log.directory for log in made.uncleanable()] == ["simulated"]
+    storage.directory = "elsewhere"
+    assert made.uncleanable() == []
+    assert not await made._clean(chosen)
+    assert [log.directory for log in made.uncleanable()] == ["elsewhere"]
+    logs.clear()
+    assert made.uncleanable() == []
+
+
+async def test_a_log_that_lacks_memory_is_tried_again_after_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    budget = MemoryBudget()
+    large, small = dirty("large", 20, budget=budget), dirty("small")
+    budget.limit = 100
+    async with running(large, small) as (cleaning, clock):
+        await eventually(lambda: small.clean_offset == 7, "small is compacted")
+        assert large.clean_offset == 0
+        assert cleaning.uncleanable() == []
+        budget.limit = 1 << 30
+        await clock.advance(1)
+        await eventually(lambda: large.clean_offset == 19, "large is compacted")
+    assert "marked" not in caplog.text
+    assert "large-0" in caplog.text
+
+
+async def test_a_fault_in_the_cleaner_stops_the_cleaning_of_one_log_only(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = dirty("bad", 20), dirty("good")
+
+    async def break_down(*arguments: object) -> bytes:
+        raise ZeroDivisionError("nobody thought of this")
+
+    monkeypatch.setattr(Log, "segment_bytes", lambda log, *rest: break_down() if log is bad else segment_bytes(log, *rest))
+    async with running(bad, good) as (cleaning, _):
+        await eventually(lambda: good.clean_offset == 7, "good is compacted")
+        assert [log.topic for log in cleaning.uncleanable()] == ["bad"]
+    assert "Traceback" in caplog.text
+    assert "nobody thought of this" in caplog.text
+
+
+segment_bytes = Log.segment_bytes
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 400])
+async def test_a_segment_with_a_batch_that_is_not_whole_is_not_compacted(length: int) -> None:
+    """What comes after the batch cannot be seen by the cleaner, but fetches reach it over the index."""
+    storage = SimulatedStorage()
+    log = make(storage, segment_bytes=3_000)
+    for number in range(9):
+        put(log, (f"k{number}", "x" * 700))
+    file = storage.files[0]
+    size = struct.unpack_from(">i", file, 8)[0] + 12
+    struct.pack_into(">i", file, size + 8, length if length > 1000 else len(file))
+    before = bytes(file)
+    made = cleaner(log)
+    chosen = candidate(log, NOW_MS)
+    assert chosen is not None
+    assert not await made._clean(chosen)
+    storage.run()
+    assert [log.topic for log in made.uncleanable()] == ["t"]
+    assert bytes(storage.files[0]) == before
+
+
+async def test_a_closed_segment_with_an_open_transaction_is_not_compacted() -> None:
+    """The value before it is the last one if the transaction is aborted."""
+    log = make()
+    put(log, ("a", "committed"))
+    log.roll(NOW_MS)
+    open_one = batch(records=[record(0, b"open", b"a")], timestamp=NOW_MS, producer=7, epoch=0, sequence=0, attributes=0x10)
+    log.append_as_leader(open_one, 0, 9, Origin.CLIENT, NOW_MS)
+    log.roll(NOW_MS)
+    put(log, ("b", "later"))
+    log.roll(NOW_MS)
+    put(log, ("end", "x"))
+    assert log.last_stable_offset == 1
+    chosen = candidate(log, NOW_MS)
+    assert chosen is not None
+    assert (chosen.first_dirty, chosen.end) == (0, 1)
+    assert await clean(log)
+    assert (0, b"a", b"committed") in await contents(log)
+    log.append_as_leader(marker(7, 0, commit=False, timestamp=NOW_MS), 0, 9, Origin.COORDINATOR, NOW_MS)
+    log.roll(NOW_MS)
+    put(log, ("end", "x"))
+    assert await clean(log)
+    assert [(key, value) for _, key, value in await contents(log) if key == b"a"] == [(b"a", b"committed")]
+
+
+def test_segments_are_joined_only_if_their_offsets_fit_into_one() -> None:
+    """The index of a segment has 32 bits for the distance to its base offset."""
+
+    def segment(base_offset: int, next_offset: int) -> Segment:
+        made = Segment(base_offset, 0, 0)
+        made.next_offset = next_offset
+        return made
+
+    near = [segment(0, 10), segment(10, 2**31 - 1)]
+    assert [len(group) for group in _groups(near, 1_000)] == [2]
+    far = [segment(0, 10), segment(10, 2**31)]
+    assert [len(group) for group in _groups(far, 1_000)] == [1, 1]
