@@ -20,7 +20,7 @@ from functools import partial
 from importlib import metadata as metadata_of_packages
 from typing import TYPE_CHECKING
 
-from klamm.broker.log.files.directory import DirectoryInUse
+from klamm.broker.log.files.directory import DirectoryInUse, DuplicateLogs
 from klamm.broker.log.manager import LogManager
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
 
 CANNOT_START = (
-    ApiError, CannotListen, ControllerMoved, DirectoryInUse, ForeignDirectory, JournalMissing, RegistrationRefused, StoreLost, Unreadable,
-    ZkError,
+    ApiError, CannotListen, ControllerMoved, DirectoryInUse, DuplicateLogs, ForeignDirectory, JournalMissing, RegistrationRefused, StoreLost,
+    Unreadable, ZkError,
 )  # fmt: skip
 """What a person can mend."""
 

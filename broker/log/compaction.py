@@ -167,8 +167,8 @@ class LogCleaner:
     def _mark(self, log: Log, reason: str, fault: Exception | None = None) -> None:
         self._marks[log] = _Mark(_directory(log), reason)
         log_.warning(
-            "%r in %s cannot be compacted and is marked as uncleanable: %s. It grows until the broker restarts or the log is moved or "
-            "deleted; other logs are compacted", log, _directory(log) or "memory", reason, exc_info=fault,
+            "%r in %s cannot be compacted and is marked as uncleanable: %s. It is left as it is until the broker restarts, or the log is "
+            "moved or deleted; other logs are compacted", log, _directory(log) or "memory", reason, exc_info=fault,
         )  # fmt: skip
 
     async def _clean(self, chosen: Candidate) -> bool:

@@ -14,9 +14,10 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from klamm.broker.log.files import names
-from klamm.broker.log.files.directory import LogDirectory, TopicPartition
+from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory, TopicPartition
 from klamm.broker.log.files.directory_storage import DirectoryStorage
-from klamm.broker.log.files.moving import copy_segments, finish_copy, remove_copy
+from klamm.broker.log.files.log_files import sync_folder
+from klamm.broker.log.files.moving import copy_segments, finish_copy, forget_move, remove_copy
 from klamm.broker.log.storage import DirectorySpace, LoadedLog, Storage
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol.clock import Clock
@@ -73,16 +74,51 @@ class LogDirectories:
     # --- start and end
 
     async def start(self) -> None:
-        """Load all logs. A directory that cannot be used is offline then; see `is_any_online`."""
-        results = await asyncio.gather(*(directory.start() for directory in self._directories), return_exceptions=True)
+        """Load all logs. A directory that cannot be used is offline then; see `is_any_online`.
+
+        Raises DirectoryInUse, DuplicateLogs; then no log was touched.
+        """
+        await self._each(LogDirectory.prepare)
+        await self._settle_duplicates()
+        await self._each(LogDirectory.load)
+        for directory in self._online():
+            self.found |= directory.topic_ids
+
+    async def _each(self, work: Callable[[LogDirectory], Awaitable[None]]) -> None:
+        """Do this with all directories that are online, at once. One that fails goes offline; other exceptions are raised."""
+        results = await asyncio.gather(*(work(directory) for directory in self._online()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, OSError):
                 raise result
+
+    async def _settle_duplicates(self) -> None:
+        """Of a log with two folders delete the old one if a crash at the end of a move has left it. Raises DuplicateLogs for all others."""
+        homes: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self._online():
-            for topic, partition in self.found.keys() & directory.topic_ids.keys():
-                log.error("%s-%d is in another directory as well; the one in %s is deleted", topic, partition, directory.path)
-                await directory.delete(topic, partition, self._unique())
-            self.found |= directory.topic_ids
+            for key in directory.topic_ids:
+                homes.setdefault(key, []).append(directory)
+        left = {key: (_sides_of_move(key, found), found) for key, found in homes.items() if len(found) > 1}
+        unexplained = {key: found for key, (sides, found) in left.items() if sides is None}
+        if unexplained:
+            raise DuplicateLogs(
+                "; ".join(
+                    f"{topic}-{partition} is in {' and in '.join(directory.path for directory in found)}"
+                    for (topic, partition), found in sorted(unexplained.items())
+                )
+                + ": the broker cannot know which one is right. Nothing was deleted; move all but one of them away and start again"
+            )
+        for key, (sides, _) in left.items():
+            if sides is not None:
+                old, new = sides
+                log.warning("%s-%d: a move from %s to %s was not finished; what is in %s is deleted", *key, old.path, new.path, old.path)
+                new.take_checkpoints(old, key)
+                await old.delete(*key, self._unique())
+        for key, found in homes.items():
+            # a directory that is offline may have the old folder still: the new one stays known as that
+            for directory in found:
+                move = directory.moves.get(key)
+                if move is not None and key in directory.topic_ids and not (move[1] and self.has_failed):
+                    await directory.submit(forget_move, f"{directory.path}/{names.log_folder(*key)}")
 
     def with_records(self) -> Mapping[TopicPartition, bytes]:
         """The logs that have had records and are not opened yet, with their topic ids. Opening one of them needs no disk."""
@@ -194,7 +230,8 @@ class LogDirectories:
 
     async def _move(self, source: LogDirectory, target: LogDirectory, key: TopicPartition) -> None:
         folder, final = (f"{directory.path}/{names.log_folder(*key)}" for directory in (source, target))
-        copy = f"{target.path}/{names.future_folder(*key, self._unique())}"
+        unique = self._unique()
+        copy = f"{target.path}/{names.future_folder(*key, unique)}"
         storage = source.storages.get(key)
         is_done = False
         try:
@@ -214,7 +251,7 @@ class LogDirectories:
                 if storage is not None and storage.changes != changes:
                     await target.submit(remove_copy, copy)
                 self._moving.pop(key, None)  # from here on nothing cancels it
-                self._finishing[key] = finishing = target.submit(finish_copy, folder, copy, final)
+                self._finishing[key] = finishing = target.submit(finish_copy, folder, copy, final, unique)
                 await finishing
                 is_done = True
                 target.take_over(source, key)
@@ -226,7 +263,9 @@ class LogDirectories:
             if not is_done:
                 target.submit(remove_copy, copy).add_done_callback(lambda done: done.cancelled() or done.exception())
         await target.checkpoint([])
-        await source.retire(files, *key, self._unique())
+        if await source.retire(files, *key, self._unique()) and key in target.topic_ids:
+            await source.submit(sync_folder, source.path)
+            await target.submit(forget_move, final)
         log.info("%s-%d has moved from %s to %s", *key, source.path, target.path)
 
     async def _copy(self, storage: DirectoryStorage | None, target: LogDirectory, folder: str, copy: str) -> bool:
@@ -289,6 +328,14 @@ class LogDirectories:
     def topic_ids(self) -> Mapping[TopicPartition, bytes]:
         """The topic ids of all logs in directories that are well."""
         return {key: topic_id for directory in self._online() for key, topic_id in directory.topic_ids.items()}
+
+
+def _sides_of_move(key: TopicPartition, found: Sequence[LogDirectory]) -> tuple[LogDirectory, LogDirectory] | None:
+    """(where the old folder of a log is, where the new one is), if these two are what one move has left."""
+    moves = [directory.moves.get(key) for directory in found]
+    if len(found) != 2 or moves[0] is None or moves[1] is None or moves[0][0] != moves[1][0] or moves[0][1] == moves[1][1]:
+        return None
+    return (found[1], found[0]) if moves[0][1] else (found[0], found[1])
 
 
 async def _space(directory: LogDirectory) -> DirectorySpace:

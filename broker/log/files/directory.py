@@ -13,6 +13,7 @@ Source: `LogManager` of Apache Kafka 3.9.1.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -50,6 +51,10 @@ class DirectoryInUse(Exception):
     """Another process has locked the directory; the text is one line for people."""
 
 
+class DuplicateLogs(Exception):
+    """A log is in several directories; the text is one line for people."""
+
+
 class LogDirectory:
     """One of `log.dirs`. Methods are called on the loop; those that end in `_in_thread` run in a thread."""
 
@@ -72,6 +77,8 @@ class LogDirectory:
         """Whether the broker before stopped in order."""
         self.topic_ids: dict[TopicPartition, bytes] = {}
         """The logs that are here, with the topic id of `partition.metadata`, zero without."""
+        self.moves: dict[TopicPartition, tuple[str, bool]] = {}
+        """The logs that a crash may have left at the end of a move: the id of the move, and whether they are its new side."""
         self.loaded: dict[TopicPartition, LoadedLog] = {}
         """Logs with records that were loaded at the start and are not opened yet."""
         self.storages: dict[TopicPartition, DirectoryStorage] = {}
@@ -89,6 +96,8 @@ class LogDirectory:
         self._busy = 0
         self._idle: list[asyncio.Future[None]] = []
         self._lock = -1
+        self._unfinished: list[str] = []
+        """Folders found at the start whose deletion, or whose move to here, was not finished."""
 
     # --- work in threads
 
@@ -226,9 +235,13 @@ class LogDirectory:
 
     # --- start and end
 
-    async def start(self) -> None:
-        """Lock the directory and load its logs. Raises OSError with the directory offline."""
+    async def prepare(self) -> None:
+        """Lock the directory and look what is in it; nothing is changed. Raises OSError with the directory offline, DirectoryInUse."""
         await self.submit(self._prepare_in_thread)
+
+    async def load(self) -> None:
+        """Load the logs. Raises OSError with the directory offline."""
+        await self.submit(self._begin_in_thread)
         folders = list(self.topic_ids)
         turns = [folders[start : start + LOADED_IN_A_TURN] for start in range(0, len(folders), LOADED_IN_A_TURN)]
         results = await asyncio.gather(*(self.submit(self._load_in_thread, turn) for turn in turns), return_exceptions=True)
@@ -248,13 +261,17 @@ class LogDirectory:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise DirectoryInUse(f"log directory {self.path} is in use by another broker") from error
-        marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
-        self.was_clean = os.path.exists(marker)
-        remove(marker)
         self._read_checkpoints()
         for entry in os.scandir(self.path):
             if entry.is_dir():
                 self._take_folder(entry.name)
+
+    def _begin_in_thread(self) -> None:
+        marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
+        self.was_clean = os.path.exists(marker)
+        remove(marker)
+        for folder in self._unfinished:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _take_folder(self, name: str) -> None:
         try:
@@ -265,9 +282,11 @@ class LogDirectory:
             return
         folder = f"{self.path}/{name}"
         if kind == names.DELETE_FOLDER or kind == names.FUTURE_FOLDER:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._unfinished.append(folder)
         elif not kind:
             self.topic_ids[topic, partition] = _topic_id(folder)
+            with contextlib.suppress(FileNotFoundError):
+                self.moves[topic, partition] = markers.read_move(read_file(f"{folder}/{markers.MOVE}"))
 
     def _read_checkpoints(self) -> None:
         starts, points, watermarks = (
@@ -372,6 +391,18 @@ class LogDirectory:
         path = f"{self.path}/{names.log_folder(*key)}/{markers.PARTITION_METADATA}"
         replace_file(path, markers.encode_partition_metadata(topic_id), flush=False)
 
+    def take_checkpoints(self, source: LogDirectory, key: TopicPartition) -> None:
+        """A crash has ended the move of a log to here, perhaps before its checkpoints came here too."""
+        theirs, ours = source._checkpoints.get(key), self._checkpoints.get(key)
+        if theirs is not None:
+            self._checkpoints[key] = theirs if ours is None else Checkpoints(
+                max(theirs.log_start_offset, ours.log_start_offset),
+                min(theirs.recovery_point, ours.recovery_point),
+                max(theirs.high_watermark, ours.high_watermark),
+            )  # fmt: skip
+        if key in source.clean_offsets:
+            self.clean_offsets.setdefault(key, source.clean_offsets[key])
+
     def take_over(self, source: LogDirectory, key: TopicPartition) -> None:
         """A log has moved here from another directory; its storage is held."""
         self.topic_ids[key] = source.topic_ids.pop(key)
@@ -404,15 +435,16 @@ class LogDirectory:
             await storage.drain()
         await self.retire(storage.files if storage is not None else None, topic, partition, unique)
 
-    async def retire(self, files: LogFiles | None, topic: str, partition: int, unique: str) -> None:
-        """Rename the folder of a log that nobody uses any more, and remove it later."""
+    async def retire(self, files: LogFiles | None, topic: str, partition: int, unique: str) -> bool:
+        """Rename the folder of a log that nobody uses any more, and remove it later; false if that failed."""
         renamed = f"{self.path}/{names.delete_folder(topic, partition, unique)}"
         try:
             await self.submit(_rename_folder, files, f"{self.path}/{names.log_folder(topic, partition)}", renamed)
         except OSError as error:
             log.warning("log directory %s: %s-%d cannot be deleted: %s", self.path, topic, partition, error)
-            return
+            return False
         self._clock.call_later(self._delete_delay_ms / 1000, self._quietly, _remove_folder, renamed)
+        return True
 
     # --- checkpoints
 

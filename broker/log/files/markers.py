@@ -1,8 +1,11 @@
-"""Three small files: `partition.metadata` of a log, `meta.properties` and `.kafka_cleanshutdown` of a log directory.
+"""Small files: `partition.metadata` and `klamm.move` of a log, `meta.properties` and `.kafka_cleanshutdown` of a log directory.
 
 `partition.metadata` has the topic id of a log. `meta.properties` says whose a directory is: the cluster's and the broker's; an id of the
 directory itself is kept when it is there. `.kafka_cleanshutdown` is written last when a broker stops and deleted first when it starts: with
 it the logs are complete, and nothing is recovered. It has the broker epoch of the life that ended.
+
+`klamm.move` is in both folders of a log, the old one and the new one, at the end of a move between directories, while both have the log's
+name; Apache Kafka has no such file. With the same id of the move in both, the old one is known at a start as what the move would have deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+MOVE = "klamm.move"
 UNKNOWN_EPOCH = -1
 
 
@@ -40,6 +44,20 @@ def read_partition_metadata(data: bytes) -> bytes:
     if version != 0 or len(topic_id) != 16 or not any(topic_id):
         raise CorruptMarker(f"version {version}, topic id {text}")
     return topic_id
+
+
+def encode_move(unique: str, is_new: bool) -> bytes:
+    """The file in the new folder of a log that moves, or in the old one."""
+    return f"version: 0\n{'to here' if is_new else 'from here'}: {unique}\n".encode()
+
+
+def read_move(data: bytes) -> tuple[str, bool]:
+    """(id of the move, whether this is the new folder); ("", False) when it is something else, such as half of a file."""
+    lines = data.split(b"\n")
+    if len(lines) != 3 or lines[0] != b"version: 0" or lines[2]:
+        return "", False
+    side, colon, unique = lines[1].decode("latin-1").partition(": ")
+    return (unique, side == "to here") if colon and unique and side in ("to here", "from here") else ("", False)
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

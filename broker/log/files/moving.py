@@ -3,6 +3,9 @@
 A log is copied while it is written: only its segments, piece by piece, until little is left. Then its writer is held, the
 rest and all other files are copied, everything is forced to disk, and the copy gets the log's name. Apache Kafka copies by an internal
 fetcher; the folders look the same meanwhile and afterwards.
+
+Until the old folder has its name of a folder to delete, there are two of the log. Both have a file `klamm.move` then, which says that they
+are the two sides of one move: a start after a crash goes on with the new one (`LogDirectories`). Two folders without it are not touched.
 """
 
 from __future__ import annotations
@@ -10,11 +13,11 @@ from __future__ import annotations
 import os
 import shutil
 
-from klamm.broker.log.files import names
-from klamm.broker.log.files.log_files import sync_folder
+from klamm.broker.log.files import markers, names
+from klamm.broker.log.files.log_files import remove, sync_folder, write_file
 
 PIECE = 8 << 20
-NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp")
+NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp", markers.MOVE)
 
 
 class SourceUnreadable(Exception):
@@ -40,12 +43,16 @@ def copy_segments(source: str, target: str, most: int | None = None) -> int:
     return copied
 
 
-def finish_copy(source: str, target: str, final: str) -> None:
-    """Copy what is left of a log that is not written any more, force the copy to disk and give it its name."""
+def finish_copy(source: str, target: str, final: str, unique: str) -> None:
+    """Copy what is left of a log that is not written any more, force the copy to disk and give it its name.
+
+    `unique` is the id of the move. Raises SourceUnreadable, also when the old folder cannot be written; OSError of the target.
+    """
     copy_segments(source, target)
     for name in _listed(source):
         if not name.endswith((*NOT_COPIED, names.LOG_SUFFIX)):
             _copy_rest(f"{source}/{name}", f"{target}/{name}")
+    write_file(f"{target}/{markers.MOVE}", markers.encode_move(unique, is_new=True))
     for name in os.listdir(target):
         descriptor = os.open(f"{target}/{name}", os.O_RDONLY)
         try:
@@ -53,8 +60,18 @@ def finish_copy(source: str, target: str, final: str) -> None:
         finally:
             os.close(descriptor)
     sync_folder(target)
+    try:
+        write_file(f"{source}/{markers.MOVE}", markers.encode_move(unique, is_new=False), flush=True)
+        sync_folder(source)
+    except OSError as error:
+        raise SourceUnreadable(str(error)) from error
     os.rename(target, final)
     sync_folder(os.path.dirname(final))
+
+
+def forget_move(folder: str) -> None:
+    """The move of this log is over, or did not happen."""
+    remove(f"{folder}/{markers.MOVE}")
 
 
 def remove_copy(target: str) -> None:
