@@ -86,8 +86,8 @@ if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
 
 CANNOT_START = (
-    ApiError, CannotListen, ControllerMoved, DirectoryInUse, DuplicateLogs, ForeignDirectory, JournalMissing, RegistrationRefused, StoreLost,
-    Unreadable, ZkError,
+    ApiError, CannotListen, ControllerMoved, DirectoryInUse, DuplicateLogs, ForeignDirectory, JournalMissing, RegistrationRefused,
+    StoreLost, Unreadable, ZkError,
 )  # fmt: skip
 """What a person can mend."""
 

@@ -55,6 +55,9 @@ def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) 
             raise ForeignDirectory(f"{file} has version {properties['version']}, which is KRaft's; with ZooKeeper it is 0")
         if properties.get("cluster.id", cluster_id) != cluster_id:
             raise ForeignDirectory(f"{file} belongs to cluster {properties['cluster.id']}, but ZooKeeper holds cluster {cluster_id}")
+        lacking = [name for name in ("cluster.id", "broker.id") if name not in properties]
+        if lacking:
+            log.warning("%s has no %s: the directory is taken for this broker's without that check", file, " and no ".join(lacking))
         if "broker.id" not in properties:
             continue
         broker = properties["broker.id"]
@@ -72,6 +75,8 @@ def write_missing(folders: Iterable[str], cluster_id: str, broker_id: int, now_m
         file = Path(folder, META_PROPERTIES)
         try:
             if not file.exists():
+                if file.parent.is_dir() and any(entry.is_dir() for entry in file.parent.iterdir()):
+                    log.warning("%s is missing beside logs: the directory is taken for this broker's without a check", file)
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 replace_file(str(file), encode_properties(properties, moment), flush=True)
         except OSError as error:

@@ -106,6 +106,15 @@ def test_a_log_directory_in_use_is_one_line(start: Start, properties: Properties
     assert complaint(said.stderr) == f"klamm: log directory {tmp_path}/data is in use by another broker"
 
 
+def test_a_partition_in_two_directories_is_one_line_with_both_paths(properties: Properties, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "t-0").mkdir(parents=True)
+    said = call("broker", properties(log_dirs=f"{tmp_path}/a,{tmp_path}/b"))
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1].startswith(f"klamm: t-0 is in {tmp_path}/a and in {tmp_path}/b: ")
+    assert "Traceback" not in said.stderr
+
+
 def test_log_directories_that_cannot_be_used_are_named(properties: Properties, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     said = call("broker", properties(log_dirs=tmp_path / "file"))

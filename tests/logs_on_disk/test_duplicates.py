@@ -24,7 +24,8 @@ STEPS = ("fsync", "mkdir", "rename", "replace", "unlink")
 
 def tree(folder: Path) -> dict[str, bytes]:
     """All files but the locks."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 class Crashes:

@@ -120,7 +120,7 @@ def test_partition_metadata_is_written_as_it_was(file: Path) -> None:
     assert markers.encode_partition_metadata(markers.read_partition_metadata(data)) == data
 
 
-@pytest.mark.parametrize("data", [b"", b"version: 0\n", b"version: 1\ntopic_id: OuUba0nlTwOLVoWiJfP-fg", b"version: 0\ntopic_id: abc"])
+@pytest.mark.parametrize("data", [b"", b"version: 0\n", b"version: -1\ntopic_id: OuUba0nlTwOLVoWiJfP-fg", b"version: 0\ntopic_id: abc"])
 def test_partition_metadata_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(markers.CorruptMarker):
         markers.read_partition_metadata(data)

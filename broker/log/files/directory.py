@@ -40,6 +40,15 @@ LOGS_OF_A_TURN = 32
 FILES_OF_A_LOG = 3
 """Files of an active segment that stay open between runs."""
 LOADED_IN_A_TURN = 16
+MOST_NAMED = 5
+"""Logs in one line for people."""
+WITHOUT_CHECKPOINT = {
+    files_of.LOG_START_OFFSET_CHECKPOINT: "records that were deleted by DeleteRecords come back",
+    files_of.RECOVERY_POINT_CHECKPOINT: "after an unclean end logs are read from their start, and cut at the first damage",
+    files_of.REPLICATION_OFFSET_CHECKPOINT: "high watermarks begin at the start of the logs",
+    files_of.CLEANER_OFFSET_CHECKPOINT: "compacted logs are compacted from their start again",
+}
+"""What it means that a checkpoint file is not there."""
 T = TypeVar("T")
 
 
@@ -98,6 +107,10 @@ class LogDirectory:
         self._lock = -1
         self._unfinished: list[str] = []
         """Folders found at the start whose deletion, or whose move to here, was not finished."""
+        self._missing: list[str] = []
+        """Checkpoint files that were not there at the start."""
+        self._watermarked: list[TopicPartition] = []
+        """The logs that had a high watermark when it was written last."""
 
     # --- work in threads
 
@@ -267,6 +280,7 @@ class LogDirectory:
                 self._take_folder(entry.name)
 
     def _begin_in_thread(self) -> None:
+        self._say_what_is_missing(self._watermarked)
         marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(marker)
         remove(marker)
@@ -296,17 +310,33 @@ class LogDirectory:
             )
         )  # fmt: skip
         self.clean_offsets = self._offsets(files_of.CLEANER_OFFSET_CHECKPOINT)
+        self._watermarked = [key for key, high_watermark in watermarks.items() if high_watermark]
         for key in starts.keys() | points.keys() | watermarks.keys():
             self._checkpoints[key] = Checkpoints(starts.get(key, 0), points.get(key, 0), watermarks.get(key, 0))
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        """The offsets of a checkpoint file, {} without one. Raises OSError when it cannot be read."""
         try:
             return files_of.read_offsets(read_file(f"{self.path}/{name}"))
         except FileNotFoundError:
+            self._missing.append(name)
             return {}
         except files_of.CorruptCheckpoint as error:
-            log.warning("log directory %s: %s is ignored: %s", self.path, name, error)
-            return {}
+            raise OSError(
+                f"{self.path}/{name} cannot be read: {error}. Without it {WITHOUT_CHECKPOINT[name]}. Repair it, or remove it to accept that"
+            ) from error
+
+    def _say_what_is_missing(self, checkpointed: Iterable[TopicPartition]) -> None:
+        if self.topic_ids:
+            for name in self._missing:
+                log.warning("log directory %s has logs, but no %s: %s", self.path, name, WITHOUT_CHECKPOINT[name])
+        gone = sorted(key for key in checkpointed if key not in self.topic_ids)
+        if gone:
+            listed = ", ".join(names.log_folder(*key) for key in gone[:MOST_NAMED])
+            log.warning(
+                "log directory %s: %d logs of replication-offset-checkpoint have no folder: %s%s. They were deleted or moved just before "
+                "the broker ended, or are missing", self.path, len(gone), listed, ", …" if len(gone) > MOST_NAMED else "",
+            )  # fmt: skip
 
     def _load_in_thread(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, LoadedLog]:
         found = {}
@@ -371,6 +401,7 @@ class LogDirectory:
         if loaded is None:
             loaded = await self.submit(self._open_in_thread, key, topic_id)
         elif topic_id != ZERO_UUID and self.topic_ids.get(key, ZERO_UUID) == ZERO_UUID:
+            log.info("log directory %s: %s-%d has no partition.metadata; it is taken for the log of the present topic", self.path, *key)
             await self.submit(self._write_topic_id_in_thread, key, topic_id)
         self.topic_ids[key] = topic_id if topic_id != ZERO_UUID else self.topic_ids.get(key, ZERO_UUID)
         files = LogFiles(f"{self.path}/{names.log_folder(topic, partition)}", loaded.segments[-1].base_offset)
@@ -479,10 +510,17 @@ class LogDirectory:
 
 
 def _topic_id(folder: str) -> bytes:
+    """The topic id of a log, zero when it has none. Raises OSError when its file cannot be read."""
+    path = f"{folder}/{markers.PARTITION_METADATA}"
     try:
-        return markers.read_partition_metadata(read_file(f"{folder}/{markers.PARTITION_METADATA}"))
-    except (FileNotFoundError, markers.CorruptMarker):
+        return markers.read_partition_metadata(read_file(path))
+    except FileNotFoundError:
         return ZERO_UUID
+    except markers.CorruptMarker as error:
+        raise OSError(
+            f"{path} cannot be read: {error}. It says of which topic the log is: a topic that was deleted and created again must not get "
+            "the records of the old one. Remove the file if the log is that of the present topic, otherwise move the folder away"
+        ) from error
 
 
 def _flush_in_thread(files: LogFiles, offset: int) -> bool:

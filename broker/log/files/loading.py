@@ -3,8 +3,11 @@
 After a stop in order everything is taken as it is; only the end of the active segment is read, behind its last index entry. After any other
 end, batches from the recovery point on are read with their CRC: the first one that is wrong or cut is the end of the log, its bytes are cut
 and later segments go. Indexes of these segments, leader epochs and states of producers are built again from the batches. An index that is
-missing or contradicts itself is built again in any case. Before, what an unfinished change of segments left is completed or undone:
-`.deleted` and `.cleaned` files go, a `.swap` file takes its place.
+missing or contradicts itself is built again in any case, and so are leader epochs whose file cannot be read. Before, what an unfinished
+change of segments left is completed or undone: `.deleted` and `.cleaned` files go, a `.swap` file takes its place if it is whole; otherwise
+it gets another name.
+
+What is found damaged and passed over has a line in the log, with the file and the consequence. Files that no log has are left alone.
 
 Source: `LogLoader`, `LogSegment.recover` and `ProducerStateManager` of Apache Kafka 3.9.1.
 """
@@ -29,12 +32,14 @@ from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEn
 from klamm.broker.log.files.scan import Scanned, each_batch, first_header
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
-from klamm.protocol.records.batch import CorruptRecords, computed_crc
+from klamm.protocol.records.batch import BatchHeader, CorruptRecords, computed_crc
 
 log = logging.getLogger(__name__)
 
 TAIL_BYTES = 128 << 10
 """How much of the end of a log is read for batches of producers."""
+UNREADABLE = ".unreadable"
+"""Added to the name of a file that cannot be used and is kept."""
 INDEX_INTERVAL_BYTES = 4096
 """Between entries of indexes that are built again; a topic's own interval acts on what is appended."""
 
@@ -60,6 +65,8 @@ class _Loading:
         self.files = LogFiles(folder, 0)
         self.segments: list[LoadedSegment] = []
         self.epochs: list[EpochEntry] = []
+        self.are_epochs_lost = False
+        """Whether there is no file of leader epochs that can be read."""
         self.is_changed = False
         """Whether segments were found that were not as a stop in order leaves them."""
 
@@ -75,6 +82,11 @@ class _Loading:
         if self.segments:
             start = max(start, self.segments[0].base_offset)
         next_offset = self._next_offset(start)
+        if next_offset < self.checkpoints.high_watermark:
+            log.warning(
+                "%s: the log ends at %d, before its high watermark %d of replication-offset-checkpoint: what was between is not here",
+                self.folder, next_offset, self.checkpoints.high_watermark,
+            )  # fmt: skip
         if self.segments and start > next_offset:
             log.warning("%s: the log start offset %d is beyond the end %d; the log begins anew there", self.folder, start, next_offset)
             for segment in self.segments:
@@ -86,6 +98,8 @@ class _Loading:
             self.segments.append(self._empty(start))
             next_offset = start
         self._set_rolling_timestamp(self.segments[-1])
+        if self.are_epochs_lost:
+            self._build_epochs()
         self._put_epochs_in_order(start, next_offset)
         producers = self._producers(start, next_offset)
         recovery_point = next_offset if self.is_clean and not self.is_changed else min(self.checkpoints.recovery_point, next_offset)
@@ -103,16 +117,17 @@ class _Loading:
 
     def _segments_in_folder(self) -> list[int]:
         listed = set(os.listdir(self.folder))
-        bases = sorted(
-            base for name in listed if name.endswith(names.LOG_SUFFIX) and (base := names.base_offset_of(name)) is not None
-        )
-        known = set(bases)
-        for name in listed:
+        bases = {int(name.removesuffix(names.LOG_SUFFIX)) for name in listed if names.is_named_by_offset(name, names.LOG_SUFFIX)}
+        for name in sorted(listed):
             suffix = os.path.splitext(name)[1]
-            if suffix in names.SEGMENT_SUFFIXES and names.base_offset_of(name) not in known:
+            if suffix not in names.SEGMENT_SUFFIXES:
+                continue
+            if not names.is_named_by_offset(name, suffix):
+                log.warning("%s: %s is left alone and not read: its name is not the offset of a segment", self.folder, name)
+            elif names.base_offset_of(name) not in bases:
                 log.warning("%s: %s has no segment and is removed", self.folder, name)
                 remove(f"{self.folder}/{name}")
-        return bases
+        return sorted(bases)
 
     def _empty(self, base_offset: int) -> LoadedSegment:
         status = os.stat(self.files.path(base_offset, names.LOG_SUFFIX))
@@ -147,7 +162,7 @@ class _Loading:
             segment.max_timestamp, segment.offset_of_max_timestamp = times[-1]
 
     def _set_rolling_timestamp(self, segment: LoadedSegment) -> None:
-        header = first_header(self.files.path(segment.base_offset, names.LOG_SUFFIX))
+        header = self._first_header(segment)
         if header is not None:
             segment.rolling_timestamp = header.max_timestamp
 
@@ -161,12 +176,15 @@ class _Loading:
         path = self.files.path(active.base_offset, names.LOG_SUFFIX)
         try:
             for batch in each_batch(path, position):
+                if batch.header.base_offset < next_offset:
+                    raise CorruptRecords(f"offset {batch.header.base_offset} where {next_offset} is due")
                 next_offset, end = batch.header.next_offset, batch.end
                 if batch.header.max_timestamp > active.max_timestamp:
                     active.max_timestamp, active.offset_of_max_timestamp = batch.header.max_timestamp, batch.header.last_offset
         except CorruptRecords as error:
             log.warning("%s: segment %d ends at %d: %s", self.folder, active.base_offset, end, error)
         if end < active.size:
+            log.warning("%s: %d bytes behind the last whole batch of the last segment are cut", self.folder, active.size - end)
             self.is_changed = True
             os.truncate(path, end)
             active.size = end
@@ -264,10 +282,31 @@ class _Loading:
         try:
             return [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]
         except FileNotFoundError:
-            return []
+            self.are_epochs_lost = True
         except CorruptCheckpoint as error:
-            log.warning("%s: %s is ignored: %s", self.folder, LEADER_EPOCH_CHECKPOINT, error)
-            return []
+            log.warning("%s: %s cannot be read: %s", self.folder, LEADER_EPOCH_CHECKPOINT, error)
+            self.are_epochs_lost = True
+        return []
+
+    def _build_epochs(self) -> None:
+        """Take the leader epochs from the batches. A log whose first batch has none, as in old formats, has none."""
+        first = next((header for segment in self.segments if (header := self._first_header(segment)) is not None), None)
+        if first is None or first.leader_epoch < 0:
+            return
+        epochs: list[EpochEntry] = []
+        for segment in self.segments:
+            try:
+                for batch in each_batch(self.files.path(segment.base_offset, names.LOG_SUFFIX)):
+                    if batch.header.leader_epoch > (epochs[-1].epoch if epochs else -1):
+                        epochs.append(EpochEntry(batch.header.leader_epoch, batch.header.base_offset))
+            except CorruptRecords as error:
+                log.warning("%s: segment %d is read for its leader epochs up to a damage: %s", self.folder, segment.base_offset, error)
+        log.warning("%s: there is no %s; it is built again from the batches: %s", self.folder, LEADER_EPOCH_CHECKPOINT,
+                    ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in epochs))  # fmt: skip
+        self.epochs = epochs
+
+    def _first_header(self, segment: LoadedSegment) -> BatchHeader | None:
+        return first_header(self.files.path(segment.base_offset, names.LOG_SUFFIX))
 
     def _put_epochs_in_order(self, start: int, next_offset: int) -> None:
         """No epoch begins at the end of the log or later, and none before its start; the file says so."""
@@ -278,15 +317,16 @@ class _Loading:
             kept = [EpochEntry(older[-1].epoch, start), *kept[len(older) :]]
         self.epochs = kept
         path = f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
-        if kept != before or (not self.is_clean and kept):
+        if kept != before or (kept and (self.are_epochs_lost or not self.is_clean)):
             replace_file(path, encode_leader_epochs(kept), flush=False)
 
     # --- producers
 
     def _snapshot_offsets(self) -> list[int]:
         listed = os.listdir(self.folder)
-        found = [names.base_offset_of(name) for name in listed if name.endswith(names.SNAPSHOT_SUFFIX)]
-        return sorted(offset for offset in found if offset is not None)
+        return sorted(
+            int(name.removesuffix(names.SNAPSHOT_SUFFIX)) for name in listed if names.is_named_by_offset(name, names.SNAPSHOT_SUFFIX)
+        )
 
     def _latest_snapshot(self, offset: int) -> tuple[int, list[ProducerEntry]]:
         """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
@@ -379,36 +419,66 @@ def _of_snapshot(entry: SnapshotEntry) -> ProducerEntry:
 
 
 def finish_swaps(folder: str) -> None:
-    """Complete or undo what a change of segments left when the process ended in it."""
+    """Complete or undo what a change of segments left when the process ended in it.
+
+    Raises CorruptRecords if a `.swap` file cannot be read and what it replaces is renamed already: then nothing is touched.
+    """
     listed = os.listdir(folder)
     cleaned = [names.base_offset_of(name) for name in listed if name.endswith(names.CLEANED_SUFFIX)]
     from_cleaned = min((offset for offset in cleaned if offset is not None), default=None)
+    unfinished: list[str] = []
     swaps: dict[int, list[str]] = {}
     for name in listed:
         if name.endswith((names.DELETED_SUFFIX, names.CLEANED_SUFFIX)):
-            remove(f"{folder}/{name}")
+            unfinished.append(name)
         elif name.endswith(names.SWAP_SUFFIX):
             base_offset = names.base_offset_of(name)
             if base_offset is None or (from_cleaned is not None and base_offset >= from_cleaned):
-                remove(f"{folder}/{name}")  # a split or a cleaning that was not whole
+                unfinished.append(name)  # a split or a cleaning that was not whole
             else:
                 swaps.setdefault(base_offset, []).append(name)
+    whole: dict[int, int] = {}
+    for base_offset in sorted(swaps):
+        segment = names.segment_name(base_offset, names.LOG_SUFFIX)
+        swap = segment + names.SWAP_SUFFIX
+        if swap not in listed:
+            continue
+        try:
+            whole[base_offset] = _last_offset(f"{folder}/{swap}", base_offset)
+        except CorruptRecords as error:
+            if segment not in listed:
+                raise CorruptRecords(f"{swap} is not whole ({error}), and there is no {segment}") from error
+            log.warning("%s: %s is not whole and gets the name %s: %s. The segments that it should replace stay as they are",
+                        folder, swap, swap + UNREADABLE, error)  # fmt: skip
+            for name in swaps.pop(base_offset):
+                os.replace(f"{folder}/{name}", f"{folder}/{name}{UNREADABLE}")
+    for name in unfinished:
+        remove(f"{folder}/{name}")
     for base_offset, files in swaps.items():
-        _swap(folder, base_offset, files)
+        if base_offset in whole:
+            _remove_segments(folder, base_offset, whole[base_offset])
+        for name in sorted(files):
+            os.replace(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP_SUFFIX)}")
 
 
-def _swap(folder: str, base_offset: int, files: list[str]) -> None:
-    """Put the files of one finished cleaning in their place; the segments that they replace go."""
-    path = f"{folder}/{names.segment_name(base_offset, names.LOG_SUFFIX)}"
-    swap = path + names.SWAP_SUFFIX
-    if os.path.exists(swap):
-        last_offset = base_offset
-        for batch in each_batch(swap):
-            last_offset = batch.header.last_offset
-        for name in os.listdir(folder):
-            offset = names.base_offset_of(name)
-            suffix = os.path.splitext(name)[1]
-            if suffix in names.SEGMENT_SUFFIXES and offset is not None and base_offset <= offset <= last_offset:
-                remove(f"{folder}/{name}")
-    for name in sorted(files):
-        os.replace(f"{folder}/{name}", f"{folder}/{name.removesuffix(names.SWAP_SUFFIX)}")
+def _last_offset(path: str, base_offset: int) -> int:
+    """The last offset of a cleaned segment, its base offset if it has no batch. Raises CorruptRecords unless all of the file is batches."""
+    last_offset, end = base_offset - 1, 0
+    for batch in each_batch(path):
+        header = batch.header
+        if computed_crc(batch.block, batch.at, header.size) != header.crc:
+            raise CorruptRecords(f"wrong CRC at offset {header.base_offset}")
+        if header.base_offset <= last_offset:
+            raise CorruptRecords(f"offset {header.base_offset} after {last_offset}")
+        last_offset, end = header.last_offset, batch.end
+    if end != os.path.getsize(path):
+        raise CorruptRecords(f"no whole batch at {end}")
+    return max(last_offset, base_offset)
+
+
+def _remove_segments(folder: str, first: int, last: int) -> None:
+    """Remove the segments with base offsets from `first` to `last`."""
+    for name in os.listdir(folder):
+        offset = names.base_offset_of(name)
+        if os.path.splitext(name)[1] in names.SEGMENT_SUFFIXES and offset is not None and first <= offset <= last:
+            remove(f"{folder}/{name}")

@@ -5,7 +5,7 @@ directory itself is kept when it is there. `.kafka_cleanshutdown` is written las
 it the logs are complete, and nothing is recovered. It has the broker epoch of the life that ended.
 
 `klamm.move` is in both folders of a log, the old one and the new one, at the end of a move between directories, while both have the log's
-name; Apache Kafka has no such file. With the same id of the move in both, the old one is known at a start as what the move would have deleted.
+name; Apache Kafka has no such file. With the same id of the move in both, the old one is known at a start: the move would have deleted it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def read_partition_metadata(data: bytes) -> bytes:
-    """The topic id, 16 bytes. Raises CorruptMarker."""
+    """The topic id, 16 bytes, also of a later version, as Apache Kafka reads it. Raises CorruptMarker."""
     try:
         lines = data.decode().splitlines()
         values = dict(line.split(": ", 1) for line in lines if line)
@@ -41,7 +41,7 @@ def read_partition_metadata(data: bytes) -> bytes:
         topic_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (KeyError, ValueError, binascii.Error) as error:
         raise CorruptMarker(f"not a partition.metadata: {data[:100]!r}") from error
-    if version != 0 or len(topic_id) != 16 or not any(topic_id):
+    if version < 0 or len(topic_id) != 16 or not any(topic_id):
         raise CorruptMarker(f"version {version}, topic id {text}")
     return topic_id
 

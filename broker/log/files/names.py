@@ -50,6 +50,12 @@ def base_offset_of(name: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdecimal() else None
 
 
+def is_named_by_offset(name: str, suffix: str) -> bool:
+    """Whether this is the name of a file of a segment with this suffix."""
+    base_offset = base_offset_of(name)
+    return base_offset is not None and name == segment_name(base_offset, suffix)
+
+
 def log_folder(topic: str, partition: int) -> str:
     """The name of the folder of a log in use."""
     return f"{topic}-{partition}"
