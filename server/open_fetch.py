@@ -267,14 +267,16 @@ class OpenFetch:
                 yield
 
     def _settle(self, rows: list[Row]) -> Iterator[None]:
-        """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time."""
+        """Look no more, until they change, at partitions of which the client has all. Those with records come last the next time, but
+        after a full request all keep the order in which they were named."""
         partitions = self._partitions
         changed = partitions.changed
         settled = 0
         for number, (partition, read) in enumerate(rows, 1):
             if partition in changed:
                 if read.size:
-                    partitions.gave_records(partition)
+                    if not self._context.is_full:
+                        partitions.gave_records(partition)
                 elif self._is_settled(partition, read):
                     del changed[partition]
                     settled += 1

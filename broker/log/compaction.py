@@ -9,7 +9,7 @@ All of it is done in pieces, off the loop if the owner gives a way to do so. A l
 another time; so is one for which there is no memory at the moment.
 
 A log with records that cannot be read is marked as uncleanable: it is named in the log once, left as it is, and the next log is cleaned.
-The mark goes when the log is deleted, when it moves to another directory, and with the process; a truncation leaves it. Retention of a topic
+The mark goes when the log is deleted, when it moves to another directory, and with the process; truncation leaves it. Retention of a topic
 with `compact,delete` goes on, as it reads no records (Apache Kafka stops it for such a log).
 
 Source: `LogCleaner`, `LogCleanerManager`, `Cleaner` of Apache Kafka 3.9.1.

@@ -260,7 +260,7 @@ async def test_every_partition_has_its_turn_when_responses_are_full() -> None:
         ((_, index), row) = next((key, row) for key, row in rows(response).items() if row.records)
         seen.append(index)
         response = await client.fetch({"t": [part(index, bases(row)[-1] + 1)]}, max_bytes=200)
-    assert seen == [0, 1, 2, 3] * 2
+    assert seen == [0, 0, 1, 2, 3, 0, 1, 2], "the full request does not count"
 
 
 # followers
@@ -341,6 +341,20 @@ def test_a_used_session_gives_way_only_to_a_larger_one_when_it_is_old() -> None:
     sessions._next = 0
     assert sessions.create(sized(4), False, 130_000) is None
     assert sessions.create(sized(6), False, 130_000) is not None
+
+
+def test_the_session_that_was_not_used_for_the_longest_time_goes_first() -> None:
+    sessions = cache(2 * SHARDS)
+    busy, unused = [sessions.create(sized(5), False, 0) for _ in range(2 * SHARDS)][::SHARDS]
+    assert busy is not None
+    assert unused is not None
+    for now_ms in (60_000, 120_000):
+        request = messages.FetchRequest(session_id=busy.id, session_epoch=busy.epoch)
+        context = sessions.begin(request, 12)
+        assert not isinstance(context, ErrorCode)
+        sessions.complete(context, now_ms)
+    assert sessions.create(sized(1), False, 120_001) is not None
+    assert (busy.is_open, unused.is_open) == (True, False)
 
 
 def test_a_follower_takes_the_place_of_any_consumer_and_no_consumer_that_of_a_follower() -> None:
