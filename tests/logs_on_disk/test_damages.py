@@ -52,7 +52,7 @@ def test_a_log_without_damage_has_no_warning(folder: Path, caplog: pytest.LogCap
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize("data", [b"hello\n", b"7\n1\n0 0\n", b"0\n5\n0 0\n", b"0\n1\n0 0\n3 15\n", b"\xff\xfe", None])
+@pytest.mark.parametrize("data", [b"hello\n", b"7\n1\n0 0\n", b"0\n5\n0 0\n", b"0\n1\n0 0\n3 15\n", b"\xff\xfe", b"", None])
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_leader_epochs_that_cannot_be_read_are_built_again_from_the_batches(
     folder: Path, caplog: pytest.LogCaptureFixture, data: bytes | None, *, is_clean: bool
@@ -63,7 +63,7 @@ def test_leader_epochs_that_cannot_be_read_are_built_again_from_the_batches(
     log = load_log(str(folder), Checkpoints(0, 30, 30), is_clean)
     assert (log.epochs, log.next_offset) == ([EpochEntry(0, 0), EpochEntry(3, 15)], 30)
     assert file.read_text() == "0\n2\n0 0\n3 15\n"
-    assert warnings(caplog)[-1].endswith("it is built again from the batches: epoch 0 from 0, epoch 3 from 15")
+    assert warnings(caplog)[-1].endswith("they are taken from the batches: epoch 0 from 0, epoch 3 from 15")
     assert all("leader-epoch-checkpoint" in text for text in warnings(caplog))
 
 

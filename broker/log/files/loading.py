@@ -66,7 +66,7 @@ class _Loading:
         self.segments: list[LoadedSegment] = []
         self.epochs: list[EpochEntry] = []
         self.are_epochs_lost = False
-        """Whether there is no file of leader epochs that can be read."""
+        """Whether no file tells leader epochs."""
         self.is_changed = False
         """Whether segments were found that were not as a stop in order leaves them."""
 
@@ -279,14 +279,15 @@ class _Loading:
     def _read_epochs(self) -> list[EpochEntry]:
         path = f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
         remove(path + TEMPORARY)
+        epochs: list[EpochEntry] = []
         try:
-            return [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]
+            epochs = [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]
         except FileNotFoundError:
-            self.are_epochs_lost = True
+            pass  # what this means is seen at the batches
         except CorruptCheckpoint as error:
             log.warning("%s: %s cannot be read: %s", self.folder, LEADER_EPOCH_CHECKPOINT, error)
-            self.are_epochs_lost = True
-        return []
+        self.are_epochs_lost = not epochs
+        return epochs
 
     def _build_epochs(self) -> None:
         """Take the leader epochs from the batches. A log whose first batch has none, as in old formats, has none."""
@@ -301,7 +302,7 @@ class _Loading:
                         epochs.append(EpochEntry(batch.header.leader_epoch, batch.header.base_offset))
             except CorruptRecords as error:
                 log.warning("%s: segment %d is read for its leader epochs up to a damage: %s", self.folder, segment.base_offset, error)
-        log.warning("%s: there is no %s; it is built again from the batches: %s", self.folder, LEADER_EPOCH_CHECKPOINT,
+        log.warning("%s: no leader epoch is known by %s; they are taken from the batches: %s", self.folder, LEADER_EPOCH_CHECKPOINT,
                     ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in epochs))  # fmt: skip
         self.epochs = epochs
 

@@ -163,14 +163,15 @@ def test_segments_go_by_age_when_all_of_their_records_are_too_old() -> None:
     assert offsets(log.read(4, 1000, FAR, True)) == [4]
 
 
-def test_segments_go_by_size_as_long_as_the_rest_is_not_below_the_bound() -> None:
+@pytest.mark.parametrize(("more", "kept"), [(-1, 2), (0, 2), (1, 3)])
+def test_segments_go_by_size_as_long_as_the_rest_is_not_below_the_bound(more: int, kept: int) -> None:
     size = len(batch())
-    log = make(segment_bytes=size, retention_bytes=2 * size + 1)
+    log = make(segment_bytes=size, retention_bytes=2 * size + more)
     for _ in range(6):
         append(log)
     log.set_high_watermark(6)
-    assert delete_old_segments(log, 0) == 3
-    assert (log.log_start_offset, log.size_bytes) == (3, 3 * size)
+    assert delete_old_segments(log, 0) == 6 - kept
+    assert (log.log_start_offset, log.size_bytes) == (6 - kept, kept * size)
 
 
 def test_nothing_goes_at_or_above_the_high_watermark() -> None:
