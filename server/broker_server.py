@@ -207,7 +207,7 @@ class BrokerServer:
             await self._start()
         except CANNOT_START as error:
             await self.close()
-            raise StartFailed(str(error)) from error
+            raise StartFailed(_why(error)) from error
         except BaseException:
             await self.close()
             raise
@@ -492,3 +492,10 @@ class BrokerServer:
         if timeout_ms is None:
             timeout_ms = self.config.get("zookeeper.session.timeout.ms")
         await self._feature_watch.wait_for(version, timeout_ms / 1000)
+
+
+def _why(error: Exception) -> str:
+    """Why a broker could not start, in one line. Names of error codes are for clients."""
+    if isinstance(error, StoreLost) or isinstance(error.__cause__, StoreLost):
+        return "the ZooKeeper session ended while the broker started (ZooKeeper did not respond for zookeeper.session.timeout.ms)"
+    return error.message if isinstance(error, ApiError) and error.message is not None else str(error)

@@ -9,15 +9,20 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
+from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
 from klamm.server.authorizer import Operation, Principal, Resource
+from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import request_once
+from klamm.tests.broker.log.batches import batch
+from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers, wire
 from klamm.tests.server.brokers import create_topic, expire, knows, request
@@ -50,6 +55,36 @@ async def zk(zookeeper: str, chroot: str) -> AsyncIterator[ZkSession]:
     await session.start(10_000)
     yield session
     await session.stop()
+
+
+@pytest.mark.parametrize(("owner", "step"), [(AdminZk, "cluster_id"), (LogManager, "start"), (BrokerRegistration, "register")])
+async def test_a_session_that_ends_while_the_broker_starts_ends_the_start_with_one_line(
+    make: Make, zookeeper: str, chroot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
+    """Apache Kafka ends too: "Session expired either before or while waiting for connection"."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(batch())  # a log with records: the configs of its topic are read
+    proxy = await Proxy(int(zookeeper.rpartition(":")[2]), frames=False).start()
+    plain = getattr(owner, step)
+
+    async def end_session() -> None:
+        await proxy.end_session()
+        proxy.release()
+
+    async def stepped(*arguments: object) -> object:
+        proxy.hold()
+        ending = asyncio.ensure_future(end_session())
+        try:
+            return await plain(*arguments)
+        finally:
+            await ending
+
+    monkeypatch.setattr(owner, step, stepped)
+    broker = make(5, zookeeper=f"127.0.0.1:{proxy.port}{chroot}", log_dirs=tmp_path)
+    with pytest.raises(StartFailed, match=r"^the ZooKeeper session ended while the broker started \(.*zookeeper.session.timeout.ms\)$"):
+        await broker.start()
+    await proxy.close()
 
 
 async def test_started_broker_is_registered_and_controller(make: Make, zk: ZkSession) -> None:
