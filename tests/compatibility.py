@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from klamm.tests.logs_on_disk.damages import DAMAGES
 from klamm.tests.reference.tools import CLASSES
 from klamm.tests.stories.both.story_file import Scene, Story, StoryFile, read_all
 
@@ -68,7 +69,7 @@ def page() -> str:
     """The page as text."""
     stories, tools = read_all(STORIES), read_all(TOOLS)
     told = [*_stories(stories), *_tools(tools)]
-    return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
+    return "\n".join([*_head(), *told, *_clients(), *_mixed(), *_damages(), *_differences([*stories, *tools]), *_recordings()]) + "\n"
 
 
 def _head() -> list[str]:
@@ -165,6 +166,33 @@ def _mixed() -> list[str]:
         "|---|---|",
     ]
     return [*lines, *(f"| {about} | {'; '.join(names)} |" for _, about, names in _tests("mixed")), ""]
+
+
+def _damages() -> list[str]:
+    lines = [
+        "## Damaged log directories\n",
+        "What Apache Kafka and Klamm made of copies of the same folders, damaged in one place each. Made by Kafka: logs of 720 records",
+        'in 240 batches, segments of 12 KB, recovery point 360 after kill -9. "720": the log ends there and all of it is readable; "ends":',
+        "the broker does not start. Each pair is after kill -9 and after a stop in order, one outcome where both are the same; whole",
+        "directories were compared after kill -9. Klamm says in its log what it passes over, with the file and the consequence, and",
+        "changes nothing in a directory that it takes offline ([test_damages.py](../tests/logs_on_disk/test_damages.py),",
+        "[test_duplicates.py](../tests/logs_on_disk/test_duplicates.py)).\n",
+        "| damage | Kafka | Klamm | decision and reason |",
+        "|---|---|---|---|",
+    ]
+    for what, kafka_killed, kafka_stopped, klamm_killed, klamm_stopped, decision in DAMAGES:
+        lines.append(f"| {what} | {_pair(kafka_killed, kafka_stopped)} | {_pair(klamm_killed, klamm_stopped)} | {decision} |")
+    return [
+        *lines,
+        "\nTwo more differences are about a damage that only compaction meets. Apache Kafka marks such a log as uncleanable, shows that",
+        "in metrics, and stops its retention where the topic has `compact,delete`. Klamm marks it too; it has no metrics, and shows the",
+        "uncleanable bytes in DescribeLogDirs in a tagged field of its own (tag 10000, from version 2 on), which clients of Kafka skip.",
+        "Retention goes on, as it deletes whole segments and reads no records.\n",
+    ]
+
+
+def _pair(killed: str, stopped: str) -> str:
+    return killed if stopped in ("", killed) else f"{killed}; {stopped}"
 
 
 def _differences(files: list[StoryFile]) -> list[str]:

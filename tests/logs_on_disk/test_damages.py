@@ -140,6 +140,15 @@ def test_an_offset_that_goes_back_is_the_end_of_the_log_after_a_stop_in_order_to
     assert "the log ends at 29, before its high watermark 30" in said
 
 
+def test_an_index_that_names_no_batch_costs_no_records(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    size = len(batch(20, [b"value"]))
+    (folder / f"{20:020d}.index").write_bytes(struct.pack(">ii", 3, 3 * size + 7))
+    caplog.clear()
+    log = load_log(str(folder), Checkpoints(0, 30, 30), True)
+    assert (log.next_offset, log.segments[-1].size) == (30, 10 * size)
+    assert warnings(caplog) == [f"{folder}: the indexes of segment 20 are built again: no batch at {3 * size + 7}, which they name"]
+
+
 def test_an_end_that_is_cut_after_a_stop_in_order_is_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with (folder / f"{20:020d}.log").open("ab") as file:
         file.write(bytes(5))

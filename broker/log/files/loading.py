@@ -66,7 +66,7 @@ class _Loading:
         self.segments: list[LoadedSegment] = []
         self.epochs: list[EpochEntry] = []
         self.are_epochs_lost = False
-        """Whether no file tells leader epochs."""
+        """Whether no leader epoch is on disk."""
         self.is_changed = False
         """Whether segments were found that were not as a stop in order leaves them."""
 
@@ -182,6 +182,12 @@ class _Loading:
                 if batch.header.max_timestamp > active.max_timestamp:
                     active.max_timestamp, active.offset_of_max_timestamp = batch.header.max_timestamp, batch.header.last_offset
         except CorruptRecords as error:
+            if end == position > 0:
+                why = f"no batch at {end}, which they name"
+                log.warning("%s: the indexes of segment %d are built again: %s", self.folder, active.base_offset, why)
+                self.is_changed = True
+                self._rebuild(active)
+                return self._next_offset(start)
             log.warning("%s: segment %d ends at %d: %s", self.folder, active.base_offset, end, error)
         if end < active.size:
             log.warning("%s: %d bytes behind the last whole batch of the last segment are cut", self.folder, active.size - end)
