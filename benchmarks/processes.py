@@ -21,6 +21,8 @@ import sys
 import time
 from typing import Any
 
+from klamm.machine.replaced_file import replacing
+
 HERE = pathlib.Path(__file__).resolve().parent
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -45,9 +47,8 @@ def compiled(source: str) -> str:
         if compiler is None:
             raise SystemExit("a C compiler (cc) is needed to build the load generator")
         cache.mkdir(parents=True, exist_ok=True)
-        unfinished = program.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, "-O2", "-o", str(unfinished), str(path)], check=True)
-        unfinished.rename(program)
+        with replacing(program) as unfinished:
+            subprocess.run([compiler, "-O2", "-o", str(unfinished), str(path)], check=True)
     return str(program)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from klamm.cli.output import say
+from klamm.machine.replaced_file import replace_file
 
 
 @click.command(short_help="Draw what happened in a run, as one HTML file.")
@@ -38,10 +38,5 @@ def command(lake: Path, output: Path, run: str | None) -> None:
         html = report(lake, run, texts)
     except NothingToReport as nothing:
         raise click.ClickException(str(nothing)) from nothing
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        temporary.write_text(html, encoding="utf-8")
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(output, html.encode(), flush=False)
     say(f"{output}: {len(html.encode()) / 1e6:.1f} MB")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from klamm.journal.reading import is_written, open_segment, segments
 from klamm.journal.segments import Segment, is_part
+from klamm.machine.replaced_file import replacing
 from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed
 from klamm.pipeline.manifest import Entry
@@ -162,12 +163,11 @@ class Commits:
     def _write(self, chunk: Sequence[Converted]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self.last + 1:010d}.json"
-        temporary = path.with_name(f".{path.name}")
         lines = (
             json.dumps({"table": one.table, "run": one.run, "batch": one.batch, "path": one.path, "rows": one.rows}) + "\n" for one in chunk
         )
-        temporary.write_text("".join(lines), encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
         self.last += 1
         for one in chunk:
             self._count(one.entry)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from klamm.machine.replaced_file import replace_file
+
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where launchers, class archives and the like are kept: a folder of the user's cache."""
@@ -16,7 +18,4 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def keep(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write a file that has its name only when it is whole; others may write the same one at this moment. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.chmod(mode)
-    temporary.replace(path)
+    replace_file(path, data, flush=False, mode=mode)

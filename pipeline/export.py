@@ -5,7 +5,6 @@ A file is written under a temporary name and gets its own when it is whole.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from klamm.journal.rows import Row
 from klamm.journal.segments import table_schema
+from klamm.machine.replaced_file import replacing, temporary_path
 from klamm.pipeline.lines import body_json, decoded, json_line
 
 PART_ROWS = 8_192
@@ -26,15 +26,10 @@ PART_BYTES = 32 << 20
 def export_jsonl(rows: Iterable[Row], path: Path) -> int:
     """Write a line for each row; returns their number."""
     count = 0
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="ascii") as file:
-            for row in rows:
-                file.write(json_line(decoded(row.table, row.columns)) + "\n")
-                count += 1
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, temporary.open("w", encoding="ascii") as file:
+        for row in rows:
+            file.write(json_line(decoded(row.table, row.columns)) + "\n")
+            count += 1
     return count
 
 
@@ -61,7 +56,7 @@ def export_parquet(rows: Iterable[Row], folder: Path) -> int:
 class _ParquetFile:
     def __init__(self, path: Path, table: str) -> None:
         self._path, self._table = path, table
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self._temporary = temporary_path(path)
         self._schema = table_schema(table)
         if table == "frames":
             self._schema = self._schema.append(pa.field("body", pa.string())).append(pa.field("error", pa.string()))

@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from klamm.machine.replaced_file import replacing
+
 NAME = "_manifest.jsonl"
 
 
@@ -113,9 +115,8 @@ def sweep(lake: Path, table: str) -> list[Path]:
 def rewrite(lake: Path, table: str) -> None:
     """Write the manifest anew, with a line for each part that is valid. Only while nobody writes the table."""
     path = lake / table / NAME
-    temporary = path.with_name(f".{NAME}.{os.getpid()}")
-    temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")
 
 
 def _files(part: Path) -> list[Path]:

@@ -6,9 +6,10 @@ ten times as dear to read. The file has another name until it is whole, so that 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
+
+from klamm.machine.replaced_file import temporary_path
 
 ROWS = 1 << 17
 BYTES = 64 << 20
@@ -20,7 +21,7 @@ class RowGroups:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        self._unfinished = temporary_path(path)
         self._waiting: list[Any] = []
         self._rows = self._bytes = 0
         self._writer: Any = None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.journal.columns import Column
+from klamm.machine.replaced_file import replacing
 from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
 from klamm.pipeline.lake import CHECKPOINTS, PipelineFailed
@@ -44,9 +45,8 @@ def prepare(lake: Path) -> bool:
     if anew:
         for folder in (STREAM, *DERIVED):
             shutil.rmtree(lake / folder, ignore_errors=True)
-        temporary = place.with_name(".place.json")
-        temporary.write_text(json.dumps({"path": str(lake)}))
-        temporary.replace(place)
+        with replacing(place) as temporary:
+            temporary.write_text(json.dumps({"path": str(lake)}))
     return anew
 
 

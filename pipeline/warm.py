@@ -5,13 +5,15 @@ It is made by a JVM that brings the tables of a small lake up to date, judges it
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from klamm.machine.folder_lock import lock_file
 from klamm.pipeline.class_archive import AOT_SINCE, archive_path, older_archives
-from klamm.pipeline.java import find_java
+from klamm.pipeline.java import Java, find_java
 from klamm.pipeline.session import NoSpark, open_session
 
 EXIT_S = 900
@@ -20,13 +22,23 @@ EXIT_S = 900
 
 def warm(work: Callable[[Any], None]) -> Path:
     """Make the archive with the classes that `work` needs; it gets a session. Raises NoJava, NoSpark and what `work` raises."""
-    from pyspark import SparkContext
-
     java = find_java()
     path = archive_path(java)
-    temporary = path.with_name(f"making-{path.name}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = lock_file(path.with_suffix(".lock"), 0)
+    if lock is None:
+        raise NoSpark(f"another process makes {path} at the moment")
+    try:
+        return _make(java, path, work)
+    finally:
+        os.close(lock)
+
+
+def _make(java: Java, path: Path, work: Callable[[Any], None]) -> Path:
+    from pyspark import SparkContext
+
+    temporary = path.with_name(f"making-{path.name}")  # one for all, under the lock: it is large, and a killed process leaves only one
     temporary.unlink(missing_ok=True)
-    temporary.parent.mkdir(parents=True, exist_ok=True)
     option = f"-XX:{'AOTCacheOutput' if java.major >= AOT_SINCE else 'ArchiveClassesAtExit'}={temporary}"
     session = open_session("local[2]", options=(option, "-Xlog:disable"))
     work(session)

@@ -7,7 +7,6 @@ again: it is complete, but for the violations behind the first `KEPT` of a rule,
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from klamm.machine.replaced_file import replacing
 from klamm.pipeline import manifest
 from klamm.pipeline.cluster import code_digest
 from klamm.pipeline.manifest import Entry
@@ -63,9 +63,8 @@ def _write(lake: Path, table: Table, run: str, rows: Iterable[tuple[object, ...]
     folder = f"{table.path}/run={quote(run, safe='')}/batch={BATCH}"
     (lake / folder).mkdir(parents=True, exist_ok=True)
     path = lake / folder / FILE
-    unfinished = path.with_name(f"._{FILE}")
-    pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(fields, {STAMP: stamp})), unfinished, compression="zstd")
-    os.replace(unfinished, path)
+    with replacing(path) as temporary:
+        pq.write_table(pa.Table.from_pylist(records, schema=pa.schema(fields, {STAMP: stamp})), temporary, compression="zstd")
     return Entry(table.path, run, BATCH, folder, len(records))
 
 

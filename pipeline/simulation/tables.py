@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from klamm.journal.columns import Column
+from klamm.machine.replaced_file import replacing
 from klamm.pipeline import manifest
 from klamm.pipeline.tables import Table
 
@@ -99,9 +99,8 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * (len(schema) - 1)
         arrays = [pa.array([run] * len(rows), pa.string())]
         arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
-        temporary = folder / f".part-0.parquet.{os.getpid()}"
-        parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="zstd")
-        temporary.replace(folder / "part-0.parquet")
+        with replacing(folder / "part-0.parquet") as temporary:
+            parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="zstd")
         entries.append(manifest.Entry(table.path, run, "0", str(folder.relative_to(lake)), len(rows)))
     manifest.append(lake, entries)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import pytest
 
@@ -29,6 +31,7 @@ from klamm.broker.log.storage import (
     WriteEpochs,
     WriteSnapshot,
 )
+from klamm.machine.replaced_file import temporary_path
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
@@ -304,6 +307,65 @@ async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_
     await directories.start()
     _, loaded = await directories.open("t", 0, ID, False)
     assert (loaded.clean_offset, loaded.log_start_offset, loaded.high_watermark) == (5, 3, 7)
+
+
+class OneAtATime(ThreadPoolExecutor):
+    """Threads that note how many of them worked at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.most = self._now = 0
+        self._changing = Lock()
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        def counted() -> Any:
+            with self._changing:
+                self._now += 1
+                self.most = max(self.most, self._now)
+            try:
+                return work(*arguments, **named)
+            finally:
+                with self._changing:
+                    self._now -= 1
+
+        return super().submit(counted)
+
+
+async def test_checkpoints_that_are_wanted_at_once_are_written_one_after_the_other_and_the_last_one_counts(tmp_path: Path) -> None:
+    threads = OneAtATime()
+    directories = LogDirectories([str(tmp_path)], lambda _: threads, SYSTEM_CLOCK, lambda: "0" * 32)
+    try:
+        await directories.start()
+        storage, _ = await opened(directories)
+        await filled(storage, 1)
+        threads.most = 0
+        await asyncio.gather(*(directories.checkpoint([("t", 0, 0, high_watermark)]) for high_watermark in range(1, 51)))
+        assert threads.most == 1, "one write at a time"
+        assert directories.is_any_online
+        assert (tmp_path / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 50"]
+        first = directories.checkpoint([("t", 0, 0, 51)])
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(directories.close([("t", 0, 0, 52)]))
+        await asyncio.gather(first, directories.checkpoint([("t", 0, 0, 49)]), closing)
+        assert (tmp_path / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 52"], "that of the stop is the last"
+        assert threads.most == 1
+    finally:
+        await directories.abandon()
+        threads.shutdown()
+
+
+async def test_temporary_files_that_a_killed_broker_left_are_gone_after_the_next_start(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 1)
+    await directories.abandon()
+    folder = tmp_path / "data/t-0"
+    for file in ("recovery-point-offset-checkpoint", "meta.properties", "t-0/leader-epoch-checkpoint", "t-0/partition.metadata"):
+        temporary_path(tmp_path / "data" / file).write_bytes(b"half")
+    (folder / "leader-epoch-checkpoint.tmp").write_bytes(b"half")
+    await make().start()
+    assert not list((tmp_path / "data").rglob("*.tmp"))
 
 
 async def test_deleted_log_is_renamed_at_once_and_can_be_made_anew(make: Make, tmp_path: Path) -> None:

@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 
 from klamm.broker.log.files import checkpoints as files_of
 from klamm.broker.log.files import markers, names
-from klamm.broker.log.files.atomic import replace_file
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
 from klamm.broker.log.storage import Command, LoadedLog, ReadCommand
+from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.protocol.records.batch import CorruptRecords
@@ -49,6 +49,11 @@ WITHOUT_CHECKPOINT = {
     files_of.CLEANER_OFFSET_CHECKPOINT: "compacted logs are compacted from their start again",
 }
 """What it means that a checkpoint file is not there."""
+REPLACED = (
+    files_of.RECOVERY_POINT_CHECKPOINT, files_of.LOG_START_OFFSET_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
+    files_of.CLEANER_OFFSET_CHECKPOINT, markers.META_PROPERTIES,
+)  # fmt: skip
+"""Files of the directory itself."""
 T = TypeVar("T")
 
 
@@ -111,6 +116,10 @@ class LogDirectory:
         """Checkpoint files that were not there at the start."""
         self._watermarked: list[TopicPartition] = []
         """The logs that had a high watermark when it was written last."""
+        self._writing_checkpoints = asyncio.Lock()
+        self._checkpoints_wanted = 0
+        self._checkpoints_begun = 0
+        """How many of the wanted ones the latest write that began takes in."""
 
     # --- work in threads
 
@@ -274,6 +283,7 @@ class LogDirectory:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise DirectoryInUse(f"log directory {self.path} is in use by another broker") from error
+        remove_temporaries(self.path, REPLACED)
         self._read_checkpoints()
         for entry in os.scandir(self.path):
             if entry.is_dir():
@@ -360,14 +370,16 @@ class LogDirectory:
         if self.is_offline or self.is_closed:
             return
         await asyncio.gather(*(storage.drain() for storage in self.storages.values()))
-        await self.until_idle()
-        if not self.is_offline and self.is_loaded:
-            try:
-                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets), dict(self.clean_offsets))
-                await self.submit(self._end_in_thread)
-            except OSError as error:
-                log.error("log directory %s cannot be closed in order: %s", self.path, error)
-        self.is_closed = True
+        async with self._writing_checkpoints:
+            await self.until_idle()
+            self._note_offsets(offsets)
+            if not self.is_offline and self.is_loaded:
+                try:
+                    await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
+                    await self.submit(self._end_in_thread)
+                except OSError as error:
+                    log.error("log directory %s cannot be closed in order: %s", self.path, error)
+            self.is_closed = True
 
     async def abandon(self) -> None:
         """End as a killed process does: what is queued is dropped; returns when no thread works here any more."""
@@ -480,20 +492,34 @@ class LogDirectory:
     # --- checkpoints
 
     async def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Write the checkpoints; see `Directories.checkpoint`. An error fails the directory."""
-        if self.is_offline or self.is_closed:
-            return
-        try:
-            await self.submit(self._write_checkpoints_in_thread, self._checkpoints_of(offsets), dict(self.clean_offsets))
-        except OSError as error:
-            log.error("log directory %s: checkpoints cannot be written: %s", self.path, error)
+        """Write the checkpoints; see `Directories.checkpoint`. An error fails the directory.
 
-    def _checkpoints_of(self, offsets: Iterable[tuple[str, int, int, int]]) -> Mapping[TopicPartition, Checkpoints]:
-        """What is to be written: of open logs as they are now, of the others as it was read."""
+        One write at a time, and one for all who asked while another was under way.
+        """
+        self._note_offsets(offsets)
+        self._checkpoints_wanted = wanted = self._checkpoints_wanted + 1
+        async with self._writing_checkpoints:
+            if self.is_offline or self.is_closed or self._checkpoints_begun >= wanted:
+                return
+            self._checkpoints_begun = self._checkpoints_wanted
+            try:
+                await self.submit(self._write_checkpoints_in_thread, self._checkpoints_to_write(), dict(self.clean_offsets))
+            except OSError as error:
+                log.error("log directory %s: checkpoints cannot be written: %s", self.path, error)
+
+    def _note_offsets(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
+        """Where open logs start, and their high watermarks."""
         for topic, partition, log_start_offset, high_watermark in offsets:
-            storage = self.storages.get((topic, partition))
-            if storage is not None:
-                self._checkpoints[topic, partition] = Checkpoints(log_start_offset, storage.recovery_point, high_watermark)
+            if (topic, partition) in self.storages:
+                point = self._checkpoints.get((topic, partition), Checkpoints()).recovery_point
+                self._checkpoints[topic, partition] = Checkpoints(log_start_offset, point, high_watermark)
+
+    def _checkpoints_to_write(self) -> Mapping[TopicPartition, Checkpoints]:
+        """What is to be written: of open logs with their recovery points of this moment, of the others as it was read."""
+        for key, storage in self.storages.items():
+            noted = self._checkpoints.get(key, Checkpoints())
+            if noted.recovery_point != storage.recovery_point:
+                self._checkpoints[key] = noted._replace(recovery_point=storage.recovery_point)
         return {key: self._checkpoints.get(key, Checkpoints()) for key in self.topic_ids}
 
     def _write_checkpoints_in_thread(self, offsets: Mapping[TopicPartition, Checkpoints], cleaned: Mapping[TopicPartition, int]) -> None:

@@ -20,7 +20,6 @@ from array import array
 from typing import NamedTuple
 
 from klamm.broker.log.files import indexes, names
-from klamm.broker.log.files.atomic import TEMPORARY, replace_file
 from klamm.broker.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     CorruptCheckpoint,
@@ -28,10 +27,12 @@ from klamm.broker.log.files.checkpoints import (
     read_leader_epochs,
 )
 from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
+from klamm.broker.log.files.markers import PARTITION_METADATA
 from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, encode_snapshot, read_snapshot
 from klamm.broker.log.files.scan import Scanned, each_batch, first_header
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
+from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.records.batch import BatchHeader, CorruptRecords, computed_crc
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class _Loading:
 
     def load(self) -> LoadedLog:
         finish_swaps(self.folder)
+        remove_temporaries(self.folder, (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA))
         self.epochs = self._read_epochs()
         bases = self._segments_in_folder()
         for base_offset in bases:
@@ -284,7 +286,6 @@ class _Loading:
 
     def _read_epochs(self) -> list[EpochEntry]:
         path = f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"
-        remove(path + TEMPORARY)
         epochs: list[EpochEntry] = []
         try:
             epochs = [EpochEntry(*entry) for entry in read_leader_epochs(read_file(path))]

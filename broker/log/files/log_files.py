@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple, assert_never
 
 from klamm.broker.log.files import indexes, names
-from klamm.broker.log.files.atomic import replace_file
 from klamm.broker.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, encode_leader_epochs
 from klamm.broker.log.files.producer_snapshot import SnapshotEntry, encode_snapshot
 from klamm.broker.log.storage import (
@@ -31,6 +30,7 @@ from klamm.broker.log.storage import (
     WriteEpochs,
     WriteSnapshot,
 )
+from klamm.machine.replaced_file import replace_file
 
 MAX_BUFFERS = 512
 """Of one writev; Linux allows 1024."""
