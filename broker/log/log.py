@@ -11,8 +11,10 @@ Source: `UnifiedLog` of Apache Kafka 3.9.1.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from klamm.broker.log.config import LogConfig
@@ -41,6 +43,8 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign
 
+log_ = logging.getLogger(__name__)
+
 _SHAPES_READ = 64 * 1024
 
 
@@ -66,8 +70,8 @@ class Log(LocalLog):
     """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
 
     __slots__ = (
-        "_leader_high_watermark", "_producers", "clean_offset", "epochs", "high_watermark", "last_stable_offset", "on_start_moved",
-        "on_written",
+        "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "clean_offset", "epochs", "high_watermark",
+        "last_stable_offset", "on_start_moved", "on_written",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +89,9 @@ class Log(LocalLog):
         self.clean_offset = 0
         """The cleaner has compacted everything before it."""
         self._producers: ProducerStates | None = None
+        self._are_producers_known = True
+        """False after a truncation until their states are read again."""
+        self._reading_producers: asyncio.Task[None] | None = None
         self._leader_high_watermark = 0
         if storage is not None and loaded is not None:
             self._take(storage, loaded)
@@ -94,7 +101,7 @@ class Log(LocalLog):
         self.clean_offset = loaded.clean_offset
         self.epochs = LeaderEpochs(loaded.epochs)
         if loaded.producers:
-            self._producers = ProducerStates(loaded.producers)
+            self._producers = ProducerStates(loaded.producers, loaded.next_offset)
         storage.attach(self)
         self.set_high_watermark(loaded.high_watermark)
 
@@ -266,7 +273,7 @@ class Log(LocalLog):
         entry = active.time_index_entry()
         self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
         if self.storage is not None:
-            self.storage.execute(Roll(self.next_offset, entry, self.active_producers()))
+            self.storage.execute(Roll(self.next_offset, entry, self._producers_to_write()))
 
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
         """The batch of which this one is a duplicate, None when it may be appended. Raises ApiError."""
@@ -385,46 +392,53 @@ class Log(LocalLog):
         if offset >= self.next_offset:
             if self.epochs.truncate_from(offset):
                 self._write_epochs()
-            return None
+            return self._read_producers()
         if not self.segments or offset < self.segments[0].first_offset:
             self.truncate_fully_and_start_at(offset)
             return None
-        kept = bisect_right(self.segments, offset, key=base_offset_of)
-        segment = self.segments[kept - 1]
+        segment = self.segments[bisect_right(self.segments, offset, key=base_offset_of) - 1]
         try:
             position, _ = segment.cut_of(offset)
         except KeyError:
             self.is_truncating = True
-            return self._find_and_cut(kept, offset)
-        self._cut(kept, position, offset)
-        return None
+            return self._find_and_cut(segment, offset)
+        self._cut(segment, position, offset)
+        return self._read_producers()
 
-    async def _find_and_cut(self, kept: int, offset: int) -> None:
+    async def _find_and_cut(self, segment: Segment, offset: int) -> None:
         """Look in the file for the batch that holds the offset, and cut there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        segment = self.segments[kept - 1]
-        position = segment.position_of(offset)
         try:
-            while position < segment.size and self.storage is not None:
-                data = await self.storage.read(
-                    ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True)
-                )
-                before = position
-                for start, header in each_header(data):
-                    if header.last_offset >= offset:
-                        self._cut(kept, before + start, offset)
-                        return
-                    position = before + start + header.size
-                if position == before:
-                    break
-            self._cut(kept, position, offset)
+            if self._reading_producers is not None:
+                await asyncio.wait({self._reading_producers})
+                self.is_truncating = True
+            self._cut(segment, await self._position_in_file(segment, offset), offset)
         except OSError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         finally:
             self.is_truncating = False
+        rest = self._read_producers()
+        if rest is not None:
+            await rest
 
-    def _cut(self, kept: int, position: int, offset: int) -> None:
-        """End the log in the last of the kept segments."""
-        segment = self.segments[kept - 1]
+    async def _position_in_file(self, segment: Segment, offset: int) -> int:
+        """Where the batch that holds the offset begins, or the first one after it. Raises OSError."""
+        position = segment.position_of(offset)
+        while position < segment.size and self.storage is not None:
+            data = await self.storage.read(ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True))
+            before = position
+            for start, header in each_header(data):
+                if header.last_offset >= offset:
+                    return before + start
+                position = before + start + header.size
+            if position == before:
+                break
+        return position
+
+    def _cut(self, segment: Segment, position: int, offset: int) -> None:
+        """End the log in this segment. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is not in the log any more."""
+        kept = bisect_right(self.segments, segment.base_offset, key=base_offset_of)
+        if not kept or self.segments[kept - 1] is not segment:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"segment {segment.base_offset} was deleted or compacted meanwhile")
         gone = self.segments[kept:]
         del self.segments[kept:]
         before = segment.memory
@@ -437,8 +451,62 @@ class Log(LocalLog):
         if self.epochs.truncate_from(offset):
             self._write_epochs()
         if self._producers is not None:
-            self._producers.truncate_to(offset)
+            if not self._producers.truncate_to(offset):
+                self._are_producers_known = False
             self._update_last_stable_offset()
+
+    def _read_producers(self) -> Awaitable[None] | None:
+        """Read the states of producers again, if a truncation made them unknown. None when they are known, otherwise await it.
+
+        Nothing is appended meanwhile. It goes on when the one who waits is cancelled.
+        """
+        if self._are_producers_known:
+            return None
+        if self.storage is None:
+            self._take_producers(self._producers_in_memory())
+            return None
+        if self._reading_producers is None:
+            self.is_truncating = True
+            self._reading_producers = asyncio.ensure_future(self._read_producers_from(self.storage))
+        return asyncio.shield(self._reading_producers)
+
+    async def _read_producers_from(self, storage: Storage) -> None:
+        """Raises ApiError(KAFKA_STORAGE_ERROR); the next truncation tries again."""
+        try:
+            while not self._are_producers_known:
+                offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
+                try:
+                    entries = await storage.read_producers(offset, segments)
+                except KeyError:
+                    if segments == [*map(base_offset_of, self.segments)]:
+                        return  # the log is deleted
+                    continue
+                if self.next_offset == offset and not self._are_producers_known:
+                    self._take_producers(entries)
+        except (OSError, CorruptRecords) as error:
+            log_.error("%r: the states of producers cannot be read: %s", self, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            self._reading_producers = None
+            self.is_truncating = False
+
+    def _producers_in_memory(self) -> tuple[ProducerEntry, ...]:
+        """The states by all batches of a log in memory."""
+        states = ProducerStates()
+        for segment in self.segments:
+            for chunk in segment.chunks:
+                for position, header in each_header(chunk):
+                    if header.producer_id >= 0:
+                        states.take(header, chunk, position)
+        return states.entries()
+
+    def _take_producers(self, entries: Sequence[ProducerEntry]) -> None:
+        if self._producers is None:
+            self._producers = ProducerStates()
+        self._producers.read_again(entries, self.next_offset)
+        self._producers.high_watermark_moved(self.high_watermark)
+        self._are_producers_known = True
+        self._update_last_stable_offset()
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Delete everything; the log begins, empty, at this offset. The log start offset is that offset, or the given one before it."""
@@ -452,6 +520,7 @@ class Log(LocalLog):
         self.next_offset = self.log_end_offset = offset
         self.recovery_point = self._flushing = min(self.recovery_point, offset)
         self._producers = None
+        self._are_producers_known = True
         if self.epochs.clear():
             self._write_epochs()
         self.high_watermark = -1
@@ -480,11 +549,14 @@ class Log(LocalLog):
             pass
         self.on_written()
 
+    def _producers_to_write(self) -> tuple[ProducerEntry, ...] | None:
+        return self.active_producers() if self._are_producers_known else None
+
     def close_files(self) -> None:
         """The last command of a clean stop, if the log is on disk."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
-            self.storage.execute(Close(self.next_offset, entry, self.active_producers()))
+            self.storage.execute(Close(self.next_offset, entry, self._producers_to_write()))
 
     def _droppable_below(self) -> int:
         return self.high_watermark if self.storage is None else self.log_end_offset

@@ -5,7 +5,9 @@ first one; a gap in the sequence is OUT_OF_ORDER_SEQUENCE_NUMBER; an older epoch
 0. A producer id that is not known may begin with any sequence: its batches may have been deleted. A follower takes what its leader took.
 
 The first offset of an open transaction, or of one whose marker is not replicated yet, is the last stable offset. Batches above the high
-watermark are remembered beyond the five, so that a truncation to the high watermark or later gives the states from before.
+watermark are remembered beyond the five, so that most truncations to the high watermark or later give the states from before. Where they
+do not (the states were loaded from files later than that, an epoch or a marker goes, or the truncation is below the high watermark),
+`truncate_to` says so, and the log reads the states again from its records.
 
 Source: `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry` of Apache Kafka 3.9.1.
 """
@@ -29,7 +31,7 @@ _NO_SEQUENCE = -1
 class _Producer:
     """One producer id. `open_first_offset` is -1 without an open transaction."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "open_first_offset")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "has_past", "last_timestamp", "open_first_offset")
 
     def __init__(self, epoch: int = _NO_EPOCH, coordinator_epoch: int = -1, open_first_offset: int = -1, last_timestamp: int = -1) -> None:
         self.epoch = epoch
@@ -37,9 +39,12 @@ class _Producer:
         self.open_first_offset = open_first_offset
         self.last_timestamp = last_timestamp
         self.batches: list[BatchMetadata] = []
+        self.has_past = False
+        """Whether it had batches before these, or an epoch before the first of them."""
 
     def take_epoch(self, epoch: int) -> None:
         if self.epoch != epoch:
+            self.has_past = self.has_past or bool(self.batches)
             self.batches.clear()
             self.epoch = epoch
 
@@ -55,17 +60,24 @@ class _Completed(NamedTuple):
 class ProducerStates:
     """The producers of one log. Offsets are those of batches as they are in the log."""
 
-    __slots__ = ("_completed", "_high_watermark", "_open", "_producers")
+    __slots__ = ("_completed", "_high_watermark", "_last_marker", "_loaded_at", "_open", "_producers")
 
-    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+    def __init__(self, entries: Iterable[ProducerEntry] = (), loaded_at: int = 0) -> None:
+        """`entries` are the states at the offset `loaded_at`."""
+        self._completed: list[_Completed] = []
+        self._high_watermark = 0
+        self._take(entries, loaded_at)
+
+    def _take(self, entries: Iterable[ProducerEntry], loaded_at: int) -> None:
         self._producers: dict[int, _Producer] = {}
         self._open: dict[int, int] = {}
         """First offset of an open transaction → producer id, by rising offset."""
-        self._completed: list[_Completed] = []
-        self._high_watermark = 0
+        self._loaded_at = loaded_at
+        self._last_marker = -1
         for entry in sorted(entries, key=_open_first_offset):
             producer = _Producer(entry.epoch, entry.coordinator_epoch, entry.open_first_offset, entry.last_timestamp)
             producer.batches.extend(entry.batches)
+            producer.has_past = not entry.batches
             self._producers[entry.producer_id] = producer
             if entry.open_first_offset >= 0:
                 self._open[entry.open_first_offset] = entry.producer_id
@@ -154,6 +166,7 @@ class ProducerStates:
             batches[REMEMBERED_BATCHES].last_offset < self._high_watermark or len(batches) > _MOST_BATCHES
         ):
             del batches[0]
+            producer.has_past = True
         producer.last_timestamp = header.max_timestamp
         if header.attributes & TRANSACTIONAL and producer.open_first_offset < 0:
             producer.open_first_offset = header.base_offset
@@ -165,6 +178,8 @@ class ProducerStates:
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer()
         producer.take_epoch(header.producer_epoch)
+        producer.has_past = producer.has_past or not producer.batches
+        self._last_marker = header.last_offset
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = marker.timestamp
         first_offset = producer.open_first_offset
@@ -201,8 +216,13 @@ class ProducerStates:
 
     # --- the rest
 
-    def truncate_to(self, offset: int) -> None:
-        """Forget what was appended at this offset or later. A producer of which no batch is left is not known any more."""
+    def truncate_to(self, offset: int) -> bool:
+        """Forget what was appended at this offset or later. A producer of which no batch is left is not known any more.
+
+        Whether these are the states at the offset. If not, they are as near as memory can tell, and `read_again` is to be called.
+        """
+        is_exact = offset >= self._loaded_at and offset > self._last_marker
+        offset = self._start_of_batch_with(offset)
         reopened = [transaction for transaction in self._completed if transaction.last_offset >= offset > transaction.first_offset]
         self._completed = [transaction for transaction in self._completed if transaction.last_offset < offset]
         for producer_id, producer in list(self._producers.items()):
@@ -210,6 +230,8 @@ class ProducerStates:
             had = len(batches)
             while batches and batches[-1].last_offset >= offset:
                 batches.pop()
+            if had != len(batches) and producer.has_past and len(batches) < REMEMBERED_BATCHES:
+                is_exact = False
             if had and not batches:
                 del self._producers[producer_id]
                 continue
@@ -226,12 +248,21 @@ class ProducerStates:
             for producer_id, producer in sorted(self._producers.items(), key=_open_offset_of)
             if producer.open_first_offset >= 0
         }
+        return is_exact
 
-    def clear(self) -> None:
-        """Forget all producers."""
-        self._producers.clear()
-        self._open.clear()
-        self._completed.clear()
+    def _start_of_batch_with(self, offset: int) -> int:
+        """The base offset of the batch that holds this offset, if it is a remembered one, otherwise the offset itself."""
+        for producer in self._producers.values():
+            for batch in reversed(producer.batches):
+                if batch.last_offset < offset:
+                    break
+                if batch.last_offset - batch.offset_delta < offset:
+                    return batch.last_offset - batch.offset_delta
+        return offset
+
+    def read_again(self, entries: Iterable[ProducerEntry], offset: int) -> None:
+        """After a truncation to this offset: these are the states there."""
+        self._take(entries, offset)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been idle so long and have no open transaction; how many."""

@@ -82,12 +82,13 @@ class Append:
 class Roll:
     """Close the active segment and begin one at this offset. `time_index` is the last entry of the closed one, if it needs one.
 
-    The states of producers up to this offset are written as a snapshot. The closed segment is flushed afterwards.
+    The states of producers up to this offset are written as a snapshot, unless they are not known at the moment (None). The closed segment
+    is flushed afterwards.
     """
 
     base_offset: int
     time_index: tuple[int, int] | None
-    producers: tuple[ProducerEntry, ...]
+    producers: tuple[ProducerEntry, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +158,12 @@ class Flush:
 class Close:
     """The last command of a broker that stops in order: everything goes to disk. `offset` is the log end offset.
 
-    `time_index` is the last entry of the active segment, if it needs one; the states of producers are written as a snapshot.
+    `time_index` is the last entry of the active segment, if it needs one; the states of producers are written as a snapshot, as by `Roll`.
     """
 
     offset: int
     time_index: tuple[int, int] | None
-    producers: tuple[ProducerEntry, ...]
+    producers: tuple[ProducerEntry, ...] | None
 
 
 Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteEpochs | WriteSnapshot | Flush | Close
@@ -199,6 +200,13 @@ class Storage(Protocol):
 
     def read(self, command: ReadCommand) -> Awaitable[bytes]:
         """The batches, b"" when there are none. Raises OSError, which has come to the listener too; KeyError for a deleted segment."""
+
+    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+        """States of producers at this offset, by the latest snapshot and the batches after it, when what is queued now is executed.
+
+        `segments` are the base offsets of the log. Raises OSError, which has come to the listener too; CorruptRecords; KeyError for a
+        deleted log or segment.
+        """
 
     async def drain(self) -> None:
         """Wait until what is queued now is executed, or has failed."""

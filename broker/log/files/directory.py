@@ -27,7 +27,8 @@ from klamm.broker.log.files import markers, names
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
-from klamm.broker.log.storage import Command, LoadedLog, ReadCommand
+from klamm.broker.log.files.producer_replay import states_in_thread
+from klamm.broker.log.storage import Command, LoadedLog, ProducerEntry, ReadCommand
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import ZERO_UUID
@@ -225,6 +226,10 @@ class LogDirectory:
     def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
         """See `Storage.read`."""
         return self.submit(read_in_thread, storage.files, command)
+
+    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
+        """See `Storage.read_producers`."""
+        return self.submit(states_in_thread, storage.files, segments, offset)
 
     def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
         """Force what is before `offset` to disk, beside the log's other commands."""

@@ -9,13 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 from klamm.broker.log.files import names
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome
 from klamm.broker.log.files.scan import read_batches
-from klamm.broker.log.storage import Append, Command, DeleteSegments, ReadCommand, Replace, StartAt, StorageListener, Truncate, WriteEpochs
+from klamm.broker.log.storage import (
+    Append,
+    Command,
+    DeleteSegments,
+    ProducerEntry,
+    ReadCommand,
+    Replace,
+    StartAt,
+    StorageListener,
+    Truncate,
+    WriteEpochs,
+)
+
+T = TypeVar("T")
 
 QUICK = (Append, WriteEpochs)
 """Commands of a few microseconds: runs of these share a turn with those of other logs."""
@@ -39,6 +52,9 @@ class Home(Protocol):
 
     def read(self, storage: DirectoryStorage, command: ReadCommand) -> Awaitable[bytes]:
         """Read from a log."""
+
+    def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
+        """Read the states of a log's producers at an offset."""
 
     def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
         """Force what is before `offset` to disk."""
@@ -94,13 +110,21 @@ class DirectoryStorage:
             self.home.schedule(self)
 
     async def read(self, command: ReadCommand) -> bytes:
+        return await self._beside_writes(lambda: self.home.read(self, command))
+
+    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+        await self.drain()
+        return await self._beside_writes(lambda: self.home.read_producers(self, offset, segments))
+
+    async def _beside_writes(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Read when no command that moves batches is queued or executed; none is executed meanwhile."""
         while self._moving or self._is_stopped:
             moved = asyncio.get_running_loop().create_future()
             self._moved.append(moved)
             await moved
         self._reads += 1
         try:
-            return await self.home.read(self, command)
+            return await read()
         finally:
             self._reads -= 1
             if not self._reads:

@@ -28,8 +28,9 @@ from klamm.broker.log.files.checkpoints import (
 )
 from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
 from klamm.broker.log.files.markers import PARTITION_METADATA
-from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, encode_snapshot, read_snapshot
-from klamm.broker.log.files.scan import Scanned, each_batch, first_header
+from klamm.broker.log.files.producer_replay import latest_snapshot, replayed, snapshot_offsets, states_at, take
+from klamm.broker.log.files.producer_snapshot import encode_snapshot
+from klamm.broker.log.files.scan import each_batch, first_header
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
 from klamm.machine.replaced_file import remove_temporaries, replace_file
@@ -218,7 +219,7 @@ class _Loading:
     def _rebuild(self, segment: LoadedSegment) -> int:
         """Make the indexes of a segment anew from its batches; the number of bytes that were cut from its end."""
         path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
-        states = ProducerStates(self._states_at(segment.base_offset))
+        states = ProducerStates(states_at(self.files, self._bases(), segment.base_offset))
         offsets: list[tuple[int, int]] = []
         times: list[tuple[int, int]] = []
         aborted: list[AbortedTransaction] = []
@@ -330,42 +331,8 @@ class _Loading:
 
     # --- producers
 
-    def _snapshot_offsets(self) -> list[int]:
-        listed = os.listdir(self.folder)
-        return sorted(
-            int(name.removesuffix(names.SNAPSHOT_SUFFIX)) for name in listed if names.is_named_by_offset(name, names.SNAPSHOT_SUFFIX)
-        )
-
-    def _latest_snapshot(self, offset: int) -> tuple[int, list[ProducerEntry]]:
-        """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
-        for candidate in reversed(self._snapshot_offsets()):
-            if candidate > offset:
-                continue
-            path = self.files.path(candidate, names.SNAPSHOT_SUFFIX)
-            try:
-                return candidate, [_of_snapshot(entry) for entry in read_snapshot(read_file(path))]
-            except CorruptSnapshot as error:
-                log.warning("%s: snapshot %d is removed: %s", self.folder, candidate, error)
-                remove(path)
-        return -1, []
-
-    def _states_at(self, offset: int) -> list[ProducerEntry]:
-        found, entries = self._latest_snapshot(offset)
-        return entries if found == offset else self._replayed(found, entries, offset)
-
-    def _replayed(self, offset: int, entries: list[ProducerEntry], until: int) -> list[ProducerEntry]:
-        """States at `until`: those of a snapshot and the batches from its offset on."""
-        states = ProducerStates(entries)
-        for position, segment in enumerate(self.segments):
-            following = self.segments[position + 1].base_offset if position + 1 < len(self.segments) else until
-            if following <= offset or segment.base_offset >= until:
-                continue
-            for batch in each_batch(self.files.path(segment.base_offset, names.LOG_SUFFIX)):
-                if batch.header.base_offset >= until:
-                    break
-                if batch.header.base_offset >= offset:
-                    take(states, batch)
-        return list(states.entries())
+    def _bases(self) -> list[int]:
+        return [segment.base_offset for segment in self.segments]
 
     def _with_earlier_batches(self, entries: list[ProducerEntry]) -> list[ProducerEntry]:
         """States of a snapshot with more batches of each producer, as far as they stand at the end of the log.
@@ -400,30 +367,19 @@ class _Loading:
     def _producers(self, start: int, next_offset: int) -> list[ProducerEntry]:
         """States at the end of the log. Snapshots beyond it, or of segments that are not there, are removed."""
         bases = {segment.base_offset for segment in self.segments}
-        offsets = self._snapshot_offsets()
+        offsets = snapshot_offsets(self.folder)
         latest = max((offset for offset in offsets if offset <= next_offset), default=-1)
         for offset in offsets:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
-        found, entries = self._latest_snapshot(next_offset)
-        states = self._with_earlier_batches(entries) if found == next_offset else self._replayed(found, entries, next_offset)
+        found, entries = latest_snapshot(self.files, next_offset)
+        if found == next_offset:
+            states = self._with_earlier_batches(entries)
+        else:
+            states = replayed(self.files, self._bases(), found, entries, next_offset)
         if found != next_offset and next_offset > start and not self.is_clean:
             write_file(self.files.path(next_offset, names.SNAPSHOT_SUFFIX), encode_snapshot(snapshot_entries(states)))
         return states
-
-
-def take(states: ProducerStates, batch: Scanned) -> AbortedTransaction | None:
-    """Bring the states up to a batch; the entry of the transaction index, if the batch ends an aborted transaction."""
-    return states.take(batch.header, batch.block, batch.at) if batch.header.producer_id >= 0 else None
-
-
-def _of_snapshot(entry: SnapshotEntry) -> ProducerEntry:
-    batches: tuple[BatchMetadata, ...] = ()
-    if entry.last_offset >= 0:
-        batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
-    return ProducerEntry(
-        entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.txn_first_offset, entry.timestamp, batches
-    )
 
 
 def finish_swaps(folder: str) -> None:

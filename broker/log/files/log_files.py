@@ -163,9 +163,10 @@ class LogFiles:
         if aborted:
             append_to(self.path(base, names.TXN_INDEX_SUFFIX), indexes.encode_aborted(aborted))
 
-    def _roll(self, base_offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry]) -> None:
+    def _roll(self, base_offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry] | None) -> None:
         self._append_time_index(time_index)
-        self._write_snapshot(base_offset, producers)
+        if producers is not None:
+            self._write_snapshot(base_offset, producers)
         self.create_segment(base_offset)
 
     def _truncate(self, next_offset: int, segment: int, size: int, deleted: Iterable[int]) -> None:
@@ -229,9 +230,10 @@ class LogFiles:
             path = self.path(base, suffix)
             os.rename(path + names.SWAP_SUFFIX, path)
 
-    def _close_log(self, offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry]) -> None:
+    def _close_log(self, offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry] | None) -> None:
         self._append_time_index(time_index)
-        self._write_snapshot(offset, producers)
+        if producers is not None:
+            self._write_snapshot(offset, producers)
         self.close()
         self.flush_before(offset + 1)
 

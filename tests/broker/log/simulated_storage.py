@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from klamm.broker.log.log import Log
+from klamm.broker.log.producers import ProducerStates
 from klamm.broker.log.storage import (
     Append,
     Close,
@@ -14,6 +16,7 @@ from klamm.broker.log.storage import (
     Flush,
     LoadedLog,
     LoadedSegment,
+    ProducerEntry,
     ReadCommand,
     Replace,
     Roll,
@@ -40,6 +43,7 @@ class SimulatedStorage:
         self.files: dict[int, bytearray] = {0: bytearray()}
         self.queue: deque[Command] = deque()
         self.epochs: tuple[EpochEntry, ...] = ()
+        self.snapshots: dict[int, tuple[ProducerEntry, ...]] = {}
         self.reads = 0
         self.error: OSError | None = None
         self._listener: StorageListener | None = None
@@ -67,6 +71,20 @@ class SimulatedStorage:
             taken += data[position : position + header.size]
         return taken
 
+    async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
+        await self.drain()
+        if self.error is not None:
+            raise self.error
+        assert [*segments] == sorted(self.files)
+        latest = max((at for at in self.snapshots if at <= offset), default=-1)
+        states = ProducerStates(self.snapshots.get(latest, ()))
+        for segment in segments:
+            data = bytes(self.files[segment])
+            for position, header in each_header(data):
+                if header.producer_id >= 0 and latest <= header.base_offset < offset:
+                    states.take(header, data, position)
+        return list(states.entries())
+
     async def drain(self) -> None:
         self.run()
 
@@ -90,15 +108,18 @@ class SimulatedStorage:
                 self.files[segment] += data
                 if not self._cuts:
                     listener.written(next_offset)
-            case Roll(base_offset):
+            case Roll(base_offset, _, producers):
                 assert base_offset not in self.files
                 self.files[base_offset] = bytearray()
+                if producers is not None:
+                    self.snapshots[base_offset] = producers
             case Truncate(next_offset, segment, size, deleted):
                 for base in deleted:
                     del self.files[base]
                 assert segment == max(self.files)
                 assert size <= len(self.files[segment])
                 del self.files[segment][size:]
+                self.snapshots = {at: states for at, states in self.snapshots.items() if at <= next_offset}
                 self._cuts -= 1
                 if not self._cuts:
                     listener.written(next_offset)
@@ -106,6 +127,7 @@ class SimulatedStorage:
                 for base in deleted:
                     del self.files[base]
                 assert not self.files
+                self.snapshots = {}
                 self.files[offset] = bytearray()
                 self._cuts -= 1
             case DeleteSegments(segments):

@@ -1,0 +1,85 @@
+"""States of producers at an offset of a log: its latest snapshot up to there, and the batches after it. Runs in a thread.
+
+Source: `UnifiedLog.rebuildProducerState` and `ProducerStateManager.truncateAndReload` of Apache Kafka 3.9.1.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from klamm.broker.log.files import names
+from klamm.broker.log.files.log_files import LogFiles, read_file, remove
+from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, SnapshotEntry, read_snapshot
+from klamm.broker.log.files.scan import Scanned, each_batch
+from klamm.broker.log.producers import ProducerStates
+from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
+
+log = logging.getLogger(__name__)
+
+
+def snapshot_offsets(folder: str) -> list[int]:
+    """The offsets that have a snapshot, rising."""
+    found = [names.base_offset_of(name) for name in os.listdir(folder) if names.is_named_by_offset(name, names.SNAPSHOT_SUFFIX)]
+    return sorted(offset for offset in found if offset is not None)
+
+
+def latest_snapshot(files: LogFiles, offset: int) -> tuple[int, list[ProducerEntry]]:
+    """(offset, entries) of the latest snapshot up to `offset` that can be read; (-1, []) without one."""
+    for candidate in reversed(snapshot_offsets(files.folder)):
+        if candidate > offset:
+            continue
+        path = files.path(candidate, names.SNAPSHOT_SUFFIX)
+        try:
+            return candidate, [_of_snapshot(entry) for entry in read_snapshot(read_file(path))]
+        except CorruptSnapshot as error:
+            log.warning("%s: snapshot %d is removed: %s", files.folder, candidate, error)
+            remove(path)
+    return -1, []
+
+
+def replayed(files: LogFiles, segments: Sequence[int], offset: int, entries: list[ProducerEntry], until: int) -> list[ProducerEntry]:
+    """States at `until`: those of a snapshot and the batches from its offset on. `segments` are base offsets.
+
+    Raises OSError, CorruptRecords.
+    """
+    states = ProducerStates(entries)
+    for position, base_offset in enumerate(segments):
+        following = segments[position + 1] if position + 1 < len(segments) else until
+        if following <= offset or base_offset >= until:
+            continue
+        for batch in each_batch(files.path(base_offset, names.LOG_SUFFIX)):
+            if batch.header.base_offset >= until:
+                break
+            if batch.header.base_offset >= offset:
+                take(states, batch)
+    return list(states.entries())
+
+
+def states_at(files: LogFiles, segments: Sequence[int], offset: int) -> list[ProducerEntry]:
+    """States at an offset. Raises OSError, CorruptRecords."""
+    found, entries = latest_snapshot(files, offset)
+    return entries if found == offset else replayed(files, segments, found, entries, offset)
+
+
+def states_in_thread(files: LogFiles, segments: Sequence[int], offset: int) -> list[ProducerEntry]:
+    """See `Storage.read_producers`."""
+    try:
+        return states_at(files, segments, offset)
+    except FileNotFoundError as gone:
+        raise KeyError(offset) from gone
+
+
+def take(states: ProducerStates, batch: Scanned) -> AbortedTransaction | None:
+    """Bring the states up to a batch; the entry of the transaction index, if the batch ends an aborted transaction."""
+    return states.take(batch.header, batch.block, batch.at) if batch.header.producer_id >= 0 else None
+
+
+def _of_snapshot(entry: SnapshotEntry) -> ProducerEntry:
+    batches: tuple[BatchMetadata, ...] = ()
+    if entry.last_offset >= 0:
+        batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
+    return ProducerEntry(
+        entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.txn_first_offset, entry.timestamp, batches
+    )
