@@ -267,7 +267,12 @@ class LocalLog(ABC):
         """Force what is appended to disk, if the log is on disk."""
         if self.storage is not None and max(self._flushing, self.recovery_point) < self.next_offset:
             self._flushing = self.next_offset
-            self.storage.execute(Flush(self.next_offset))
+            self.storage.execute(Flush(self.next_offset, self._unflushed_segments()))
+
+    def _unflushed_segments(self) -> tuple[int, ...]:
+        """The base offsets of the segments that hold offsets from the recovery point on."""
+        first = max(bisect_right(self.segments, self.recovery_point, key=base_offset_of) - 1, 0)
+        return tuple(segment.base_offset for segment in self.segments[first:])
 
     def flushed(self, offset: int) -> None:
         """From the storage: everything before this offset is forced to disk."""

@@ -271,9 +271,9 @@ class Log(LocalLog):
             active.created_ms = now_ms
             return
         entry = active.time_index_entry()
-        self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
         if self.storage is not None:
-            self.storage.execute(Roll(self.next_offset, entry, self._producers_to_write()))
+            self.storage.execute(Roll(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
+        self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
 
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
         """The batch of which this one is a duplicate, None when it may be appended. Raises ApiError."""
@@ -556,7 +556,7 @@ class Log(LocalLog):
         """The last command of a clean stop, if the log is on disk."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
-            self.storage.execute(Close(self.next_offset, entry, self._producers_to_write()))
+            self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))
 
     def _droppable_below(self) -> int:
         return self.high_watermark if self.storage is None else self.log_end_offset

@@ -83,12 +83,13 @@ class Roll:
     """Close the active segment and begin one at this offset. `time_index` is the last entry of the closed one, if it needs one.
 
     The states of producers up to this offset are written as a snapshot, unless they are not known at the moment (None). The closed segment
-    is flushed afterwards.
+    is flushed afterwards, with all others that are not: `unflushed`.
     """
 
     base_offset: int
     time_index: tuple[int, int] | None
     producers: tuple[ProducerEntry, ...] | None
+    unflushed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,10 @@ class WriteSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Force everything before this offset to disk; the recovery point moves there."""
+    """Force everything before this offset to disk; the recovery point moves there. `unflushed` are the segments that may need it."""
 
     offset: int
+    unflushed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ class Close:
     offset: int
     time_index: tuple[int, int] | None
     producers: tuple[ProducerEntry, ...] | None
+    unflushed: tuple[int, ...]
 
 
 Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteEpochs | WriteSnapshot | Flush | Close
@@ -219,7 +222,7 @@ class StorageListener(Protocol):
         """Everything before this offset is written. Not called for appends that a Truncate or StartAt behind them in the queue cuts off."""
 
     def flushed(self, offset: int) -> None:
-        """Everything before this offset is forced to disk."""
+        """Everything before this offset is forced to disk; never beyond where a Truncate or StartAt behind it in the queue ends the log."""
 
     def failed(self, error: OSError) -> None:
         """A command failed; nothing is executed any more."""

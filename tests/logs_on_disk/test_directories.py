@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pytest
 
 from klamm.broker.log.files.directories import LogDirectories
+from klamm.broker.log.files.directory import LogDirectory
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.storage import (
     Append,
@@ -118,7 +118,7 @@ async def test_appended_batches_are_reported_written_and_found_after_a_stop_in_o
         data += one
     storage.execute(WriteEpochs((EpochEntry(0, 0),)))
     producers = (ProducerEntry(7, 0, -1, -1, 5, (BatchMetadata(999, 999, 1, 5),)),)
-    storage.execute(Close(1000, None, producers))
+    storage.execute(Close(1000, None, producers, (0,)))
     await directories.close([("t", 0, 0, 990)])
     assert reports.written_to[-1] == 1000 and len(reports.written_to) < 500
     assert reports.flushed_to == [1000] and not reports.errors
@@ -164,7 +164,7 @@ async def filled(storage: Storage, segments: int, each: int = 10) -> list[int]:
     for segment in range(segments):
         base = segment * each
         if segment:
-            storage.execute(Roll(base, (1_700_000_000_000, base - 1), ()))
+            storage.execute(Roll(base, (1_700_000_000_000, base - 1), (), tuple(range(0, base, each))))
         position = 0
         ends = []
         for offset in range(base, base + each):
@@ -290,7 +290,7 @@ async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_
     await directories.start()
     storage, reports = await opened(directories)
     await filled(storage, 1)
-    storage.execute(Flush(10))
+    storage.execute(Flush(10, (0,)))
     await storage.drain()
     assert reports.flushed_to == [10]
     directories.cleaned("t", 0, 5)
@@ -309,49 +309,170 @@ async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_
     assert (loaded.clean_offset, loaded.log_start_offset, loaded.high_watermark) == (5, 3, 7)
 
 
-class OneAtATime(ThreadPoolExecutor):
-    """Threads that note how many of them worked at the same time."""
+@pytest.fixture
+def forced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files and folders that were forced to disk, in that order."""
+    names: list[str] = []
+    fsync = os.fsync
 
-    def __init__(self) -> None:
-        super().__init__(4)
-        self.most = self._now = 0
-        self._changing = Lock()
+    def noted(descriptor: int) -> None:
+        names.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
 
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        def counted() -> Any:
-            with self._changing:
-                self._now += 1
-                self.most = max(self.most, self._now)
-            try:
-                return work(*arguments, **named)
-            finally:
-                with self._changing:
-                    self._now -= 1
-
-        return super().submit(counted)
+    monkeypatch.setattr(os, "fsync", noted)
+    return names
 
 
-async def test_checkpoints_that_are_wanted_at_once_are_written_one_after_the_other_and_the_last_one_counts(tmp_path: Path) -> None:
-    threads = OneAtATime()
-    directories = LogDirectories([str(tmp_path)], lambda _: threads, SYSTEM_CLOCK, lambda: "0" * 32)
-    try:
-        await directories.start()
-        storage, _ = await opened(directories)
-        await filled(storage, 1)
-        threads.most = 0
-        await asyncio.gather(*(directories.checkpoint([("t", 0, 0, high_watermark)]) for high_watermark in range(1, 51)))
-        assert threads.most == 1, "one write at a time"
-        assert directories.is_any_online
-        assert (tmp_path / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 50"]
-        first = directories.checkpoint([("t", 0, 0, 51)])
+async def test_a_flush_forces_only_the_segments_that_may_need_it(make: Make, forced: list[str]) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    await filled(storage, 5)
+    await eventually(lambda: 40 in reports.flushed_to, "the closed segments are flushed")
+    forced.clear()
+    storage.execute(Roll(50, None, (), (0, 10, 20, 30, 40)))
+    await eventually(lambda: reports.flushed_to[-1] == 50, "the next one is flushed")
+    assert {name.partition(".")[0] for name in forced} == {f"{40:020d}", f"{50:020d}", "t-0"}, "the snapshot at 50 too"
+    forced.clear()
+    storage.execute(Append(50, 0, batch(50, [b"x"]), 51))
+    storage.execute(Flush(51, (50,)))
+    await storage.drain()
+    assert sorted(forced) == sorted([f"{50:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")] + ["t-0"])
+
+
+async def test_segments_closed_while_others_are_flushed_are_flushed_next_and_once(make: Make, forced: list[str]) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    for base in range(10, 400, 10):
+        storage.execute(Append(base - 10, 0, batch(base - 10, [b"x"] * 10), base))
+        storage.execute(Roll(base, None, (), tuple(range(0, base, 10))))  # as if none of them had been flushed yet
         await asyncio.sleep(0)
-        closing = asyncio.ensure_future(directories.close([("t", 0, 0, 52)]))
-        await asyncio.gather(first, directories.checkpoint([("t", 0, 0, 49)]), closing)
-        assert (tmp_path / "replication-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 52"], "that of the stop is the last"
-        assert threads.most == 1
-    finally:
-        await directories.abandon()
-        threads.shutdown()
+        await asyncio.sleep(0)
+    await eventually(lambda: reports.flushed_to[-1:] == [390], "all are flushed")
+    assert reports.flushed_to == sorted(reports.flushed_to)
+    logs = [name for name in forced if name.endswith(".log")]
+    assert sorted(set(logs)) == [f"{base:020d}.log" for base in range(0, 390, 10)]
+    assert len(logs) == len(set(logs)), "one at a time, hence none twice"
+
+
+async def in_its_thread(storage: Storage, work: str = "_in_thread") -> None:
+    """Wait until what is queued is with a thread; its end is not reported before the caller waits again."""
+    async with asyncio.timeout(30):
+        while True:
+            if getattr(storage, work):
+                return
+            await asyncio.sleep(0)
+
+
+async def test_a_truncation_lowers_the_recovery_point_of_the_checkpoint(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    ends = await filled(storage, 1)
+    storage.execute(Flush(10, (0,)))
+    await storage.drain()
+    storage.execute(Truncate(4, 0, ends[3], ()))
+    one = batch(4, [b"x"] * 6)
+    storage.execute(Append(0, ends[3], one, 10))
+    await storage.drain()
+    await directories.checkpoint([("t", 0, 0, 4)])
+    assert (tmp_path / "data/recovery-point-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 4"]
+    storage.execute(StartAt(2, (0,)))
+    await storage.drain()
+    await directories.checkpoint([("t", 0, 2, 2)])
+    assert (tmp_path / "data/recovery-point-offset-checkpoint").read_text().splitlines()[2:] == ["t 0 2"]
+    assert reports.flushed_to == [10]
+
+
+async def test_a_flush_that_ends_after_a_truncation_counts_up_to_the_cut(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    for partition, waits in enumerate((False, True)):
+        storage, reports = await opened(directories, "t", partition)
+        ends = await filled(storage, 1)
+        storage.execute(Flush(10, (0,)))
+        if waits:
+            await in_its_thread(storage)
+        storage.execute(Truncate(4, 0, ends[3], ()))
+        storage.execute(Append(0, ends[3], batch(4, [b"x"] * 6), 10))
+        await storage.drain()
+        assert (reports.flushed_to, storage.recovery_point) == ([4], 4), "what was appended after the cut is not forced"  # type: ignore[attr-defined]
+    storage, reports = await opened(directories, "t", 2)
+    assert isinstance(storage, DirectoryStorage)
+    ends = await filled(storage, 1)
+    storage.execute(Roll(10, None, (), (0,)))
+    await in_its_thread(storage, "_is_flushing")
+    storage.execute(Truncate(4, 0, ends[3], (10,)))
+    await storage.drain()
+    await eventually(lambda: not storage._is_flushing, "that is done")
+    assert max(reports.flushed_to) <= 4 and storage.recovery_point <= 4
+
+
+async def test_what_a_queued_truncation_will_cut_is_not_told_as_written(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    storage, reports = await opened(directories)
+    storage.execute(Append(0, 0, batch(0, [b"x"] * 5), 5))
+    await in_its_thread(storage)
+    storage.execute(Truncate(0, 0, 0, ()))
+    await storage.drain()
+    assert reports.written_to == [0]
+
+
+async def test_a_directory_whose_start_failed_is_not_marked_as_closed_in_order(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 2)
+    await directories.abandon()
+    torn = tmp_path / f"data/t-0/{10:020d}.log"
+    whole = torn.read_bytes()
+    torn.unlink()
+    torn.mkdir()  # it cannot be read as a file
+    (torn / "x").touch()
+    failing = make()
+    await failing.start()
+    await failing.close([])
+    assert not failing.is_any_online and not (tmp_path / "data/.kafka_cleanshutdown").exists()
+    (torn / "x").unlink()
+    torn.rmdir()
+    torn.write_bytes(whole[:-3])
+    again = make()
+    await again.start()
+    _, loaded = await again.open("t", 0, ID, False)
+    assert loaded.next_offset == 19, "the next start recovers"
+
+
+async def test_checkpoints_that_are_wanted_at_once_are_written_one_after_the_other_and_the_last_one_counts(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing: list[int] = []
+    most = 0
+    write = LogDirectory._write_checkpoints_in_thread
+
+    def counted(*arguments: Any) -> None:
+        nonlocal most
+        writing.append(1)
+        most = max(most, len(writing))
+        write(*arguments)
+        writing.pop()
+
+    monkeypatch.setattr(LogDirectory, "_write_checkpoints_in_thread", counted)
+    directories = make()
+    await directories.start()
+    storage, _ = await opened(directories)
+    await filled(storage, 1)
+    file = tmp_path / "data/replication-offset-checkpoint"
+    await asyncio.gather(*(directories.checkpoint([("t", 0, 0, high_watermark)]) for high_watermark in range(1, 51)))
+    assert directories.is_any_online
+    assert file.read_text().splitlines()[2:] == ["t 0 50"]
+    first = directories.checkpoint([("t", 0, 0, 51)])
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(directories.close([("t", 0, 0, 52)]))
+    await asyncio.gather(first, directories.checkpoint([("t", 0, 0, 49)]), closing)
+    assert file.read_text().splitlines()[2:] == ["t 0 52"], "that of the stop is the last"
+    assert most == 1
 
 
 async def test_temporary_files_that_a_killed_broker_left_are_gone_after_the_next_start(make: Make, tmp_path: Path) -> None:

@@ -148,3 +148,30 @@ def test_deleted_and_cleaned_files_go_and_a_swap_takes_its_place(copy) -> None:
     log = load_log(str(folder), Checkpoints(0, 31, 31), False)
     assert log.next_offset == 31
     assert not [p.name for p in folder.iterdir() if p.suffix in (".swap", ".deleted", ".cleaned")]
+
+
+def test_a_swap_beside_a_cleaned_file_of_its_offset_or_an_earlier_one_is_dropped(copy) -> None:
+    """A split that was not whole: see `LogLoader.removeTempFilesAndCollectSwapFiles`."""
+    folder = copy("closed/data/plain-0")
+    before = {path.name: path.read_bytes() for path in folder.glob("*.log")}
+    for cleaned, swap in ((0, 0), (0, 21)):
+        (folder / f"{cleaned:020d}.log.cleaned").write_bytes(b"half")
+        shutil.copy(folder / "00000000000000000000.log", folder / f"{swap:020d}.log.swap")
+        assert load_log(str(folder), Checkpoints(0, 31, 31), False).next_offset == 31
+        assert {path.name: path.read_bytes() for path in folder.glob("*.log*")} == before
+    # one before it was whole, and takes its place
+    (folder / f"{21:020d}.log.cleaned").write_bytes(b"half")
+    (folder / f"{0:020d}.log").rename(folder / f"{0:020d}.log.swap")
+    assert load_log(str(folder), Checkpoints(0, 31, 31), False).next_offset == 31
+    assert {path.name: path.read_bytes() for path in folder.glob("*.log*")} == before
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_epoch_that_begins_at_the_end_of_the_log_is_gone_after_loading(copy, is_clean: bool) -> None:
+    """A leader was elected and nothing was written. Source: `LogLoader.load` of Apache Kafka 3.9.1."""
+    folder = copy("closed/data/plain-0")
+    (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n5 31\n")
+    log = load_log(str(folder), Checkpoints(12, 31, 31), is_clean)
+    assert log.next_offset == 31
+    assert [entry.epoch for entry in log.epochs] == [0]
+    assert [line.split()[0] for line in (folder / "leader-epoch-checkpoint").read_text().splitlines()[2:]] == ["0"]

@@ -231,15 +231,12 @@ class LogDirectory:
         """See `Storage.read_producers`."""
         return self.submit(states_in_thread, storage.files, segments, offset)
 
-    def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
-        """Force what is before `offset` to disk, beside the log's other commands."""
-        result = self.submit(_flush_in_thread, storage.files, offset)
-
-        def flushed(done: asyncio.Future[bool]) -> None:
-            if not done.cancelled() and done.exception() is None and done.result():
-                storage.flushed(offset)
-
-        result.add_done_callback(flushed)
+    def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
+        """Force segments and what else is before `offset` to disk, beside the log's other commands."""
+        result = self.submit(_flush_in_thread, storage.files, segments, offset)
+        result.add_done_callback(
+            lambda done: storage.closed_segments_flushed(offset, not done.cancelled() and done.exception() is None and done.result())
+        )
 
     def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
         """Remove the renamed files of segments after a while."""
@@ -554,10 +551,10 @@ def _topic_id(folder: str) -> bytes:
         ) from error
 
 
-def _flush_in_thread(files: LogFiles, offset: int) -> bool:
+def _flush_in_thread(files: LogFiles, segments: Sequence[int], offset: int) -> bool:
     """False when the log is gone."""
     try:
-        files.flush_before(offset)
+        files.flush(segments, offset)
     except FileNotFoundError:
         return False
     return True
@@ -579,7 +576,7 @@ def _remove_folder(folder: str) -> None:
 def _close_all(open_files: Sequence[LogFiles]) -> list[Outcome | OSError]:
     for files in open_files:
         files.close()
-    return [Outcome(NOTHING, NOTHING, NOTHING) for _ in open_files]
+    return [Outcome(NOTHING, NOTHING, None) for _ in open_files]
 
 
 def _take_exception(done: asyncio.Future[Any]) -> None:

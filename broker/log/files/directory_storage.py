@@ -22,6 +22,7 @@ from klamm.broker.log.storage import (
     ProducerEntry,
     ReadCommand,
     Replace,
+    Roll,
     StartAt,
     StorageListener,
     Truncate,
@@ -29,6 +30,7 @@ from klamm.broker.log.storage import (
 )
 
 T = TypeVar("T")
+UNCHANGED = 2**63 - 1
 
 QUICK = (Append, WriteEpochs)
 """Commands of a few microseconds: runs of these share a turn with those of other logs."""
@@ -56,19 +58,19 @@ class Home(Protocol):
     def read_producers(self, storage: DirectoryStorage, offset: int, segments: Sequence[int]) -> Awaitable[list[ProducerEntry]]:
         """Read the states of a log's producers at an offset."""
 
-    def flush_later(self, storage: DirectoryStorage, offset: int) -> None:
-        """Force what is before `offset` to disk."""
+    def flush_later(self, storage: DirectoryStorage, segments: Sequence[int], offset: int) -> None:
+        """Force segments and what else is before `offset` to disk; `closed_segments_flushed` is called in the end."""
 
     def remove_later(self, files: LogFiles, segments: Sequence[int], delay_ms: int) -> None:
         """Remove the renamed files of segments after a while."""
 
 
 class DirectoryStorage:
-    """Implements `Storage`. `recovery_point`: everything before it is forced to disk."""
+    """Implements `Storage`. `recovery_point`: everything before it is forced to disk. It is never beyond the end of the log."""
 
     __slots__ = (
-        "_drained", "_in_thread", "_is_held", "_is_stopped", "_listener", "_moved", "_moving", "_reads", "_stopping", "changes", "files",
-        "home", "is_running", "partition", "queue", "recovery_point", "topic",
+        "_drained", "_flush_end", "_in_thread", "_is_flushing", "_is_held", "_is_stopped", "_listener", "_moved", "_moving", "_reads",
+        "_stopping", "_to_flush", "changes", "files", "home", "is_running", "partition", "queue", "recovery_point", "topic",
     )  # fmt: skip
 
     def __init__(self, home: Home, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
@@ -91,6 +93,11 @@ class DirectoryStorage:
         self._moving = 0
         """Commands queued or executed now that move batches."""
         self._moved: list[asyncio.Future[None]] = []
+        self._is_flushing = False
+        """Whether closed segments are forced to disk now, beside the commands: one turn at a time for each log."""
+        self._flush_end = 0
+        """Where the recovery point may be after it: a truncation meanwhile lowers it."""
+        self._to_flush: Roll | None = None
 
     @property
     def directory(self) -> str:
@@ -105,6 +112,7 @@ class DirectoryStorage:
         self.queue.append(command)
         if isinstance(command, MOVES_BATCHES):
             self._moving += 1
+            self._log_ends_at(_end_after(command))
         if not self.is_running:
             self.is_running = True
             self.home.schedule(self)
@@ -186,17 +194,44 @@ class DirectoryStorage:
         self._moving = sum(isinstance(command, MOVES_BATCHES) for command in self.queue)
         if not self._moving and not self._is_stopped:
             _release(self._moved)
+        end = min(map(_end_after, self.queue), default=UNCHANGED)
         if outcome.flushed != NOTHING:
-            self.flushed(outcome.flushed)
-        if outcome.rolled != NOTHING:
-            self.home.flush_later(self, outcome.rolled)
-        is_cut = any(isinstance(command, Truncate | StartAt) for command in self.queue)  # what was written will go again
+            self.flushed(min(outcome.flushed, end))
+        if outcome.rolled is not None and outcome.rolled.base_offset <= end:
+            self._to_flush = outcome.rolled
+            self._flush_closed_segments()
+        is_cut = end != UNCHANGED  # what was written will go again
         if outcome.written != NOTHING and self._listener is not None and not is_cut:
             self._listener.written(outcome.written)
         if self.queue:
             self.home.schedule(self)
         else:
             self.wake()
+
+    def _log_ends_at(self, offset: int) -> None:
+        """The log will be cut there."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self._flush_end = min(self._flush_end, offset)
+        if self._to_flush is not None and self._to_flush.base_offset > offset:
+            self._to_flush = None
+
+    def _flush_closed_segments(self) -> None:
+        """Force closed segments to disk, those of all rolls since the last time in one turn."""
+        roll = self._to_flush
+        if roll is None or self._is_flushing:
+            return
+        self._to_flush = None
+        self._is_flushing, self._flush_end = True, roll.base_offset
+        ends = (*roll.unflushed[1:], roll.base_offset)
+        segments = [base for base, end in zip(roll.unflushed, ends, strict=True) if end > self.recovery_point]
+        self.home.flush_later(self, segments, roll.base_offset)
+
+    def closed_segments_flushed(self, offset: int, is_done: bool) -> None:
+        """From the directory: that was done, or it failed."""
+        self._is_flushing = False
+        if is_done:
+            self.flushed(min(offset, self._flush_end))
+            self._flush_closed_segments()
 
     def flushed(self, offset: int) -> None:
         """Everything before this offset is forced to disk."""
@@ -220,6 +255,16 @@ class DirectoryStorage:
         if not self._is_stopped:
             _release(self._moved)
         _release(self._drained)
+
+
+def _end_after(command: Command) -> int:
+    """Where the log ends after a command that cuts it, UNCHANGED after others."""
+    match command:
+        case Truncate(next_offset):
+            return next_offset
+        case StartAt(offset):
+            return offset
+    return UNCHANGED
 
 
 def _release(waiting: list[asyncio.Future[None]]) -> None:

@@ -42,8 +42,8 @@ class Outcome(NamedTuple):
 
     written: int
     flushed: int
-    rolled: int
-    """Base offset of the last segment that was begun: what is before it is to be flushed."""
+    rolled: Roll | None
+    """The last roll: what is before its segment is to be flushed."""
 
 
 class LogFiles:
@@ -65,7 +65,8 @@ class LogFiles:
 
     def execute(self, commands: Sequence[Command]) -> Outcome:
         """Run commands in their order. Raises OSError."""
-        written = flushed = rolled = NOTHING
+        written = flushed = NOTHING
+        rolled: Roll | None = None
         position = 0
         while position < len(commands):
             command = commands[position]
@@ -83,13 +84,14 @@ class LogFiles:
             match command:
                 case Roll(base_offset, time_index, producers):
                     self._roll(base_offset, time_index, producers)
-                    rolled = base_offset
+                    rolled = command
                 case Truncate(next_offset, segment, size, deleted):
                     self._truncate(next_offset, segment, size, deleted)
-                    written = next_offset
+                    written, flushed = next_offset, min(flushed, next_offset)
+                    rolled = rolled if rolled is not None and rolled.base_offset <= next_offset else None
                 case StartAt(offset, deleted):
                     self._start_at(offset, deleted)
-                    written = offset
+                    written, flushed, rolled = offset, min(flushed, offset), None
                 case DeleteSegments(segments):
                     self._retire(segments)
                 case Replace():
@@ -98,12 +100,12 @@ class LogFiles:
                     replace_file(f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}", encode_leader_epochs(entries), flush=False)
                 case WriteSnapshot(offset, producers):
                     self._write_snapshot(offset, producers)
-                case Flush(offset):
-                    self.flush_before(offset)
+                case Flush(offset, unflushed):
+                    self.flush(unflushed, offset)
                     flushed = offset
-                case Close(offset, time_index, producers):
-                    self._close_log(offset, time_index, producers)
-                    flushed = offset
+                case Close():
+                    self._close_log(command)
+                    flushed = command.offset
                 case _:
                     assert_never(command)
         return Outcome(written, flushed, rolled)
@@ -122,22 +124,21 @@ class LogFiles:
         for suffix in (names.LOG_SUFFIX, names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX):
             os.close(os.open(self.path(base_offset, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
 
-    def flush_before(self, offset: int) -> None:
-        """Force segments that begin before `offset` and the checkpoint of epochs to disk, then the folder.
+    def flush(self, segments: Iterable[int], offset: int) -> None:
+        """Force these segments, the snapshot of `offset` and the checkpoint of epochs to disk, then the folder.
 
-        Needs none of the open files: it can run beside appends. Segments that were deleted meanwhile are left out.
+        Needs none of the open files: it can run beside appends. Files that were deleted meanwhile are left out.
         """
-        for name in os.listdir(self.folder):
-            base_offset = names.base_offset_of(name)
-            if name == LEADER_EPOCH_CHECKPOINT or (base_offset is not None and base_offset < max(offset, 1)):
-                try:
-                    descriptor = os.open(f"{self.folder}/{name}", os.O_RDONLY)
-                except FileNotFoundError:
-                    continue
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+        paths = [self.path(base_offset, suffix) for base_offset in segments for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT_SUFFIX)]
+        for path in (*paths, self.path(offset, names.SNAPSHOT_SUFFIX), f"{self.folder}/{LEADER_EPOCH_CHECKPOINT}"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         sync_folder(self.folder)
 
     # commands
@@ -230,12 +231,12 @@ class LogFiles:
             path = self.path(base, suffix)
             os.rename(path + names.SWAP_SUFFIX, path)
 
-    def _close_log(self, offset: int, time_index: tuple[int, int] | None, producers: Iterable[ProducerEntry] | None) -> None:
-        self._append_time_index(time_index)
-        if producers is not None:
-            self._write_snapshot(offset, producers)
+    def _close_log(self, command: Close) -> None:
+        self._append_time_index(command.time_index)
+        if command.producers is not None:
+            self._write_snapshot(command.offset, command.producers)
         self.close()
-        self.flush_before(offset + 1)
+        self.flush(command.unflushed, command.offset)
 
     def _append_time_index(self, entry: tuple[int, int] | None) -> None:
         if entry is not None:

@@ -108,7 +108,7 @@ class SimulatedStorage:
                 self.files[segment] += data
                 if not self._cuts:
                     listener.written(next_offset)
-            case Roll(base_offset, _, producers):
+            case Roll(base_offset, _, producers, _):
                 assert base_offset not in self.files
                 self.files[base_offset] = bytearray()
                 if producers is not None:
@@ -136,7 +136,9 @@ class SimulatedStorage:
             case WriteEpochs(entries):
                 self.epochs = entries
             case Flush(offset):
-                listener.flushed(offset)
+                ends = [one.next_offset for one in self.queue if isinstance(one, Truncate)]
+                ends += [one.offset for one in self.queue if isinstance(one, StartAt)]
+                listener.flushed(min([offset, *ends]))
             case Replace(segments, base_offset, data):
                 for base in segments:
                     del self.files[base]

@@ -12,6 +12,7 @@ from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.storage import Close, Flush, Roll
 from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import each_header
@@ -161,6 +162,48 @@ async def test_a_flush_is_due_after_so_many_records() -> None:
     assert sum(type(command).__name__ == "Flush" for command in storage.queue) == 1
     storage.run()
     assert (log.recovery_point, log.unflushed) == (3, 1)
+
+
+async def test_what_is_appended_after_a_truncation_below_the_recovery_point_is_flushed_again() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, LogConfig(flush_messages=1), tail_bytes=1 << 20)
+    for _ in range(4):
+        log.append_as_leader(batch(), 0, 9, Origin.CLIENT, 0)
+        storage.run()
+    assert log.recovery_point == 4
+    assert log.truncate_to(2) is None
+    assert log.recovery_point == 2
+    flushes = []
+    for _ in range(2):
+        log.append_as_leader(batch(), 0, 9, Origin.CLIENT, 0)
+        flushes += [command.offset for command in storage.queue if isinstance(command, Flush)]
+        storage.run()
+    assert (flushes, log.recovery_point) == ([3, 4], 4)
+
+
+async def test_a_roll_and_a_flush_name_the_segments_from_the_recovery_point_on() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, LogConfig(segment_bytes=10_000))
+    named: list[tuple[type[object], tuple[int, ...]]] = []
+
+    def executed() -> list[tuple[type[object], tuple[int, ...]]]:
+        commands = [one for one in storage.queue if isinstance(one, (Roll, Flush, Close))]
+        storage.run()
+        return [(type(one), one.unflushed) for one in commands]
+
+    for _ in range(8):
+        log.append_as_leader(batch(1, 4_000), 0, 9, Origin.CLIENT, 0)
+        named += executed()
+    assert named == [(Roll, (0,)), (Roll, (0, 2)), (Roll, (0, 2, 4))], "nobody has flushed them yet"
+    log.flushed(6)
+    for _ in range(2):
+        log.append_as_leader(batch(1, 4_000), 0, 9, Origin.CLIENT, 0)
+    assert executed() == [(Roll, (6,))]
+    log.flush()
+    assert executed() == [(Flush, (6, 8))]
+    assert log.recovery_point == 10
+    log.close_files()
+    assert executed() == [(Close, (8,))]
 
 
 async def test_nothing_is_appended_while_the_end_is_looked_for_in_a_file() -> None:
