@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
 from klamm.broker.log.compaction import LogCleaner, UncleanableLog, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
@@ -19,7 +19,7 @@ from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
-from klamm.broker.log.storage import Directories
+from klamm.broker.log.storage import Directories, LoadRules
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
@@ -177,10 +177,16 @@ class LogManager:
         """Load what is on disk. Raises ApiError when configs cannot be read."""
         if self.directories is None:
             return
-        await self.directories.start()
+        await self.directories.start(self._load_rules)
         await asyncio.gather(
             *(self.open(topic, partition, topic_id, False) for (topic, partition), topic_id in self.directories.with_records().items())
         )
+
+    async def _load_rules(self, topics: Collection[str]) -> Mapping[str, LoadRules]:
+        """See `Directories.start`. Raises ApiError when configs cannot be read."""
+        await asyncio.gather(*(self._wait_for_config(topic) for topic in topics if topic not in self._overrides))
+        since = self._clock.now_ms() - self._config.get("producer.id.expiration.ms")
+        return {topic: LoadRules(self._config_of(topic).index_interval_bytes, since) for topic in topics}
 
     async def run(self) -> None:
         """Retention, compaction, expiry of producers and checkpoints, until this is cancelled."""

@@ -15,7 +15,7 @@ through `Storage.read`, which scans the file from an indexed position, in a thre
 from __future__ import annotations
 
 from array import array
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -265,6 +265,19 @@ class LoadedLog:
     """The cleaner has compacted everything before it."""
 
 
+class LoadRules(NamedTuple):
+    """What the configs of a topic and of the broker say about loading a log."""
+
+    index_interval_bytes: int = 4096
+    """Between entries of indexes that are built again."""
+    producers_after_ms: int = -(2**63)
+    """Producers of a snapshot that were idle since then or longer are forgotten, unless a transaction of theirs is open."""
+
+
+ReadLoadRules = Callable[[Collection[str]], Awaitable[Mapping[str, LoadRules]]]
+"""Topics → the rules for their logs. Raises ApiError when configs cannot be read at the moment."""
+
+
 class DirectorySpace(NamedTuple):
     """A directory as DescribeLogDirs shows it. Bytes are -1 where they cannot be had."""
 
@@ -277,8 +290,8 @@ class DirectorySpace(NamedTuple):
 class Directories(Protocol):
     """The log directories of one broker."""
 
-    async def start(self) -> None:
-        """Load all logs that are found."""
+    async def start(self, read_rules: ReadLoadRules | None = None) -> None:
+        """Load all logs that are found, by the default rules without `read_rules`, which may raise ApiError."""
 
     def with_records(self) -> Mapping[tuple[str, int], bytes]:
         """The logs found that have records or had some: (topic, partition) → topic id, zero when it has none."""

@@ -18,7 +18,7 @@ from klamm.broker.log.files.directory import DuplicateLogs, LogDirectory, TopicP
 from klamm.broker.log.files.directory_storage import DirectoryStorage
 from klamm.broker.log.files.log_files import sync_folder
 from klamm.broker.log.files.moving import copy_segments, finish_copy, forget_move, remove_copy
-from klamm.broker.log.storage import DirectorySpace, LoadedLog, Storage
+from klamm.broker.log.storage import DirectorySpace, LoadedLog, ReadLoadRules, Storage
 from klamm.broker.replication_quotas import ReplicationQuota
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -73,14 +73,14 @@ class LogDirectories:
 
     # --- start and end
 
-    async def start(self) -> None:
+    async def start(self, read_rules: ReadLoadRules | None = None) -> None:
         """Load all logs. A directory that cannot be used is offline then; see `is_any_online`.
 
-        Raises DirectoryInUse, DuplicateLogs; then no log was touched.
+        Raises DirectoryInUse, DuplicateLogs; then no log was touched. And what `read_rules` raises.
         """
         await self._each(LogDirectory.prepare)
         await self._settle_duplicates()
-        await self._each(LogDirectory.load)
+        await self._each(lambda directory: directory.load(read_rules))
         for directory in self._online():
             self.found |= directory.topic_ids
 

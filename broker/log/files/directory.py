@@ -28,7 +28,7 @@ from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_a
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
 from klamm.broker.log.files.producer_replay import states_in_thread
-from klamm.broker.log.storage import Command, LoadedLog, ProducerEntry, ReadCommand
+from klamm.broker.log.storage import Command, LoadedLog, LoadRules, ProducerEntry, ReadCommand, ReadLoadRules
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import ZERO_UUID
@@ -103,6 +103,7 @@ class LogDirectory:
         self._delete_delay_ms = delete_delay_ms
         self._most_open = max(most_files // FILES_OF_A_LOG, 1)
         self._checkpoints: dict[TopicPartition, Checkpoints] = {}
+        self._rules: Mapping[str, LoadRules] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
         """Up to where logs were compacted, of those that were."""
         self._pending: list[DirectoryStorage] = []
@@ -263,10 +264,12 @@ class LogDirectory:
         """Lock the directory and look what is in it; nothing is changed. Raises OSError with the directory offline, DirectoryInUse."""
         await self.submit(self._prepare_in_thread)
 
-    async def load(self) -> None:
-        """Load the logs. Raises OSError with the directory offline."""
+    async def load(self, read_rules: ReadLoadRules | None = None) -> None:
+        """Load the logs. Raises OSError with the directory offline, and what `read_rules` raises."""
         await self.submit(self._begin_in_thread)
         folders = list(self.topic_ids)
+        if read_rules is not None and folders:
+            self._rules = await read_rules({topic for topic, _ in folders})
         turns = [folders[start : start + LOADED_IN_A_TURN] for start in range(0, len(folders), LOADED_IN_A_TURN)]
         results = await asyncio.gather(*(self.submit(self._load_in_thread, turn) for turn in turns), return_exceptions=True)
         for result in results:
@@ -361,7 +364,7 @@ class LogDirectory:
     def _load_one(self, key: TopicPartition) -> LoadedLog:
         folder = f"{self.path}/{names.log_folder(*key)}"
         try:
-            loaded = load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean)
+            loaded = load_log(folder, self._checkpoints.get(key, Checkpoints()), self.was_clean, self._rules.get(key[0], LoadRules()))
         except CorruptRecords as error:
             raise OSError(f"{folder} cannot be loaded: {error}") from error
         loaded.clean_offset = self.clean_offsets.get(key, 0)

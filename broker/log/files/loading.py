@@ -32,7 +32,7 @@ from klamm.broker.log.files.producer_replay import latest_snapshot, replayed, sn
 from klamm.broker.log.files.producer_snapshot import encode_snapshot
 from klamm.broker.log.files.scan import each_batch, first_header
 from klamm.broker.log.producers import REMEMBERED_BATCHES, ProducerStates
-from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, ProducerEntry
+from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, EpochEntry, LoadedLog, LoadedSegment, LoadRules, ProducerEntry
 from klamm.machine.replaced_file import remove_temporaries, replace_file
 from klamm.protocol.records.batch import BatchHeader, CorruptRecords, computed_crc
 
@@ -42,8 +42,6 @@ TAIL_BYTES = 128 << 10
 """How much of the end of a log is read for batches of producers."""
 UNREADABLE = ".unreadable"
 """Added to the name of a file that cannot be used and is kept."""
-INDEX_INTERVAL_BYTES = 4096
-"""Between entries of indexes that are built again; a topic's own interval acts on what is appended."""
 
 
 class Checkpoints(NamedTuple):
@@ -54,14 +52,15 @@ class Checkpoints(NamedTuple):
     high_watermark: int = 0
 
 
-def load_log(folder: str, checkpoints: Checkpoints, is_clean: bool) -> LoadedLog:
+def load_log(folder: str, checkpoints: Checkpoints, is_clean: bool, rules: LoadRules = LoadRules()) -> LoadedLog:
     """The log in `folder`, its files put in order. `is_clean`: the broker before stopped in order. Raises OSError, CorruptRecords."""
-    return _Loading(folder, checkpoints, is_clean).load()
+    return _Loading(folder, checkpoints, is_clean, rules).load()
 
 
 class _Loading:
-    def __init__(self, folder: str, checkpoints: Checkpoints, is_clean: bool) -> None:
+    def __init__(self, folder: str, checkpoints: Checkpoints, is_clean: bool, rules: LoadRules) -> None:
         self.folder = folder
+        self.rules = rules
         self.checkpoints = checkpoints
         self.is_clean = is_clean
         self.files = LogFiles(folder, 0)
@@ -236,7 +235,7 @@ class _Loading:
                 last_offset = header.last_offset
                 if header.max_timestamp > max_timestamp:
                     max_timestamp, offset_of_max = header.max_timestamp, header.last_offset
-                if batch.position - max(last_indexed, 0) > INDEX_INTERVAL_BYTES:
+                if batch.position - max(last_indexed, 0) > self.rules.index_interval_bytes:
                     offsets.append((header.last_offset, batch.position))
                     last_indexed = batch.position
                     if not times or max_timestamp > times[-1][0]:
@@ -373,6 +372,7 @@ class _Loading:
             if offset > next_offset or (offset not in bases and offset != latest):
                 remove(self.files.path(offset, names.SNAPSHOT_SUFFIX))
         found, entries = latest_snapshot(self.files, next_offset)
+        entries = [one for one in entries if one.open_first_offset >= 0 or one.last_timestamp > self.rules.producers_after_ms]
         if found == next_offset:
             states = self._with_earlier_batches(entries)
         else:

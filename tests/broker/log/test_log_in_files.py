@@ -15,6 +15,7 @@ from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
+from klamm.broker.log.timestamps import offset_for_timestamp
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.test_log_model import NaiveLog
@@ -119,8 +120,10 @@ async def test_the_log_is_a_list_of_batches_through_stops_and_kills(seed: int, m
 async def test_producers_are_known_after_a_stop_and_after_a_kill(make: Make) -> None:
     logs = make()
     log = await opened(logs)
+    now_ms = SYSTEM_CLOCK.now_ms()
     for sequence in range(8):
-        log.append_as_follower(batch(producer=5, epoch=1, sequence=sequence, base_offset=log.next_offset, leader_epoch=0, timestamp=9), 0)
+        data = batch(producer=5, epoch=1, sequence=sequence, base_offset=log.next_offset, leader_epoch=0, timestamp=now_ms)
+        log.append_as_follower(data, 0)
     await drained(log)
     before = log.active_producers()
     await logs.close()
@@ -151,3 +154,68 @@ async def test_a_high_watermark_and_a_log_start_offset_that_were_checkpointed_ar
     logs.drop()
     again = await opened(make())
     assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (2, 6, 9)
+
+
+async def ended(logs: LogManager, how: str) -> None:
+    if how == "stopped":
+        await logs.close()
+    else:
+        assert isinstance(logs.directories, LogDirectories)
+        await logs.directories.abandon()
+        logs.drop()
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_producers_that_were_idle_for_too_long_are_not_taken_from_a_snapshot(make: Make, how: str) -> None:
+    """Those of batches that are read again are known until the next look, as in Apache Kafka."""
+    logs = make()
+    log = await opened(logs)
+    now_ms = SYSTEM_CLOCK.now_ms()
+    two_days = 2 * 86_400_000
+    for producer, timestamp, attributes in ((1, now_ms, 0), (2, now_ms - two_days, 0), (3, now_ms - two_days, 0x10)):
+        data = batch(producer=producer, epoch=0, sequence=0, base_offset=log.next_offset, timestamp=timestamp, attributes=attributes)
+        log.append_as_follower(data, 0)
+    await drained(log)
+    await ended(logs, how)
+    log = await opened(make())
+    assert sorted(one.producer_id for one in log.active_producers()) == ([1, 3] if how == "stopped" else [1, 2, 3])
+
+
+async def test_indexes_that_are_built_again_have_entries_as_often_as_the_topic_says(make: Make, tmp_path: Path) -> None:
+    logs = make()
+    log = await opened(logs)
+    for timestamp in range(200):
+        log.append_as_follower(batch(1, 100, base_offset=timestamp, timestamp=1_000 + timestamp), 0)
+    await drained(log)
+    files = [tmp_path / f"t-0/{0:020d}{suffix}" for suffix in (".index", ".timeindex")]
+    before = [file.read_bytes() for file in files]
+    assert len(before[0]) // 8 > 20, "about 1,000 bytes lie between two entries"
+    await ended(logs, "killed")
+    for file in files:
+        file.unlink()
+    await opened(make())
+    index, time_index = (file.read_bytes() for file in files)
+    assert index == before[0]
+    assert time_index[: len(before[1])] == before[1] and len(time_index) <= len(before[1]) + 12, "and the last one of all"
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_timestamps_are_found_behind_a_segment_whose_file_was_emptied(make: Make, tmp_path: Path, how: str) -> None:
+    logs = make()
+    log = await opened(logs)
+    for offset in range(100):
+        log.append_as_follower(batch(1, 2_000, base_offset=offset, timestamp=1_000 + offset), 100)
+        await drained(log)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    log.flush()
+    await drained(log)
+    log.set_high_watermark(100)
+    assert logs.directories is not None
+    await logs.directories.checkpoint(logs._offsets())
+    await ended(logs, how)
+    (tmp_path / f"t-0/{bases[1]:020d}.log").write_bytes(b"")
+    log = await opened(make())
+    for offset in (3, bases[2], 95):
+        assert await offset_for_timestamp(log, 1_000 + offset) == (1_000 + offset, offset, -1)
+    assert await offset_for_timestamp(log, 1_000 + bases[1]) == (1_000 + bases[2], bases[2], -1), "the first one that is left"

@@ -34,6 +34,7 @@ from klamm.tests.services import broker_config
 
 P, Q = 7, 8
 IDS = range(3)
+NOW = SYSTEM_CLOCK.now_ms()
 Known = tuple[int, int, int, tuple[tuple[int, int], ...]]
 """Producer id, epoch, first offset of its open transaction, (last sequence, last offset) of its last five batches."""
 
@@ -86,7 +87,7 @@ def follow(log: Log, batches: Batches, chance: random.Random) -> None:
     is_open = any(one[0] == producer and one[2] >= 0 for one in batches.known())
     base = log.next_offset
     if is_open and chance.random() < 0.5:
-        log.append_as_follower(marker(producer, epoch, commit=chance.random() < 0.5, base_offset=base), 0)
+        log.append_as_follower(marker(producer, epoch, commit=chance.random() < 0.5, base_offset=base, timestamp=NOW), 0)
         batches.rows.append((base, base, producer, epoch, -1, "end"))
         return
     if is_open:
@@ -95,8 +96,9 @@ def follow(log: Log, batches: Batches, chance: random.Random) -> None:
     is_transactional = is_open or chance.random() < 0.2
     attributes = 0x10 if is_transactional else 0
     data = batch(
-        count, chance.choice((5, 3_000)), producer=producer, epoch=epoch, sequence=sequence, base_offset=base, attributes=attributes
-    )
+        count, chance.choice((5, 3_000)), producer=producer, epoch=epoch, sequence=sequence, base_offset=base, attributes=attributes,
+        timestamp=NOW,
+    )  # fmt: skip
     log.append_as_follower(data, 0)
     last = base + count - 1
     batches.rows.append((base, last, producer, epoch, sequence + count - 1, "open" if is_transactional else ""))
@@ -216,7 +218,7 @@ async def test_producers_of_a_truncated_log_in_files_are_those_of_its_batches_th
 
 def send(log: Log, sequence: int, count: int = 2, *, epoch: int = 0, producer: int = P) -> AppendResult:
     """A batch of a client, as a leader takes it."""
-    return log.append_as_leader(batch(count, producer=producer, epoch=epoch, sequence=sequence), 0, 9, Origin.CLIENT, 1_000)
+    return log.append_as_leader(batch(count, producer=producer, epoch=epoch, sequence=sequence, timestamp=NOW), 0, 9, Origin.CLIENT, NOW)
 
 
 def knows_only_the_first_batch(log: Log) -> None:
