@@ -21,10 +21,9 @@ from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
-from klamm.broker.log.storage import ProducerEntry
+from klamm.broker.log.storage import ProducerEntry, ReadCommand
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, marker
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage
@@ -364,18 +363,43 @@ async def test_segments_that_retention_deletes_while_producers_are_read_are_not_
     assert [(one.producer_id, one.epoch, one.batches[-1].last_sequence) for one in log.active_producers()] == [(P, 0, 47), (Q, 0, 47)]
 
 
-async def test_a_search_for_the_end_fails_when_the_segment_is_deleted_meanwhile() -> None:
-    storage = SimulatedStorage()
-    log = log_on(storage, LogConfig(segment_bytes=20_000, retention_bytes=1), budget=MemoryBudget(30_000))
+class SlowSearch(SimulatedStorage):
+    """Reads batches when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_read = asyncio.Event()
+
+    async def read(self, command: ReadCommand) -> bytes:
+        await self.may_read.wait()
+        return await super().read(command)
+
+
+@pytest.mark.parametrize("change", ["retention", "compaction"])
+async def test_a_truncation_that_looks_in_a_file_cuts_nothing_else_when_segments_go_meanwhile(change: str) -> None:
+    storage = SlowSearch()
+    log = log_on(storage, LogConfig(segment_bytes=20_000), budget=MemoryBudget(30_000))
     for _ in range(60):
         log.append_as_leader(batch(1, 1_000), 0, 9, Origin.CLIENT, 0)
         storage.run()
     log.set_high_watermark(60)
-    unfinished = log.truncate_to(3)
+    bases = [segment.base_offset for segment in log.segments]
+    unfinished = log.truncate_to(bases[1] + 3)
     assert unfinished is not None
-    log.delete_segments(1)
-    before = log.next_offset
-    with pytest.raises((ApiError, KeyError)):
-        await unfinished
-    assert log.next_offset == before
-    assert sum(header.record_count for data in storage.files.values() for _, header in each_header(bytes(data))) <= 60
+    waiting = asyncio.ensure_future(unfinished)
+    await asyncio.sleep(0)
+    if change == "retention":
+        log.delete_segments(1)
+        storage.may_read.set()
+        await waiting
+        assert ([segment.base_offset for segment in log.segments], log.next_offset) == ([bases[1]], bases[1] + 3)
+    else:
+        data = bytes(storage.files[bases[1]])
+        assert log.replace_segments([log.segments[1]], [data], [])
+        storage.may_read.set()
+        with pytest.raises(ApiError) as failed:
+            await waiting
+        assert failed.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.next_offset == 60, "the follower tries again"
+    storage.run()
+    storage.check(log)
