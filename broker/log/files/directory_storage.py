@@ -34,7 +34,8 @@ UNCHANGED = 2**63 - 1
 
 QUICK = (Append, WriteEpochs)
 """Commands of a few microseconds: runs of these share a turn with those of other logs."""
-MOVES_BATCHES = (Truncate, StartAt, Replace)
+CUTS = (Truncate, StartAt)
+MOVES_BATCHES = (*CUTS, Replace)
 """Commands after which a position in a segment's file may mean another batch: no read goes on beside them."""
 
 
@@ -194,7 +195,7 @@ class DirectoryStorage:
         self._moving = sum(isinstance(command, MOVES_BATCHES) for command in self.queue)
         if not self._moving and not self._is_stopped:
             _release(self._moved)
-        end = min(map(_end_after, self.queue), default=UNCHANGED)
+        end = min((_end_after(command) for command in self.queue if isinstance(command, CUTS)), default=UNCHANGED)
         if outcome.flushed != NOTHING:
             self.flushed(min(outcome.flushed, end))
         if outcome.rolled is not None and outcome.rolled.base_offset <= end:
