@@ -86,8 +86,7 @@ DAMAGES = [
         "it is",
     ),
     Damage(
-        "middle .log: truncated to 0", "720, 624 readable", "720, 624 readable", "720, 624 readable, times not found",
-        "720, 624 readable, times not found",
+        "middle .log: truncated to 0", "720, 624 readable", "720, 624 readable", "720, 624 readable", "720, 624 readable",
         "as Kafka: closed segments are not read at a start; a fetch goes on behind the gap",
     ),
     Damage(
