@@ -219,7 +219,7 @@ class ProducerStates:
     def truncate_to(self, offset: int) -> bool:
         """Forget what was appended at this offset or later. A producer of which no batch is left is not known any more.
 
-        Whether these are the states at the offset. If not, they are as near as memory can tell, and `read_again` is to be called.
+        Whether these are the states at the offset. If not, they are only what memory has, and `read_again` is to be called.
         """
         is_exact = offset >= self._loaded_at and offset > self._last_marker
         offset = self._start_of_batch_with(offset)

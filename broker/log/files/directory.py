@@ -499,7 +499,7 @@ class LogDirectory:
     async def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
         """Write the checkpoints; see `Directories.checkpoint`. An error fails the directory.
 
-        One write at a time, and one for all who asked while another was under way.
+        One write at a time, and one for all calls that came while another was under way.
         """
         self._note_offsets(offsets)
         self._checkpoints_wanted = wanted = self._checkpoints_wanted + 1
