@@ -45,6 +45,11 @@ def is_valid_name(name: str) -> bool:
     return name not in (".", "..") and len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
+def flat_name(name: str) -> str:
+    """The name with its dots read as underscores, as in metric names: no two topics may share it."""
+    return name.replace(".", "_")
+
+
 class TopicNames:
     """Names of topics, looked up as they are and with their dots read as underscores (the two meet in metric names)."""
 
@@ -61,11 +66,11 @@ class TopicNames:
         """One more topic."""
         self._names.add(name)
         if "." in name or "_" in name:
-            self._by_flat[name.replace(".", "_")] = name
+            self._by_flat[flat_name(name)] = name
 
     def colliding(self, name: str) -> str | None:
         """A topic whose name is the same once dots are read as underscores, or None."""
-        return self._by_flat.get(name.replace(".", "_")) if "." in name or "_" in name else None
+        return self._by_flat.get(flat_name(name)) if "." in name or "_" in name else None
 
 
 # CreateTopics

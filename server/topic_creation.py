@@ -14,13 +14,23 @@ from typing import Any
 
 from klamm.configs.topic import validate_topic_configs
 from klamm.controller.pace import Pace
-from klamm.controller.topic_requests import Assignments, CreationFacts, TopicNames, TopicNamesNeeded, TopicPlan, is_valid_name, plan_topic
+from klamm.controller.topic_requests import (
+    Assignments,
+    CreationFacts,
+    TopicNames,
+    TopicNamesNeeded,
+    TopicPlan,
+    flat_name,
+    is_valid_name,
+    plan_topic,
+)
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
 from klamm.server.context import Context
 from klamm.server.services import Services
+from klamm.zk.key_order import scala_order
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +132,10 @@ async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable
 
 
 async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
-    """Plan each topic; the names of all topics are read only when one of them needs it."""
+    """Plan each topic; the names of all topics are read only when one of them needs it.
+
+    Names that collide with each other are planned in the order of Apache Kafka, so that the same one is created.
+    """
     facts = _facts(services)
     outcomes: dict[str, Creation] = {}
     unsettled: list[Any] = []
@@ -136,6 +149,9 @@ async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dic
             unsettled.append(topic)
     if unsettled:
         facts.existing = TopicNames(await services.admin_store.topics())
+        if len({flat_name(topic.name) for topic in unsettled}) < len(unsettled):
+            place = {name: place for place, name in enumerate(scala_order(topic.name for topic in topics))}
+            unsettled.sort(key=lambda topic: place[topic.name])
         for topic in unsettled:
             await pace(TOPIC_ENTRIES)
             outcomes[topic.name] = _outcome(topic, facts, written)

@@ -35,6 +35,12 @@ KNOWN = [
         "a broker that is not the leader is refused", r"alter-partition .* leader=\d", r"NONE, leader .*", r"INVALID_REQUEST, leader 0 .*"
     ),
     Known(
+        "a broker that has no replica of the partition does not join",
+        r"alter-partition .* isr=\d+(,\d+)*( |$)",
+        r"NONE, leader \d+ le \d+ isr \d+(,\d+)* pe \d+",
+        r"(INELIGIBLE_REPLICA|OPERATION_NOT_ATTEMPTED), leader 0 le 0 isr none pe 0",
+    ),
+    Known(
         "an answer instead of none: the partition cannot be initialised",
         r"(elect|ask ElectLeaders) ",
         r"no answer",

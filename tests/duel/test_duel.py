@@ -91,6 +91,15 @@ def test_a_known_difference_explains_nothing_beside_it() -> None:
     assert explained(Difference(0, ["state t"], theirs, ours)) is None
 
 
+@pytest.mark.parametrize("refusal", ["INELIGIBLE_REPLICA", "OPERATION_NOT_ATTEMPTED"])
+def test_a_broker_without_a_replica_that_is_kept_out_of_an_isr_is_a_known_difference(refusal: str) -> None:
+    commands = ["alter-partition t-0 leader=present isr=101,103 v1", "state t"]
+    theirs, ours = "all NONE\nNONE, leader 101 le 0 isr 101,103 pe 1", f"all NONE\n{refusal}, leader 0 le 0 isr none pe 0"
+    assert explained(Difference(0, commands, theirs, ours)) is not None
+    assert explained(Difference(0, commands, ours, theirs)) is None
+    assert explained(Difference(0, commands, theirs, ours.replace(refusal, "FENCED_LEADER_EPOCH"))) is None
+
+
 def test_a_known_difference_is_recognised_whichever_versions_answer_alike() -> None:
     commands = ['ask CreateTopics v0-1 {"topics":[{"name":"t","assignments":[{"partitionIndex":-1,"brokerIds":[0]}]}]}']
     row = 'topics: {{"name":"t","errorCode":"{}"}}'
