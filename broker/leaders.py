@@ -26,6 +26,8 @@ from klamm.protocol.records.validation import Assigned, Origin
 log = logging.getLogger("klamm.broker.leaders")
 
 MAX_SHARED_LISTS = 10_000
+MAX_SHARED_IDLES = 1_000
+"""Each request of a controller begins other ones, so most of many are of the past."""
 _LEADER = Role.LEADER
 
 NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
@@ -78,7 +80,7 @@ class Leaders:
             self.lists.clear()
         if len(self.pairs) > MAX_SHARED_LISTS:
             self.pairs.clear()
-        if len(self._idles) > MAX_SHARED_LISTS:
+        if len(self._idles) > MAX_SHARED_IDLES:
             self._idles = {}
 
     def share(self, ids: Ints) -> Ints:

@@ -5,7 +5,8 @@ is over, so a fetcher whose partitions are idle sends two small requests a secon
 
 What is done with a response, and before the first fetch of a partition, is in `server/replication/followed_logs.py`.
 
-A request that fails as a whole ends the session; all partitions wait for the back-off. Source: controller 14 and 15, wire 5;
+A request that fails as a whole ends the session; all partitions wait for the back-off. A fetcher whose last partition went tells the
+leader to forget it, which ends the session there; then it is idle, and its owner closes it. Source: controller 14 and 15, wire 5;
 `AbstractFetcherThread` and `ReplicaFetcherThread` of 3.9.1.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from klamm.broker.follower_session import FollowerSession, Standing
 from klamm.broker.partition import HostedPartition
@@ -33,8 +35,12 @@ _LARGE_RESPONSE = 4 * SLICE
 class LeaderFetcher:
     """See the file's text. `session` has the partitions; whoever changes it calls `wake` afterwards."""
 
-    def __init__(self, leader: int, services: FollowerServices, connection: LeaderConnection) -> None:
+    def __init__(
+        self, leader: int, services: FollowerServices, connection: LeaderConnection, on_idle: Callable[[LeaderFetcher], None]
+    ) -> None:
+        """`on_idle` is called when there is nothing to fetch, and nothing to forget, any more."""
         self.leader = leader
+        self._on_idle = on_idle
         self.session: FollowerSession[HostedPartition] = FollowerSession()
         self._services = services
         self._options = services.options
@@ -93,7 +99,8 @@ class LeaderFetcher:
                     await self._logs.compare()
                 await self._fetch()
             except (OSError, RemoteProtocolError) as error:
-                log.warning("no response to a fetch from broker %d: %s", self.leader, str(error) or "no response in time")
+                if self.session.count:
+                    log.warning("no response to a fetch from broker %d: %s", self.leader, str(error) or "no response in time")
                 await self._back_off()
             except Exception:
                 log.exception("a fault in the fetcher from broker %d", self.leader)
@@ -103,7 +110,8 @@ class LeaderFetcher:
         """All partitions wait, unless the controller sends a new one meanwhile."""
         self._connection.close()
         self.session.fail()
-        await self._wait(self._options.backoff_ms / 1000)
+        if self.session.count:
+            await self._wait(self._options.backoff_ms / 1000)
 
     async def _wait(self, seconds: float | None) -> None:
         """Until there are new partitions, or so many seconds are over."""
@@ -121,6 +129,8 @@ class LeaderFetcher:
             throttle.look()
         content = self.session.build()
         if content is None:
+            if not self.session.count:
+                self._on_idle(self)
             if not self._logs.truncating:
                 await self._wait(self._logs.until_next_delay_ends())
             return

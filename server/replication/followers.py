@@ -144,13 +144,19 @@ class Followers:
         fetcher.follow(hosted, topic_id, leader_epoch)
 
     def _settle(self, touched: Fetchers) -> None:
-        """Fetchers with other partitions than before go on, or end."""
-        for key, fetcher in touched.items():
-            if fetcher.session.count:
+        """Fetchers with other partitions than before go on. Without any they end: at once if the leader is gone, else when it knows."""
+        for fetcher in touched.values():
+            if fetcher.session.count or fetcher.leader in self._metadata.brokers:
                 fetcher.wake()
-            elif self.fetchers.get(key) is fetcher:
-                del self.fetchers[key]
-                self._background.start(fetcher.close())
+            else:
+                self._end(fetcher)
+
+    def _end(self, fetcher: LeaderFetcher) -> None:
+        """Close a fetcher that has nothing to do."""
+        key = next((key for key, each in self.fetchers.items() if each is fetcher), None)
+        if key is not None:
+            del self.fetchers[key]
+            self._background.start(fetcher.close())
 
     def lag(self, topic: str, index: int) -> int | None:
         """Messages that a partition is behind its leader's high watermark, -1 before the leader's first response; None for a partition that
@@ -200,7 +206,7 @@ class Followers:
                 self._services.clock,
                 leader,
             )
-            fetcher = self.fetchers[key] = LeaderFetcher(leader, self._services, connection)
+            fetcher = self.fetchers[key] = LeaderFetcher(leader, self._services, connection, self._end)
         return fetcher
 
     def _endpoint(self, leader: int) -> Endpoint | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from klamm.broker.leaders import MAX_SHARED_IDLES
 from klamm.broker.leadership import IsrProposal
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
@@ -360,6 +361,13 @@ def test_deletion_of_a_replica_that_is_not_hosted_removes_what_is_left_on_disk()
 
 
 # memory
+
+
+def test_what_was_shared_by_partitions_of_the_past_is_forgotten(rig: Rig) -> None:
+    for number in range(MAX_SHARED_IDLES + 50):
+        rig.clock.jump(0.001)
+        rig.fetch(rig.lead(index=number), 2, 0)
+    assert len(rig.replicas.leaders._idles) <= MAX_SHARED_IDLES + 1
 
 
 @pytest.mark.parametrize("leader", [1, 2])

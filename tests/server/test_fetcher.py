@@ -9,9 +9,11 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.replication.followers import fetcher_number
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.update_metadata import broker, update
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.followers import (
     BACKOFF_S,
+    EPOCH,
     LEADER,
     ME,
     SESSION,
@@ -123,13 +125,54 @@ async def test_a_partition_that_this_broker_leads_now_is_not_fetched_any_more(pa
     assert follower.hosted(0).log is None
 
 
-async def test_a_fetcher_without_partitions_ends_and_closes_its_connection(pair):
+async def has_closed(leader):
+    await eventually(lambda: leader.writers[0].is_closing() or leader.writers[0].transport.is_closing(), "the connection is closed")
+
+
+async def test_a_fetcher_without_partitions_ends_its_session_and_closes_its_connection(pair):
     leader, follower = pair
     follower.lead(0)
     await leader.next()
     follower.stop(0, delete=True)
+    leader.serve(part())
+    last = await leader.next()
+    assert (named(last), forgotten(last), last.session_id) == ([], [(T, 0)], SESSION)
+    leader.serve(session_id=0)
+    await eventually(lambda: not follower.followers.fetchers, "there is no fetcher any more")
+    await has_closed(leader)
+
+
+async def test_a_fetcher_without_partitions_ends_at_once_when_its_leader_is_gone(pair):
+    leader, follower = pair
+    follower.lead(0)
+    await leader.next()
+    follower.replicas.handle_update_metadata(update(brokers=[broker(ME)]), EPOCH)
+    follower.stop(0, delete=True)
     assert not follower.followers.fetchers
-    await eventually(lambda: leader.writers[0].is_closing() or leader.writers[0].transport.is_closing(), "the connection is closed")
+    await has_closed(leader)
+
+
+async def test_a_fetcher_without_partitions_ends_quietly_when_its_leader_does_not_respond(pair, caplog):
+    leader, follower = pair
+    follower.lead(0)
+    await leader.next()
+    follower.stop(0, delete=True)
+    leader.writers[0].close()
+    await eventually(lambda: not follower.followers.fetchers, "there is no fetcher any more")
+    assert leader.seen == len(leader.requests) and not caplog.records
+
+
+async def test_a_fetcher_that_gets_partitions_before_it_has_ended_goes_on(pair):
+    leader, follower = pair
+    follower.lead(0)
+    await leader.next()
+    fetcher = follower.fetcher
+    follower.stop(0, delete=True)
+    follower.lead(0, topic="u", topic_id=U)
+    leader.serve(part())
+    request = await leader.next()
+    assert (named(request), forgotten(request)) == ([("u", 0, 0, 0, -1, 0)], [(T, 0)])
+    assert follower.fetcher is fetcher and leader.connections == 1
 
 
 async def test_a_response_to_an_older_leader_epoch_is_not_applied(pair):
@@ -404,7 +447,7 @@ async def test_before_protocol_2_7_an_error_of_the_comparison_is_repeated_after_
     await follower.backs_off()
     await leader.next("OffsetForLeaderEpoch")
     leader.reply_epochs((0, ErrorCode.FENCED_LEADER_EPOCH, -1, -1))
-    await eventually(lambda: not follower.fetcher.session.count, "the fenced partition is dropped")
+    await eventually(lambda: not follower.followers.fetchers, "the fenced partition is dropped")
 
 
 @pytest.mark.parametrize("older", ["0.11.0-IV0"], indirect=True)
@@ -604,7 +647,7 @@ async def test_partitions_are_spread_over_fetchers_that_have_a_connection_each(p
     assert requests == {"broker-1-fetcher-0": [0, 2], "broker-1-fetcher-1": [1]}
     assert leader.connections == 2
     follower.stop(1)
-    assert list(follower.followers.fetchers) == [(LEADER, 0)]
+    assert [fetcher.session.count for fetcher in follower.followers.fetchers.values()] == [2, 0]
 
 
 async def test_with_another_number_of_fetchers_partitions_go_on_where_their_logs_end(pair):
@@ -619,8 +662,11 @@ async def test_with_another_number_of_fetchers_partitions_go_on_where_their_logs
     assert [(row[1], row[3]) for row in named(request)] == [(1, 3)]
     assert follower.followers.find("t", 1) is follower.followers.fetchers[LEADER, 1].session.get("t", 1)
     follower.followers.resize(1)
+    await eventually(lambda: follower.fetcher.session.count == 2, "the first fetcher has both")
+    leader.serve(part(1))
+    assert forgotten(await leader.next()) == [(T, 1)]
+    leader.serve(session_id=0)
     await eventually(lambda: list(follower.followers.fetchers) == [(LEADER, 0)], "one fetcher is left")
-    await eventually(lambda: follower.fetcher.session.count == 2, "it has both")
     follower.lead(1, leader=ME, epoch=1)
     assert follower.followers.find("t", 1) is None
 

@@ -11,6 +11,8 @@ from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import create_topic, request
 
 CYCLES = 10
+BOUNDED = {"klamm.broker.partition.IdleFollowers"}
+"""What leaders share is forgotten when there is much of it (`broker/leaders.py`)."""
 
 
 async def create_and_delete(cluster: LocalCluster, name: str) -> None:
@@ -25,6 +27,30 @@ async def create_and_delete(cluster: LocalCluster, name: str) -> None:
         ),
         f"{name} is gone",
     )
+
+
+def objects() -> Counter[str]:
+    """How many objects of this package there are, by type."""
+    gc.collect()
+    kinds = Counter(type(thing) for thing in gc.get_objects())
+    return Counter({f"{kind.__module__}.{kind.__qualname__}": n for kind, n in kinds.items() if str(kind.__module__).startswith("klamm.")})
+
+
+async def test_deleted_topics_leave_nothing_that_counts_them(zookeeper: str, chroot: str) -> None:
+    """Not even where brokers stop following each other with every topic, so that their fetch sessions must end too."""
+    cluster = LocalCluster(2, zookeeper=zookeeper + chroot, config={"auto.leader.rebalance.enable": "false"})
+    await cluster.start()
+    try:
+        for number in range(3):  # what is made on first use stays
+            await create_and_delete(cluster, f"warm-{number}")
+        before = objects()
+        for number in range(CYCLES):
+            await create_and_delete(cluster, f"t-{number}")
+        sessions = [broker.services.fetches.sessions for broker in cluster.brokers]
+        await eventually(lambda: not any(map(len, sessions)), "fetch sessions of deleted topics have ended")
+        assert {kind: count for kind, count in (objects() - before).items() if count >= CYCLES and kind not in BOUNDED} == {}
+    finally:
+        await cluster.stop()
 
 
 async def test_deleted_topics_leave_no_cycles(zookeeper: str, chroot: str) -> None:
