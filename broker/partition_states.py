@@ -71,7 +71,7 @@ class PartitionStates:
         self.log_dir_failed = False
         """Whether a log directory has failed: no old log is made anew elsewhere."""
         self.logs_found: Mapping[tuple[str, int], bytes] = {}
-        """Partitions whose logs were there when this process started, in directories that are well, with their topic ids."""
+        """Partitions whose logs were there when this broker started, in directories that are well, with their topic ids."""
         self.recover: Callable[[HostedPartition], object] | None = None
         """Called when this broker leads a partition that it has to recover first (KIP-704). None: a leader serves at once."""
         self.woken: list[HostedPartition] = []
@@ -203,7 +203,7 @@ class PartitionStates:
         if self.log_dir_failed and not state.is_new and name not in self.logs_found:
             replica.offline = True
             return _KAFKA_STORAGE_ERROR
-        if self._logs is not None and self._logs.on_disk:
+        if self._logs is not None and (self._logs.on_disk or self.logs_found):
             found = self._logs.get(*name)
             if found is not None:
                 self.attach(replica, found)
@@ -278,8 +278,8 @@ class PartitionStates:
     def _stop(self, topic: str, partition: int, leader_epoch: int, delete: bool, into: dict[str, list[int]]) -> int:
         replica = self._get(topic, partition)
         if replica is None:
-            if delete and self._logs is not None and self._logs.on_disk:
-                self._logs.delete(topic, partition)  # what is left of it on disk
+            if delete and self._logs is not None:
+                self._logs.delete(topic, partition)  # what is left of it from an earlier life of this broker
             return _NONE
         if replica.offline:
             return _KAFKA_STORAGE_ERROR

@@ -83,7 +83,7 @@ def command(
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
 
     With --processes each broker is a process, which can be killed: the others go on. --json has the process ids. All processes end with
-    this one.
+    this one. A broker that has ended is not started again; without --data-dir its records are gone.
 
     A failure is one line on stderr, and the exit code is 1. With --json it is also a line on stdout: {"error": "the reason"}.
 

@@ -161,6 +161,7 @@ class BrokerServer:
         self._killed = False
         self._quotas = ReplicationQuotas(config.broker_id, config.get, self.clock)
         self._disks = Disks(config, self.clock, self.seams.random.getrandbits, self._quotas.moves) if are_on_disk(config) else None
+        self._memory = self.seams.memory_directory(config.broker_id) if self._disks is None else None
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -255,6 +256,9 @@ class BrokerServer:
             if self._alter_requests is not None:
                 await self._alter_requests.close()
             await self.controller.close()
+            if self._memory is not None:
+                for topic, index, replica in self.replicas:
+                    self._memory.host(topic, index, replica.topic_id)
             if self._killed:
                 self.services.logs.drop()
             else:
@@ -349,9 +353,11 @@ class BrokerServer:
         return JournaledStore(store, observer), observer
 
     async def _start_logs(self) -> None:
-        """Load the logs on disk. Raises StartFailed when no log directory can be used."""
+        """Load the logs that this broker has from before. Raises StartFailed when no log directory can be used."""
         disks = self._disks
         await self.services.logs.start()
+        if self._memory is not None:
+            self.replicas.states.logs_found = self._memory.found
         if disks is None:
             return
         if not disks.directories.is_any_online:
@@ -375,7 +381,9 @@ class BrokerServer:
         budget.limit = self.config.get("klamm.log.memory.bytes")
         directories = None if self._disks is None else self._disks.directories
         read_configs = TopicConfigs(self.admin_zk)
-        logs = LogManager(self.config, self.clock, budget, self.seams.random.randrange, read_configs, directories, asyncio.to_thread)
+        logs = LogManager(
+            self.config, self.clock, budget, self.seams.random.randrange, read_configs, directories, asyncio.to_thread, self._memory
+        )  # fmt: skip
         return Services(
             identity=self.identity,
             config=self.config,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.recovery import RecoveryGate, RecoveryWork, no_work
 from klamm.controller.changes import Subscriber
 from klamm.controller.ids import random_topic_id
@@ -26,6 +27,10 @@ def plain_store(broker_id: int, store: Store) -> Store:
 
 def no_subscriber(broker_id: int) -> None:
     """Nobody sees the changes."""
+
+
+def no_memory_directory(broker_id: int) -> None:
+    """Logs in memory are gone when their broker ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Seams:
     """Holds, steps or fails controllers at their phases."""
     log_memory: MemoryBudget = field(default_factory=MemoryBudget)
     """Counts the memory of the logs of all brokers of the process; `klamm.log.memory.bytes` is its bound."""
+    memory_directory: Callable[[int], MemoryDirectory | None] = no_memory_directory
+    """broker id → what keeps the logs of this broker while it is down, where they are in memory."""
     recovery_gate: RecoveryGate = field(default_factory=RecoveryGate)
     """Where leaders that were elected uncleanly wait with `kip704.recovery.mode=manual` until somebody releases them."""
     recovery_work: RecoveryWork = no_work

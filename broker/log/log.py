@@ -105,6 +105,27 @@ class Log(LocalLog):
         storage.attach(self)
         self.set_high_watermark(loaded.high_watermark)
 
+    def handed_over(self, log_start_offset: int, high_watermark: int) -> Log:
+        """The same records as another log in memory, which nobody uses yet; this one is not used any more.
+
+        It is what a broker finds on disk at its start: the offsets are those of a checkpoint, and no leader epoch begins at the log end.
+        """
+        made = Log(self.topic, self.partition, self.topic_id, self.config, self.environment)
+        made.segments, self.segments = self.segments, []
+        if self._resident:
+            self.environment.budget.forget(self)
+            self.environment.budget.hold(made)
+        made._resident, self._resident = self._resident, 0
+        made.next_offset = made.log_end_offset = self.next_offset
+        made.log_start_offset = max(log_start_offset, made.segments[0].first_offset) if made.segments else self.next_offset
+        made.clean_offset = self.clean_offset
+        made.epochs, self.epochs = self.epochs, LeaderEpochs()
+        made.epochs.truncate_from(made.next_offset)
+        made._producers, self._producers = self._producers, None
+        made.set_high_watermark(high_watermark)
+        self.is_failed = True
+        return made
+
     # --- what it is
 
     def active_producers(self) -> tuple[ProducerEntry, ...]:

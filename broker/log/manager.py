@@ -3,7 +3,8 @@
 Configs of topics are read from ZooKeeper when the first log of a topic is opened; what is opened at the same time is read in one batch.
 After that `set_topic_config` and `defaults_changed` say what has changed. Topics of equal configs share one `LogConfig`.
 
-Without directories logs are in memory. `run` is the work of the background: it ends when it is cancelled.
+Without directories logs are in memory; a `MemoryDirectory`, where there is one, has them while the broker is down. `run` is the work of the
+background: it ends when it is cancelled.
 Source: `LogManager` of Apache Kafka 3.9.1.
 """
 
@@ -18,6 +19,7 @@ from klamm.broker.log.config import LogConfig, LogConfigs
 from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.storage import Directories, LoadRules
 from klamm.configs.broker_config import BrokerConfig
@@ -39,9 +41,12 @@ class LogManager:
     def __init__(
         self, config: BrokerConfig, clock: Clock, budget: MemoryBudget, randrange: Callable[[int], int],
         read_topic_configs: ReadTopicConfigs, directories: Directories | None = None, work: Work = work_here,
+        memory: MemoryDirectory | None = None,
     ) -> None:  # fmt: skip
+        """`memory` gets what the logs leave when they are closed, where they are not on disk."""
         self.on_disk = directories is not None
         self.directories = directories
+        self._memory = None if self.on_disk else memory
         self.environment = LogEnvironment(budget, clock.now_ms, randrange)
         self._config = config
         self._clock = clock
@@ -91,12 +96,20 @@ class LogManager:
         if topic not in self._overrides:
             await self._wait_for_config(topic)
         if self.directories is None:
-            made = Log(topic, partition, topic_id, self._config_of(topic), self.environment)
+            made = self._in_memory(topic, partition, topic_id)
         else:
             storage, loaded = await self.directories.open(topic, partition, topic_id, is_new)
             made = Log(topic, partition, topic_id, self._config_of(topic), self.environment, storage, loaded)
         self._logs.setdefault(topic, {})[partition] = made
         return made
+
+    def _in_memory(self, topic: str, partition: int, topic_id: bytes) -> Log:
+        """The log that this broker left when it ended, otherwise a new one."""
+        left = None if self._memory is None else self._memory.take(topic, partition)
+        if left is None:
+            return Log(topic, partition, topic_id, self._config_of(topic), self.environment)
+        left.config, left.environment = self._config_of(topic), self.environment
+        return left
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log with its records, open or not; the last one of a topic takes its configs along."""
@@ -113,6 +126,8 @@ class LogManager:
                 self._overrides.pop(topic, None)
         if self.directories is not None:
             self.directories.delete(topic, partition)
+        if self._memory is not None:
+            self._memory.delete(topic, partition)
 
     # --- configs
 
@@ -174,13 +189,14 @@ class LogManager:
     # --- what comes with time
 
     async def start(self) -> None:
-        """Load what is on disk. Raises ApiError when configs cannot be read."""
-        if self.directories is None:
-            return
-        await self.directories.start(self._load_rules)
-        await asyncio.gather(
-            *(self.open(topic, partition, topic_id, False) for (topic, partition), topic_id in self.directories.with_records().items())
-        )
+        """Open the logs that this broker has from before. Raises ApiError when configs cannot be read."""
+        if self.directories is not None:
+            await self.directories.start(self._load_rules)
+        home = self._memory if self.directories is None else self.directories
+        if home is not None:
+            await asyncio.gather(
+                *(self.open(topic, partition, topic_id, False) for (topic, partition), topic_id in home.with_records().items())
+            )
 
     async def _load_rules(self, topics: Collection[str]) -> Mapping[str, LoadRules]:
         """See `Directories.start`. Raises ApiError when configs cannot be read."""
@@ -196,10 +212,10 @@ class LogManager:
                 group.create_task(self._cleaner.run())
             group.create_task(self._each(get("log.retention.check.interval.ms"), delete_old_segments))
             group.create_task(self._each(get("producer.id.expiration.check.interval.ms"), self._expire_producers))
-            if self.directories is not None:
+            if self.directories is not None or self._memory is not None:
                 group.create_task(self._write_checkpoints(get("replica.high.watermark.checkpoint.interval.ms")))
-                if get("log.flush.scheduler.interval.ms") != _LONGEST:
-                    group.create_task(self._each(get("log.flush.scheduler.interval.ms"), self._flush))
+            if self.directories is not None and get("log.flush.scheduler.interval.ms") != _LONGEST:
+                group.create_task(self._each(get("log.flush.scheduler.interval.ms"), self._flush))
 
     async def _each(self, interval_ms: int, work: Callable[[Log, int], object]) -> None:
         """Do this with each log, every so often. A log whose work fails does not hold up others."""
@@ -226,8 +242,11 @@ class LogManager:
             await self._clock.sleep(interval_ms / 1000)
             offsets = self._offsets()
             self._note_cleaned()
-            if self.directories is not None and offsets != self._checkpointed:
-                self.directories.checkpoint(offsets)
+            if offsets != self._checkpointed:
+                if self.directories is not None:
+                    self.directories.checkpoint(offsets)
+                if self._memory is not None:
+                    self._memory.checkpoint(offsets)
                 self._checkpointed = offsets
 
     def _offsets(self) -> list[tuple[str, int, int, int]]:
@@ -240,20 +259,25 @@ class LogManager:
                     self.directories.cleaned(opened.topic, opened.partition, opened.clean_offset)
 
     async def close(self) -> None:
-        """Write everything that is not on disk yet, and the checkpoints; give the memory back."""
+        """Write everything that is not on disk yet, and the checkpoints; give the memory back, unless a `MemoryDirectory` keeps it."""
         if self.directories is not None:
             for opened in self:
                 opened.close_files()
             self._note_cleaned()
             await self.directories.close(self._offsets())
+        if self._memory is not None:
+            self._memory.checkpoint(self._offsets())
         self.drop()
 
     def drop(self) -> None:
-        """Give the memory back, and write nothing: as a process that is killed."""
+        """As `close`, but write nothing: as a process that is killed."""
         for opening in self._opening.values():
             opening.cancel()
         if self._reader is not None:
             self._reader.cancel()
         for opened in self:
-            opened.close()
+            if self._memory is None:
+                opened.close()
+            else:
+                self._memory.keep(opened)
         self._logs.clear()

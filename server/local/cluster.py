@@ -9,6 +9,9 @@ wait for what cannot happen any more. All this together takes a second at most; 
 
 Meanwhile single brokers can be stopped, killed and started again, and the controller can be moved, one such step at a time. A step
 returns when every broker that runs shows its outcome.
+
+A broker that comes back finds its logs, also where they are in memory: each broker has a `MemoryDirectory` that outlives it
+([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)). With `lose_log` it finds none, as after the loss of its disk.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from klamm.broker.log.files.removal import remove_logs
+from klamm.broker.log.memory_directory import MemoryDirectory
 from klamm.broker.metadata_cache import CachedPartition
 from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
 from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.disks import are_on_disk
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
@@ -60,7 +66,7 @@ class LocalCluster:
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
 
-        With a `data_dir` each broker has its log directory there.
+        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory; they end with the cluster.
 
         `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
         """
@@ -71,7 +77,8 @@ class LocalCluster:
         self.cluster_id = ""
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
-        self._seams = replace(seams or Seams(), steering=self.steering)
+        self._memory = {broker_id: MemoryDirectory() for broker_id in range(1, brokers + 1)}
+        self._seams = replace(seams or Seams(), steering=self.steering, memory_directory=self._memory.get)
         self._count = brokers
         self._host = host
         self._port = port
@@ -127,16 +134,26 @@ class LocalCluster:
         async with self._step:
             await self._stop()
 
-    async def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more."""
+    async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
+        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more.
+
+        Its logs stay, in memory or in its log directories, and `start_broker` finds them: records, high watermarks, leader epochs,
+        states of producers, topic ids. With `lose_log` they are removed, as when its disk is replaced. Raises OSError when that fails.
+        """
         async with self._step:
             broker = self._running(broker_id)
             await broker.stop()
             self.brokers.remove(broker)
+            if lose_log:
+                await self._lose_log(broker)
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
-    async def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
+    async def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
         """End a broker as `kill -9` does: its connections are cut, nothing is sent.
+
+        Its logs stay with every record that was appended to them, in memory or in its log directories. As a killed process it writes no
+        checkpoint: `start_broker` finds the high watermarks and log start offsets of the last one
+        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as `stop_broker` says.
 
         ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
         `expire` its session expires at once, and this returns when no other broker shows it any more: where it registers with the
@@ -147,6 +164,8 @@ class LocalCluster:
             await broker.kill()
             self.brokers.remove(broker)
             self._killed[broker_id] = broker
+            if lose_log:
+                await self._lose_log(broker)
             if expire:
                 await self._bury(broker_id)
                 await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
@@ -154,7 +173,8 @@ class LocalCluster:
     async def start_broker(self, broker_id: int) -> None:
         """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it.
 
-        What is left of its former session is removed first. Raises StartFailed.
+        It finds the logs that it left, unless they were lost on purpose (`lose_log`), or topics were deleted meanwhile. What is
+        left of its former session is removed first. Raises StartFailed.
         """
         async with self._step:
             if broker_id in (broker.id for broker in self.brokers):
@@ -227,8 +247,16 @@ class LocalCluster:
             await asyncio.gather(*(self._bury(broker_id, IN_ORDER_S) for broker_id in list(self._killed)))
         except TimeoutError as error:
             log.warning("the sessions of killed brokers could not be closed and will expire: %s", error)
+        for memory in self._memory.values():
+            memory.clear()
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.stop)
+
+    async def _lose_log(self, broker: BrokerServer) -> None:
+        """Remove the logs of a broker that has ended. Raises OSError."""
+        self._memory[broker.id].clear()
+        for directory in broker.config.log_dirs if are_on_disk(broker.config) else ():
+            await asyncio.to_thread(remove_logs, directory)
 
     def _make_broker(self, number: int) -> BrokerServer:
         return BrokerServer(

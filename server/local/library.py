@@ -52,20 +52,31 @@ class BlockingCluster:
         """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use it too, with a chroot of its own."""
         return self._cluster.zookeeper
 
-    def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more."""
-        self._thread.call(self._cluster.stop_broker(broker_id))
+    def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
+        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more.
 
-    def kill_broker(self, broker_id: int, *, expire: bool = False) -> None:
+        Its logs stay, in memory or in its log directories, and `start_broker` finds them: records, high watermarks, leader epochs,
+        states of producers, topic ids. With `lose_log` they are removed, as when its disk is replaced. Raises OSError when that fails.
+        """
+        self._thread.call(self._cluster.stop_broker(broker_id, lose_log=lose_log))
+
+    def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
         """End a broker as `kill -9` does: its connections are cut, nothing is sent.
+
+        Its logs stay with every record that was appended to them, in memory or in its log directories. As a killed process it writes no
+        checkpoint: `start_broker` finds the high watermarks and log start offsets of the last one
+        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as `stop_broker` says.
 
         ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
         `expire` its session expires at once, and this returns when no other broker shows it any more.
         """
-        self._thread.call(self._cluster.kill_broker(broker_id, expire=expire))
+        self._thread.call(self._cluster.kill_broker(broker_id, expire=expire, lose_log=lose_log))
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it."""
+        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it.
+
+        It finds the logs that it left, unless they were lost on purpose (`lose_log`), or topics were deleted meanwhile. Raises StartFailed.
+        """
         self._thread.call(self._cluster.start_broker(broker_id))
 
     def move_controller(self, to: int | None = None) -> int:
@@ -117,9 +128,10 @@ class Cluster:
 
         `topics` are names, `NAME:PARTITIONS:RF` or such tuples; `config` holds properties of all brokers; `port` is the first broker's, 0
         takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper` and a chroot;
-        without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are kept there. The
-        policies may refuse topics and changes of configs (see `klamm.server.policies`); they are called on the cluster's loop and must
-        not wait.
+        without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are kept there;
+        without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together within
+        `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.policies`); they are called on
+        the cluster's loop and must not wait.
         """
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy

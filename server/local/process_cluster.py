@@ -23,6 +23,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.broker_server import StartFailed
+from klamm.server.disks import are_on_disk
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
@@ -105,7 +106,8 @@ class ProcessCluster:
     ) -> None:
         """`command` runs a broker as described above; `zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one.
 
-        With a `data_dir` each broker has its log directory there.
+        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process: none is
+        started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
         """
         self._command = command
         self._count = brokers
@@ -203,7 +205,8 @@ class ProcessCluster:
     async def _watch(self, process: BrokerProcess) -> None:
         how = await process.ended()
         if not self._stopping:
-            log.warning("broker %d (process %d) ended %s; the others go on", process.broker_id, process.pid, how)
+            lost = "" if are_on_disk(BrokerConfig(self._properties(process.broker_id))) else "; its logs were in memory and are gone"
+            log.warning("broker %d (process %d) ended %s; the others go on%s", process.broker_id, process.pid, how, lost)
 
     async def _spawn(self, broker_id: int) -> None:
         process = await asyncio.create_subprocess_exec(

@@ -64,7 +64,8 @@ def test_one_that_is_killed_is_reported_and_the_others_go_on(serve: Start) -> No
     said = cluster.ready()
     victim = said["brokers"][-1]
     os.kill(victim["pid"], signal.SIGKILL)
-    cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended by SIGKILL; the others go on")
+    lost = "; its logs were in memory and are gone"
+    cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended by SIGKILL; the others go on{lost}")
     others = ",".join(f"{broker['host']}:{broker['port']}" for broker in said["brokers"][:-1])
 
     def still_served() -> bool:
@@ -77,11 +78,12 @@ def test_one_that_is_killed_is_reported_and_the_others_go_on(serve: Start) -> No
     assert cluster.ended() == 0
 
 
-def test_one_that_is_told_to_stop_leaves_in_order(serve: Start) -> None:
-    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2)
+def test_one_that_is_told_to_stop_leaves_in_order(serve: Start, tmp_path: Path) -> None:
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 2, "--data-dir", tmp_path)
     victim = cluster.ready()["brokers"][-1]
     os.kill(victim["pid"], signal.SIGTERM)
     cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended with exit code 0; the others go on")
+    assert "in memory" not in cluster.stderr
 
 
 def test_when_the_last_broker_has_ended_the_cluster_ends_with_the_reason(serve: Start) -> None:

@@ -211,8 +211,9 @@ async def test_a_leader_that_comes_back_as_follower_cuts_what_the_new_leader_doe
     assert [(header.base_offset, header.record_count) for _, header in each_header(log)] == [(0, 3), (3, 1)]
 
 
-async def test_after_an_unclean_election_the_old_leader_cuts_its_log_on_disk_to_that_of_the_new_one(make):
-    cluster = await make(2, on_disk=True)
+@pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])
+async def test_after_an_unclean_election_the_old_leader_cuts_its_log_to_that_of_the_new_one(make, on_disk):
+    cluster = await make(2, on_disk=on_disk)
     await cluster.acknowledged()
     first, second = cluster.leader, cluster.followers[0]
     await cluster.equal(3)
