@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from klamm.broker.log.compaction import LogCleaner, UncleanableLog, Work, work_here
 from klamm.broker.log.config import LogConfig, LogConfigs
@@ -88,8 +89,14 @@ class LogManager:
         task = self._opening.get(key)
         if task is None:
             task = self._opening[key] = asyncio.get_running_loop().create_task(self._open(key, topic_id, is_new))
-            task.add_done_callback(lambda _: self._opening.pop(key, None))
+            task.add_done_callback(partial(self._opened, key))
         return await asyncio.shield(task)
+
+    def _opened(self, key: TopicPartition, task: asyncio.Task[Log]) -> None:
+        if self._opening.get(key) is task:
+            del self._opening[key]
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits any more
 
     async def _open(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> Log:
         topic, partition = key

@@ -170,13 +170,16 @@ class ProcessCluster:
         self._watches = [asyncio.create_task(self._watch(process)) for process in self.processes]
 
     async def stop(self) -> None:
-        """Stop every broker in order, the controller last, then the ZooKeeper that was started. Also after a start that failed."""
+        """Stop every broker in order, the controller last, then the ZooKeeper that was started. Also after a start that failed.
+
+        The others stop at the same time: the limit is one for all of them, however many there are.
+        """
         self._stopping = True
-        order = sorted(self.processes, key=lambda process: (process.broker_id != self.controller_id, process.broker_id), reverse=True)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
-                for process in order:
-                    await process.stop()
+                controller = None if self.controller_id < 0 else await self._controller()
+                await asyncio.gather(*(process.stop() for process in self.processes if (process.host, process.port) != controller))
+                await asyncio.gather(*(process.stop() for process in self.processes))
         except TimeoutError:
             log.warning("controlled shutdown took longer than %g s; the brokers are killed", STOP_TIMEOUT_S)
         await asyncio.gather(*(process.kill() for process in self.processes))
@@ -235,7 +238,7 @@ class ProcessCluster:
 
     async def _controller(self) -> tuple[str, int] | None:
         """Where the controller listens, None when there is none now."""
-        for process in self.processes:
+        for process in [process for process in self.processes if process.runs]:
             metadata = await self._metadata(process, [])
             if metadata is not None:
                 for broker in metadata.brokers:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, Running
 from klamm.tests.cli.test_serve import topics_at, wait_until, wait_until_gone, zookeeper_is_gone
+from klamm.tests.harness.waits import wait_for
 
 
 def runs(pid: int) -> bool:
@@ -84,6 +87,29 @@ def test_one_that_is_told_to_stop_leaves_in_order(serve: Start, tmp_path: Path) 
     os.kill(victim["pid"], signal.SIGTERM)
     cluster.logged(f"broker {victim['id']} (process {victim['pid']}) ended with exit code 0; the others go on")
     assert "in memory" not in cluster.stderr
+
+
+def test_all_stop_in_order_and_the_controller_last_also_one_that_was_elected_later(serve: Start) -> None:
+    config = "zookeeper.session.timeout.ms=1000"
+    cluster = serve("--processes", "--port", 0, "--json", "--brokers", 4, "--log-level", "info", "--config", config)
+    said = cluster.ready()
+    first = said["controller_id"]
+    os.kill(next(broker["pid"] for broker in said["brokers"] if broker["id"] == first), signal.SIGKILL)
+    others = [broker for broker in said["brokers"] if broker["id"] != first]
+    admin = KafkaAdminClient(bootstrap_servers=",".join(f"{broker['host']}:{broker['port']}" for broker in others))
+
+    def elected() -> int | None:
+        shown = admin.describe_cluster()["controller_id"]
+        return shown if shown in [broker["id"] for broker in others] else None
+
+    controller = wait_for(elected, "another controller is elected")
+    admin.close()
+    cluster.signal(signal.SIGTERM)
+    assert cluster.ended() == 0
+    requested = re.findall(r"broker (\d+) requests controlled shutdown", cluster.stderr)
+    assert sorted(map(int, requested)) == [broker["id"] for broker in others]
+    assert int(requested[-1]) == controller
+    assert len(re.findall("controlled shutdown done", cluster.stderr)) == len(others)
 
 
 def test_when_the_last_broker_has_ended_the_cluster_ends_with_the_reason(serve: Start) -> None:

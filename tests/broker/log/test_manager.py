@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -15,6 +16,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config
 
 
@@ -102,6 +104,41 @@ async def test_configs_that_cannot_be_read_are_an_error_of_the_open_and_are_read
     assert logs.get("t", 0) is None
     stored.error = None
     assert (await opened(logs, "t")).log_end_offset == 0
+
+
+async def test_an_open_that_fails_when_nobody_waits_for_it_any_more_is_no_unretrieved_exception() -> None:
+    """As when the ZooKeeper session of a broker expires, and its fetchers are closed meanwhile."""
+    stored = StoredConfigs()
+    stored.gate, stored.error = asyncio.Event(), ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+    logs = manager(stored)
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    waiting = [asyncio.create_task(opened(logs, "t", partition)) for partition in range(3)]
+    await stored.requested.wait()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    stored.gate.set()
+    await eventually(lambda: not logs._opening, "the logs are not being opened any more")
+    del waiting, task
+    gc.collect()
+    assert reported == []
+
+
+async def test_a_log_that_is_made_again_while_its_deleted_one_was_being_opened_is_opened_once() -> None:
+    stored = StoredConfigs()
+    stored.gate = asyncio.Event()
+    logs = manager(stored)
+    first = asyncio.create_task(opened(logs, "t"))
+    await stored.requested.wait()
+    logs.delete("t", 0)
+    second = asyncio.create_task(opened(logs, "t"))
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    third = asyncio.create_task(opened(logs, "t"))
+    await asyncio.sleep(0)
+    stored.gate.set()
+    assert await second is await third is logs.get("t", 0)
 
 
 async def test_a_deleted_log_gives_its_memory_back_and_a_new_one_of_its_name_is_empty_and_reads_its_configs_again() -> None:
