@@ -152,7 +152,9 @@ class Followers:
                 self._end(fetcher)
 
     def _end(self, fetcher: LeaderFetcher) -> None:
-        """Close a fetcher that has nothing to do."""
+        """Close a fetcher that has nothing to do, unless all are being closed."""
+        if self._closed:
+            return
         key = next((key for key, each in self.fetchers.items() if each is fetcher), None)
         if key is not None:
             del self.fetchers[key]

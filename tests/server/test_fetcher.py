@@ -162,6 +162,16 @@ async def test_a_fetcher_without_partitions_ends_quietly_when_its_leader_does_no
     assert leader.seen == len(leader.requests) and not caplog.records
 
 
+async def test_fetchers_that_become_idle_while_all_are_closed_are_closed_once(pair):
+    _, follower = pair
+    follower.followers.resize(3)
+    follower.lead(0, 1, 2)
+    follower.stop(0, 1, 2)
+    assert len(follower.followers.fetchers) == 3
+    await follower.followers.close()
+    assert not follower.followers.fetchers and not follower.background._tasks
+
+
 async def test_a_fetcher_that_gets_partitions_before_it_has_ended_goes_on(pair):
     leader, follower = pair
     follower.lead(0)
