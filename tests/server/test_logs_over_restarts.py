@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,11 @@ async def leads(cluster: LocalCluster, broker_id: int = 1, topic: str = "t") -> 
     await eventually(look, f"broker {broker_id} leads {topic}-0")
 
 
+def now_ms() -> int:
+    """The present: a broker that starts forgets producers whose last record is older than producer.id.expiration.ms."""
+    return int(time.time() * 1000)
+
+
 async def send(cluster: LocalCluster, records: bytes, broker_id: int = 1, topic: str = "t", acks: int = -1) -> tuple[ErrorCode, int]:
     """Produce to partition 0; error code and base offset."""
     await leads(cluster, broker_id, topic)
@@ -121,14 +128,14 @@ async def state_of(log: Log) -> dict[str, Any]:
 @ENDS
 async def test_a_broker_that_comes_back_has_all_records_with_leader_epochs_producers_and_topic_id(make, on_disk, how):
     cluster = await make(on_disk)
-    assert await send(cluster, batch(3)) == (0, 0)
-    assert await send(cluster, batch(2, producer=7, epoch=0, sequence=0)) == (0, 3)
+    assert await send(cluster, batch(3, timestamp=now_ms())) == (0, 0)
+    assert await send(cluster, batch(2, producer=7, epoch=0, sequence=0, timestamp=now_ms())) == (0, 3)
     before = await state_of(log_of(cluster))
     assert before["id"] != bytes(16)
     await restart(cluster, how)
     await leads(cluster)
     assert await state_of(log_of(cluster)) == before
-    assert await send(cluster, batch(1)) == (0, 5)
+    assert await send(cluster, batch(1, timestamp=now_ms())) == (0, 5)
     assert [header.base_offset for _, header in each_header(await bytes_of(log_of(cluster)))] == [0, 3, 5]
 
 
@@ -136,16 +143,17 @@ async def test_a_broker_that_comes_back_has_all_records_with_leader_epochs_produ
 @ENDS
 async def test_an_idempotent_producer_goes_on_over_a_restart_of_its_leader(make, on_disk, how):
     cluster = await make(on_disk)
+    by_producer = partial(batch, 1, producer=7, timestamp=now_ms())
     for sequence in range(3):
-        assert await send(cluster, batch(1, producer=7, epoch=2, sequence=sequence)) == (0, sequence)
+        assert await send(cluster, by_producer(epoch=2, sequence=sequence)) == (0, sequence)
     await restart(cluster, how)
     for sequence in range(3):
-        assert await send(cluster, batch(1, producer=7, epoch=2, sequence=sequence)) == (0, sequence), "a batch again is not written again"
-    refused, _ = await send(cluster, batch(1, producer=7, epoch=2, sequence=5))
+        assert await send(cluster, by_producer(epoch=2, sequence=sequence)) == (0, sequence), "a batch again is not written again"
+    refused, _ = await send(cluster, by_producer(epoch=2, sequence=5))
     assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    refused, _ = await send(cluster, batch(1, producer=7, epoch=1, sequence=3))
+    refused, _ = await send(cluster, by_producer(epoch=1, sequence=3))
     assert refused is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert await send(cluster, batch(1, producer=7, epoch=2, sequence=3)) == (0, 3)
+    assert await send(cluster, by_producer(epoch=2, sequence=3)) == (0, 3)
 
 
 @PLACES
