@@ -135,7 +135,7 @@ def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper
     for registration in stored:
         if registration.state is BrokerState.OFFLINE:
             continue
-        term.sessions.began(registration.id, None)
+        term.sessions.began(registration.id, None, is_noted=registration.is_silent)
         if registration.id in in_zookeeper:
             continue
         is_running = cluster.runs_by_request(registration.id) and registration.broker.endpoint(listener) is not None

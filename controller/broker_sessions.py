@@ -1,8 +1,12 @@
 """Sessions of brokers that registered with the controller: who was heard when, and on which connection (RREG-3, RREG-8).
 
-A session lasts for one time-out after the last request that counts as a heartbeat. Hearing a broker is a few assignments; one timer
-serves all sessions. It goes off when the session that was heard longest ago is over, puts the event that looks at all of them, and is set
-again after that. A session that is over stays here until its broker is heard again or ends.
+A session lasts for one time-out after the last request that counts as a heartbeat. Before it ends, the silence of the broker is noted in
+ZooKeeper, where the broker reads it: a session ends a third of the time-out after that note at the earliest. (Until then a broker that cannot
+reach the controller may rely on it that nobody has fenced it.)
+
+Hearing a broker is a few assignments; one timer serves all sessions. It goes off when something follows from the silence that lasts longest,
+puts the event that looks at all sessions, and is set again after that. A session that is over stays here until its broker is heard again or
+ends.
 
 Time in which the event loop did not run is not silence of the brokers: what they sent meanwhile has not been read. A timer that goes off
 late gives every session the time by which it was late, and a little more where it would be over; once, until its broker is heard again. And
@@ -13,7 +17,7 @@ off.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from klamm.protocol.clock import Clock, Timer
 
@@ -29,6 +33,12 @@ MOMENT_S = 0.02
 RETRY_S = 1.0
 """Sessions that are over although they were judged, because ZooKeeper refused what follows from it, are judged again after this time."""
 
+NOTED_AFTER = 0.6
+"""The silence of a broker is noted after this part of the time-out: more than a third is left then, for the time that the write takes."""
+
+NOTICE_SHARE = 3
+"""The session of a broker ends this part of the time-out after its silence was noted, at the earliest."""
+
 FORGOTTEN_AFTER = 10
 """After so many time-outs in silence a fenced broker gets no requests any more, so that none pile up for it."""
 
@@ -39,10 +49,23 @@ class Connection(Protocol):
     is_open: bool
 
 
-class Session:
-    """One broker's session. `heard_at` is the clock's time; `connection` is None after a fail-over."""
+class Silence(NamedTuple):
+    """What follows from the silence of brokers, by id; each is in one list at most."""
 
-    __slots__ = ("connection", "heard_at", "is_forgotten", "is_over", "is_spared")
+    to_note: list[int]
+    """Their silence is to be noted."""
+    over: list[int]
+    """Their session is over."""
+    to_forget: list[int]
+    """They get nothing any more."""
+    heard_again: list[int]
+    """They were heard after their silence was noted."""
+
+
+class Session:
+    """One broker's session. `heard_at` and `noted_at` are the clock's time; `connection` is None after a fail-over."""
+
+    __slots__ = ("connection", "heard_at", "is_forgotten", "is_heard_again", "is_over", "is_spared", "noted_at")
 
     def __init__(self, heard_at: float, connection: Connection | None) -> None:
         self.heard_at = heard_at
@@ -50,14 +73,17 @@ class Session:
         self.is_over = False
         self.is_forgotten = False
         self.is_spared = False
+        self.noted_at: float | None = None
+        self.is_heard_again = False
 
 
 class BrokerSessions:
     """The sessions of one term. Times are in seconds."""
 
     def __init__(self, clock: Clock, timeout_s: float, due: Callable[[], None]) -> None:
-        """`due` is called when a session may be over."""
+        """`due` is called when something may follow from the silence of a broker, or from its end."""
         self.timeout_s = timeout_s
+        self.notice_s = timeout_s / NOTICE_SHARE
         self._clock = clock
         self._due = due
         self._sessions: dict[int, Session] = {}
@@ -65,9 +91,11 @@ class BrokerSessions:
         self._due_at = 0.0
         self._is_second_look = False
 
-    def began(self, broker_id: int, connection: Connection | None) -> None:
-        """A broker registered, or is known from an earlier term: it has a full time-out from now on."""
+    def began(self, broker_id: int, connection: Connection | None, *, is_noted: bool = False) -> None:
+        """A broker registered, or is known from an earlier term, where its silence may have been noted: it has a full time-out from now on."""
         session = self._sessions[broker_id] = Session(self._clock.monotonic(), connection)
+        if is_noted:
+            session.noted_at = session.heard_at
         self._watch(session)
 
     def heard(self, broker_id: int, connection: Connection) -> None:
@@ -79,6 +107,9 @@ class BrokerSessions:
         if session.is_over:
             session.is_over = session.is_forgotten = False
             self._watch(session)
+        elif session.noted_at is not None and not session.is_heard_again:
+            session.is_heard_again = True
+            self._due()
 
     def restarted(self) -> None:
         """All have a full time-out from now on."""
@@ -107,17 +138,38 @@ class BrokerSessions:
             return False
         return session.connection is not connection and session.connection.is_open
 
-    def silent(self) -> tuple[list[int], list[int]]:
-        """(brokers whose session is over and was not closed, those that were silent for so long that they are to be forgotten), by id."""
+    def silence(self) -> Silence:
+        """What follows now. Of the brokers that were heard again nothing is noted any more, as far as this object is concerned."""
         now = self._clock.monotonic()
-        silent = sorted(b for b, session in self._sessions.items() if now >= self._end(session))
-        return [b for b in silent if not self._sessions[b].is_over], [b for b in silent if self._sessions[b].is_over]
+        result = Silence([], [], [], [])
+        for b, session in sorted(self._sessions.items()):
+            if session.is_heard_again:
+                session.is_heard_again, session.noted_at = False, None
+                if now < self._end(session):
+                    result.heard_again.append(b)
+            if now < self._end(session):
+                continue
+            if session.is_over:
+                result.to_forget.append(b)
+            elif session.noted_at is None:
+                result.to_note.append(b)
+            else:
+                result.over.append(b)
+        return result
+
+    def noted(self, broker_ids: Iterable[int]) -> None:
+        """That these brokers are silent was noted before now."""
+        now = self._clock.monotonic()
+        for broker_id in broker_ids:
+            if broker_id in self._sessions:
+                self._sessions[broker_id].noted_at = now
 
     def closed(self, broker_ids: Iterable[int]) -> None:
         """What follows from the end of these sessions is done."""
         for broker_id in broker_ids:
-            if broker_id in self._sessions:
-                self._sessions[broker_id].is_over = True
+            session = self._sessions.get(broker_id)
+            if session is not None:
+                session.is_over, session.is_heard_again, session.noted_at = True, False, None
 
     def forgotten(self, broker_ids: Iterable[int]) -> None:
         """What follows from long silence of these brokers is done."""
@@ -126,7 +178,7 @@ class BrokerSessions:
                 self._sessions[broker_id].is_forgotten = True
 
     def watch(self) -> None:
-        """Set the timer to the next end of a session."""
+        """Set the timer to when something follows next."""
         end = min((self._end(session) for session in self._sessions.values()), default=float("inf"))
         if end < float("inf"):
             self._set_timer(end)
@@ -137,11 +189,18 @@ class BrokerSessions:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _limit_s(self, session: Session) -> float:
+        """The silence from which something follows."""
+        if session.is_over:
+            return self.timeout_s * FORGOTTEN_AFTER
+        return self.timeout_s if session.noted_at is not None else self.timeout_s * NOTED_AFTER
+
     def _end(self, session: Session) -> float:
-        """When a session is over, or its broker is to be forgotten."""
+        """When silence is to be noted, or then a session is over, or then its broker is to be forgotten."""
         if session.is_forgotten:
             return float("inf")
-        return session.heard_at + self.timeout_s * (FORGOTTEN_AFTER if session.is_over else 1)
+        end = session.heard_at + self._limit_s(session)
+        return end if session.noted_at is None else max(end, session.noted_at + self.notice_s)
 
     def _watch(self, session: Session) -> None:
         """A session lasts anew: the timer may be set to an end that comes later than its own."""
@@ -169,7 +228,7 @@ class BrokerSessions:
             for session in self._sessions.values():
                 if not session.is_spared:
                     session.is_spared = True
-                    session.heard_at += max(late_s, now + GRACE_S - self._end(session))
+                    session.heard_at = max(session.heard_at + late_s, now + GRACE_S - self._limit_s(session))
         if not any(now >= self._end(session) for session in self._sessions.values()):
             self._is_second_look = False
             self.watch()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 
 from klamm.controller import brokers, shutdown
+from klamm.controller.broker_sessions import Silence
 from klamm.controller.phases import BrokerStatesStored
 from klamm.controller.states import BROKER_MOVES
 from klamm.controller.term import Term
@@ -30,7 +31,8 @@ async def write(term: Term, registrations: Sequence[BrokerRegistration]) -> dict
     written = {}
     for registration, outcome in zip(registrations, await term.store.write_registrations(registrations), strict=True):
         if outcome is WriteOutcome.OK:
-            log.info("broker %d with epoch %d is %s", registration.id, registration.epoch, registration.state.name)
+            silent = ", but silent" if registration.is_silent else ""
+            log.info("broker %d with epoch %d is %s%s", registration.id, registration.epoch, registration.state.name, silent)
             written[registration.id] = registration
         else:
             log.error("the registration of broker %d is not stored: %s", registration.id, outcome.name)
@@ -44,7 +46,7 @@ async def move(term: Term, broker_ids: Iterable[int], target: BrokerState) -> di
     for b in sorted(broker_ids):
         registration = term.cluster.registrations.get(b)
         if registration is not None and registration.state in BROKER_MOVES[target]:
-            moving.append(registration._replace(state=target))
+            moving.append(registration._replace(state=target, is_silent=registration.is_silent and target in _RUNNING))
         else:
             before = "not registered" if registration is None else registration.state.name
             log.error("broker %d is %s and does not become %s", b, before, target.name)
@@ -110,21 +112,35 @@ async def on_caught_up(term: Term, caught_up: Iterable[tuple[int, int]]) -> None
 
 
 async def on_silence(term: Term) -> None:
-    """Brokers were not heard for a session time-out: they are fenced, those that were stopping are gone (RREG-8, RREG-10)."""
+    """Brokers were not heard for a session time-out: they are fenced, those that were stopping are gone (RREG-8, RREG-10). Before that it
+    is noted that they are silent, and taken back when they are heard again (RREG-24).
+    """
     sessions, registrations = term.sessions, term.cluster.registrations
     try:
-        over, long_silent = sessions.silent()
-        states = {b: registrations[b].state for b in over if b in registrations}
-        online = [b for b, state in states.items() if state is BrokerState.ONLINE]
-        stopping = [b for b, state in states.items() if state is BrokerState.STOPPING]
-        if online or stopping:
-            log.warning("no metadata fetch of brokers %s for %g s", sorted(online + stopping), sessions.timeout_s)
+        silence = sessions.silence()
+        await _note(term, silence)
+        noted = [b for b in silence.over if b in registrations and registrations[b].is_silent]
+        online = [b for b in noted if registrations[b].state is BrokerState.ONLINE]
+        stopping = [b for b in noted if registrations[b].state is BrokerState.STOPPING]
+        if noted:
+            log.warning("no metadata fetch of brokers %s for %g s", noted, sessions.timeout_s)
         await _leave(term, online, stopping)
-        sessions.closed(b for b in over if b not in registrations or registrations[b].state not in _RUNNING)
-        forget(term, long_silent)
-        sessions.forgotten(long_silent)
+        sessions.closed(b for b in silence.over if b not in registrations or registrations[b].state not in _RUNNING)
+        forget(term, silence.to_forget)
+        sessions.forgotten(silence.to_forget)
     finally:
         sessions.watch()
+
+
+async def _note(term: Term, silence: Silence) -> None:
+    """Store which of the brokers that run are silent now, and which are not any more. Of others there is nothing to store."""
+    registrations, sessions = term.cluster.registrations, term.sessions
+    again = [b for b in silence.heard_again if b in registrations and registrations[b].is_silent]
+    await write(term, [registrations[b]._replace(is_silent=False) for b in again])
+    candidates = [*silence.to_note, *(b for b in silence.over if b in registrations and not registrations[b].is_silent)]
+    running = [b for b in candidates if b in registrations and registrations[b].state in _RUNNING]
+    written = await write(term, [registrations[b]._replace(is_silent=True) for b in sorted(running)])
+    sessions.noted([b for b in candidates if b in written or b not in running])
 
 
 async def _leave(term: Term, to_fence: Collection[int], to_end: Collection[int]) -> None:

@@ -183,7 +183,8 @@ class BrokerRegistration(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     jmx_port: int = -1
-
+    is_silent: bool = False
+    """Whether the controller has not heard the broker for a while: it is fenced soon, unless it is heard again."""
 
     @property
     def broker(self) -> Broker:

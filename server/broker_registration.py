@@ -54,8 +54,10 @@ class Registration(Protocol):
     async def register(self) -> None:
         """The logs are loaded and nobody is served yet, or a new ZooKeeper session began. Raises RegistrationRefused."""
 
-    async def join(self, take_part: Callable[[], None]) -> None:
-        """Requests are served: `take_part` makes this broker take part in the election of the controller. Raises RegistrationRefused."""
+    async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
+        """Requests are served: `take_part` makes this broker take part in the election of the controller, `elected` is the one that it knows
+        of then, -1 none. Raises RegistrationRefused.
+        """
 
     def session_expired(self) -> None:
         """The ZooKeeper session is over."""
@@ -114,7 +116,7 @@ class BrokerRegistration:
         self.is_current = True
         log.info("broker %d is registered with epoch %d", identity.broker_id, identity.broker_epoch)
 
-    async def join(self, take_part: Callable[[], None]) -> None:
+    async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
         """The broker is registered already."""
         take_part()
 

@@ -336,7 +336,7 @@ class BrokerServer:
             self._background.start(self._disks.announce(self.id, self.admin_zk))
         await self.listeners.serve()
         self._background.start(self.services.logs.run())
-        await self._registration.join(self.controller.start)
+        await self._registration.join(self.controller.start, lambda: self.controller.active_id)
         log.info("broker %d serves %s", self.id, ", ".join(f"{e.listener}://{e.host}:{e.port}" for e in self.advertised))
 
     def _make_registration(self) -> Registration:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
+from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -62,6 +62,10 @@ class ZkNodes(ABC):
         except NoNode:
             return None
         return _to_node(data, stat)
+
+    async def sync(self, path: str) -> None:
+        """Reads after this see everything that was written before this call, on whichever server."""
+        await self.call(Sync(self._full(path)))
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
         """Stat without data. Arms also where there is no znode."""

@@ -31,6 +31,8 @@ def encode_registration(registration: BrokerRegistration) -> bytes:
         settings["rack"] = registration.rack
     settings["jmx_port"] = registration.jmx_port
     content = {"version": 1, "epoch": registration.epoch, "state": registration.state.name, "settings": settings}
+    if registration.is_silent:
+        content["silent"] = True
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -44,7 +46,8 @@ def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistratio
         if not isinstance(rack, str | None):
             raise ValueError(f"rack {rack!r}")
         jmx_port = int32(settings.get("jmx_port", -1))
-        return BrokerRegistration(broker_id, _epoch(content), BrokerState[content["state"]], endpoints, rack, jmx_port)
+        is_silent = content.get("silent") is True
+        return BrokerRegistration(broker_id, _epoch(content), BrokerState[content["state"]], endpoints, rack, jmx_port, is_silent)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
         raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
 
@@ -83,6 +86,14 @@ async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration
             found[broker_id] = _unreadable(broker_id, data, version)
             log.error("The registration of broker %d counts as OFFLINE with epoch %d: %s", broker_id, found[broker_id].epoch, problem)
     return found
+
+
+async def read_registration(session: ZkSession, broker_id: int) -> BrokerRegistration | None:
+    """A registration with everything that was written before this call; None where there is none. Raises Unreadable, StoreLost, ZkError."""
+    path = paths.registration_path(broker_id)
+    await session.sync(path)
+    node = await session.get(path)
+    return None if node is None else decode_registration(broker_id, node.data)
 
 
 class _Registration(Entry):

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from klamm.broker.metadata_view import MetadataView
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.values import BrokerState
+from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import Clock
@@ -33,7 +33,9 @@ from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
+from klamm.zk.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
+from klamm.zk.requests import ZkError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ SHUTDOWN_LEAST_S = 0.05
 """After a fetch with WantShutDown that does not let the broker go, the next one comes so much later: the first time."""
 PATIENCE_S = 1.0
 """Failures are in the log when they last longer."""
+LOOKS = 4
+"""A broker without its controller looks into ZooKeeper this often while what it read last counts."""
 LEAST_WAIT_MS = 10
 """A fetch without news takes at least so long, whatever the configs say."""
 MAX_BYTES = 1 << 20
@@ -82,10 +86,12 @@ class RegistrationClient:
         options: RegistrationOptions,
         endpoints: Callable[[], tuple[Endpoint, ...]],
         finder: ControllerFinder,
+        stored: Callable[[], Awaitable[BrokerRegistration | None]],
         on_serving: Callable[[bool], None],
         tap: BrokerTap | None,
         clock: Clock,
     ) -> None:
+        """`stored` reads what ZooKeeper has of this broker now. It may raise StoreLost, ZkError and Unreadable."""
         self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
         self.view = MetadataView()
         """What this broker knows from the metadata log."""
@@ -95,6 +101,7 @@ class RegistrationClient:
         self._options = options
         self._endpoints = endpoints
         self._finder = finder
+        self._stored = stored
         self._clock = clock
         self._connection = KeptConnection(
             "controller", ConnectionKind.TO_CONTROLLER, str(identity.broker_id), lambda: finder.endpoint, tap, clock
@@ -102,6 +109,8 @@ class RegistrationClient:
         self._has_registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._must_register = True
         self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        """Looks at what ZooKeeper has of this broker while the controller does not answer."""
         self._retry_s = RETRY_LEAST_S
         self._failing_since: float | None = None
         self._failure = ""
@@ -118,7 +127,8 @@ class RegistrationClient:
 
     async def start(self) -> None:
         """Begin; return when the controller has registered this broker for the first time. Raises RegistrationRefused."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._task, self._looking = loop.create_task(self._run()), loop.create_task(self._look())
         limit_s = self._options.first_registration_ms / 1000
         try:
             async with self._clock.timeout(limit_s):
@@ -159,6 +169,9 @@ class RegistrationClient:
     async def close(self) -> None:
         """End at once."""
         await self._end_task()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         self._connection.close()
         self.own.close()
         if not self._has_registered.cancel() and not self._has_registered.cancelled():
@@ -195,6 +208,24 @@ class RegistrationClient:
                 log.exception("broker %d: unexpected exception in its registration", self._identity.broker_id)
                 self._failed(fault)
                 await self._clock.sleep(RETRY_MOST_S)
+
+    async def _look(self) -> None:
+        """Prolong the lease by what ZooKeeper has of this broker, while the controller has not answered for as long as it takes it to note
+        that (RREG-24).
+        """
+        own, notice_s = self.own, self.own.notice_s
+        while True:
+            await self._clock.sleep(max(own.remaining_s - notice_s, notice_s / LOOKS))
+            if not own.serves or own.remaining_s > notice_s:
+                continue
+            sent = self._clock.monotonic()
+            try:
+                async with self._clock.timeout(notice_s):
+                    own.stored(await self._stored(), sent)
+            except (StoreLost, ZkError, Unreadable, TimeoutError) as error:
+                log.debug("broker %d: its registration cannot be read: %s", self._identity.broker_id, error)
+            except Exception:
+                log.exception("broker %d: unexpected exception while it reads its registration", self._identity.broker_id)
 
     async def _register(self) -> None:
         """One RegisterBroker request. Raises OSError and RemoteProtocolError."""

@@ -2,7 +2,8 @@
 
 The id comes from `/controller`, the endpoint from the registration of that broker; this broker knows its own endpoint. What was found is
 kept until a request shows that it is not right any more (no connection, connection lost, NOT_CONTROLLER), so that a broker without
-ZooKeeper goes on with the controller that it has.
+ZooKeeper goes on with the controller that it has; or until the watch of `/controller` shows another one, as a former controller that has
+lost ZooKeeper does not know that it is one.
 
 A broker takes part in the election of the controller when it is registered, so that a second broker with the id of another one is never
 elected; or as soon as there is no controller. Where `/controller` has its own id before that, this is what is left of its former life, or
@@ -37,8 +38,11 @@ class ControllerFinder:
         own_endpoints: Callable[[], tuple[Endpoint, ...]],
         clock: Clock,
         take_part: Callable[[], None],
+        elected: Callable[[], int],
     ) -> None:
-        """`take_part` makes this broker take part in the election of the controller; it is called once."""
+        """`take_part` makes this broker take part in the election of the controller; it is called once. `elected` is the controller that
+        this broker knows from its watch, once it takes part: -1 is none.
+        """
         self.endpoint: Endpoint | None = None
         """Where the controller listens, as far as is known."""
         self.controller_id = -1
@@ -49,6 +53,7 @@ class ControllerFinder:
         self._own_endpoints = own_endpoints
         self._clock = clock
         self._take_part = take_part
+        self._elected = elected
         self._takes_part = False
         self._tried_own_id = False
 
@@ -63,14 +68,14 @@ class ControllerFinder:
         self._tried_own_id = False
 
     async def look(self) -> Endpoint | None:
-        """Look for the controller unless it is known; None where it cannot be found now."""
-        if self.endpoint is None:
+        """Look for the controller unless it is known; None where it cannot be found now. Without ZooKeeper it stays the one that is known."""
+        if self.endpoint is None or self._elected() not in (-1, self.controller_id):
             try:
                 async with self._clock.timeout(TIMEOUT_S):
                     found = await self._read()
             except (StoreLost, ZkError, TimeoutError) as error:
                 log.debug("broker %d: the controller cannot be looked up: %s", self._identity.broker_id, error)
-                return None
+                return self.endpoint
             if found is None:
                 self.take_part()
                 return None

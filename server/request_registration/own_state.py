@@ -1,12 +1,15 @@
 """The state of a broker that registers with the controller, as the broker itself knows it (controller 25).
 
-It is FENCED from the answer to its registration on, and ONLINE when it applies the UnfenceBroker record with its id and epoch (RREG-7). The
-log can fence it again; an old part of the log does not unfence it while the answer says that it is fenced now. A log that begins after its
-UnfenceBroker record has none: there the broker is online when it has everything, the log does not fence it, and the controller says so
+It is FENCED from the answer to its registration on, and ONLINE when it applies the UnfenceBroker record with its id and epoch (RREG-7).
+The log can fence it again; an old part of the log does not unfence it while the answer says that it is fenced now. A log that begins after
+its UnfenceBroker record has none: there the broker is online when it has everything, the log does not fence it, and the controller says so
 (RREG-22).
 
-Each answer that counts as a heartbeat is a lease of `broker.session.timeout.ms` from the moment at which the fetch was sent (RREG-22). The
-controller counts from its arrival, so a broker that is cut off fences itself before anybody else leads in its place.
+A broker serves as long as it knows that nobody can have fenced it (RREG-22, RREG-24). Two things tell it so, each for a time that begins
+when the request was sent. An answer that counts as a heartbeat does for `broker.session.timeout.ms`: the controller counts from the
+arrival of the fetch. A read of its own registration that says neither that it is fenced nor that it is silent does for a third of that:
+the controller fences nobody sooner after it has noted the silence. So a broker that is cut off fences itself before anybody else leads in
+its place, and a broker whose controller is dead or frozen goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import logging
 from collections.abc import Callable
 
 from klamm.broker.metadata_view import ViewedBroker
-from klamm.controller.values import BrokerState
+from klamm.controller.broker_sessions import NOTICE_SHARE
+from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock, Timer
 from klamm.protocol.metadata_records import MetadataRecord
@@ -31,6 +35,8 @@ class OwnState:
 
     def __init__(self, identity: BrokerIdentity, session_timeout_ms: int, on_serving: Callable[[bool], None], clock: Clock) -> None:
         self.state = BrokerState.OFFLINE
+        self.notice_s = session_timeout_ms / 1000 / NOTICE_SHARE
+        """The controller fences a broker so long after it has noted that it is silent, at the earliest."""
         self._identity = identity
         self._session_timeout_s = session_timeout_ms / 1000
         self._on_serving = on_serving
@@ -60,6 +66,13 @@ class OwnState:
     def heartbeat(self, sent: float) -> None:
         """A fetch that was sent at this time, on the clock's scale, has an answer that counts."""
         self._lease_until = max(self._lease_until, sent + self._session_timeout_s)
+
+    def stored(self, registration: BrokerRegistration | None, sent: float) -> None:
+        """What ZooKeeper had of this broker at some moment after `sent`. It prolongs a lease, and never begins one."""
+        if registration is None or registration.epoch != self._identity.broker_epoch:
+            return
+        if self.serves and registration.state in SERVING and not registration.is_silent:
+            self._lease_until = max(self._lease_until, sent + self.notice_s)
 
     def apply(self, record: MetadataRecord) -> None:
         """A record about a broker was applied."""
@@ -120,7 +133,9 @@ class OwnState:
         if self.remaining_s > 0:
             self._timer = self._clock.call_later(self.remaining_s, self._lease_ends)
         else:
-            self._fence(f"fences itself: no answer of the controller for {self._session_timeout_s:g} s")
+            self._fence(
+                f"fences itself: no answer of the controller for {self._session_timeout_s:g} s, and none of ZooKeeper that it is online"
+            )
 
     def _become(self, state: BrokerState, reason: str) -> None:
         served = self.serves

@@ -27,6 +27,7 @@ from klamm.server.request_registration.fenced_handlers import fenced_handlers
 from klamm.server.services import Services
 from klamm.zk.find_controller import find_controller
 from klamm.zk.session import ZkSession
+from klamm.zk.store_registrations import read_registration
 
 log = logging.getLogger(__name__)
 
@@ -78,13 +79,14 @@ class ControllerRegistration:
     async def register(self) -> None:
         """Nothing: neither the start before the listeners are served nor a new ZooKeeper session is the time for it."""
 
-    async def join(self, take_part: Callable[[], None]) -> None:
+    async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
         """Register with the controller, from now on for ever; return when that has succeeded once. Raises RegistrationRefused."""
         config, identity, clock = self._config, self._identity, self._clock
         read = partial(find_controller, self._zk)
-        finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part)
+        stored = partial(read_registration, self._zk, identity.broker_id)
+        finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part, elected)
         self.client = RegistrationClient(
-            identity, RegistrationOptions.of(config), lambda: self.advertised, finder, self._serve, self._tap, clock
+            identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock
         )  # fmt: skip
         await self.client.start()
 

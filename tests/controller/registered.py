@@ -12,7 +12,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.controller.stage import OneConnection, Stage
 
-SESSION_S, INTERVAL_S = 9.0, 2.0
+SESSION_S, INTERVAL_S, NOTICE_S = 9.0, 2.0, 3.0
 
 
 class DrivenStage(Stage):

@@ -59,7 +59,7 @@ async def one_is_fenced(run: Run) -> None:
     await registered(run)
     assert isinstance(run, RegisteredRun)
     run.enlisted[2].silent = True
-    await run.pass_seconds(12)
+    await run.pass_seconds(18)
     assert states(run)[2] is BrokerState.FENCED and run.leaders("b") == [1, -1, 3]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -88,6 +89,20 @@ async def test_a_registration_is_stored_as_fenced_before_its_answer_and_each_one
     }  # fmt: skip
     assert (await stage.register(9, connection)).epoch == 2
     assert stage.world.registrations[9] == BrokerRegistration(9, 2, BrokerState.FENCED, (PLAIN,))
+
+
+@pytest.mark.requirement("RREG-4", "RREG-16")
+async def test_of_two_registrations_that_wait_together_the_one_that_came_last_counts(stage: Stage) -> None:
+    """As after a quick reconnect with another address."""
+    await stage.open(1)
+    connection = OneConnection()
+    hosts = ("old", "new")
+    first, last = await asyncio.gather(
+        *(stage.register(9, connection, endpoints=(PLAIN._replace(host=host),)) for host in hosts)
+    )  # fmt: skip
+    assert (first.epoch, last.epoch) == (1, 2)
+    assert stage.world.registrations[9].endpoints == (PLAIN._replace(host="new"),)
+    assert stage.cluster.fenced[9].endpoints == (PLAIN._replace(host="new"),)
 
 
 @pytest.mark.requirement("RREG-3")

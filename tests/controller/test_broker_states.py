@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.controller import broker_states
-from klamm.controller.broker_sessions import FORGOTTEN_AFTER, GRACE_S
+from klamm.controller.broker_sessions import FORGOTTEN_AFTER, GRACE_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.changes import RegistrationsChanged
 from klamm.controller.phases import FailoverBegun
 from klamm.controller.states import BROKER_MOVES, REGISTERING_MOVES
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.tests.controller.registered import SESSION_S, DrivenStage, RegisteredBroker
+from klamm.server.local.driven_clock import DrivenClock
+from klamm.tests.controller.registered import NOTICE_S, SESSION_S, DrivenStage, RegisteredBroker
 from klamm.tests.controller.stage import OneConnection, Stage, events, isr_request
 
 OFFLINE, FENCED, ONLINE, STOPPING = BrokerState
@@ -51,7 +52,9 @@ async def test_a_silent_broker_is_fenced_and_its_leaders_move_although_its_proce
     assert (stage.state("t"), stage.state("t", 1)) == ("1 e1 [1] v1", "1 e1 [1] v1")
     assert not [text for text in stage.frames(mark) if text.startswith(("LISR 9", "SR 9"))]
     assert 9 not in stage.cluster.registered
-    assert [change.state for change in _registrations(stage)] == [FENCED, ONLINE, FENCED]
+    assert [(change.state, change.is_silent) for change in _registrations(stage)] == [
+        (FENCED, False), (ONLINE, False), (ONLINE, True), (FENCED, False),
+    ]  # fmt: skip
     await nine.fetch()
     await nine.fetch()
     assert stage.states() == {9: "ONLINE"}
@@ -61,6 +64,59 @@ async def test_a_silent_broker_is_fenced_and_its_leaders_move_although_its_proce
 
 def _registrations(stage: Stage) -> list[BrokerRegistration]:
     return [r for change in stage.changes if isinstance(change, RegistrationsChanged) for r in change.registrations]
+
+
+@pytest.mark.requirement("RREG-24")
+@pytest.mark.parametrize("state", [ONLINE, STOPPING])
+async def test_silence_is_noted_before_a_broker_is_fenced_and_taken_back_when_it_is_heard(stage: DrivenStage, state: BrokerState) -> None:
+    nine = await _nine_in(stage, state)
+    await stage.advance(SESSION_S * NOTED_AFTER - 0.1)
+    assert not stage.world.registrations[9].is_silent
+    await stage.advance(0.2)
+    assert (stage.world.registrations[9].state, stage.world.registrations[9].is_silent) == (state, True)
+    high_watermark = (await nine.fetch()).high_watermark
+    assert (stage.world.registrations[9].state, stage.world.registrations[9].is_silent) == (state, False)
+    assert (await nine.fetch()).high_watermark == high_watermark, "nothing of it is in the log"
+    assert 9 in stage.cluster.brokers
+    await stage.advance(SESSION_S - 0.1)
+    assert (stage.world.registrations[9].state, stage.world.registrations[9].is_silent) == (state, True)
+    await stage.advance(0.2)
+    gone = FENCED if state is ONLINE else BrokerState.OFFLINE
+    assert (stage.world.registrations[9].state, stage.world.registrations[9].is_silent) == (gone, False)
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_a_new_controller_takes_back_that_a_broker_is_silent_when_it_hears_it(stage: DrivenStage) -> None:
+    await stage.open(1, 2)
+    heard, silent = await stage.online(8), await stage.online(9)
+    await stage.advance(SESSION_S - 1)
+    assert all(registration.is_silent for registration in stage.world.registrations.values())
+    await stage.fail_over()
+    assert all(registration.is_silent for registration in stage.cluster.registrations.values())
+    await heard.fetch()
+    assert {b: registration.is_silent for b, registration in stage.world.registrations.items()} == {8: False, 9: True}
+    await keep(stage, SESSION_S - 1, heard)
+    assert stage.states() == {8: "ONLINE", 9: "ONLINE"}
+    await keep(stage, 2, heard)
+    assert stage.states() == {8: "ONLINE", 9: "FENCED"}
+    await silent.come_online()
+    assert not stage.world.registrations[9].is_silent
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_a_broker_whose_silence_is_noted_late_is_fenced_late() -> None:
+    clock = DrivenClock()
+    sessions = BrokerSessions(clock, SESSION_S, lambda: None)
+    sessions.began(9, None)
+    await clock.advance(SESSION_S - 1)
+    assert sessions.silence().to_note == [9]
+    await clock.advance(5)
+    assert sessions.silence() == ([9], [], [], []), "ZooKeeper did not take it"
+    sessions.noted([9])
+    await clock.advance(NOTICE_S - 0.1)
+    assert not any(sessions.silence())
+    await clock.advance(0.1)
+    assert sessions.silence().over == [9]
 
 
 @pytest.mark.requirement("RREG-8")
@@ -122,7 +178,7 @@ async def test_time_in_which_the_controller_did_not_run_is_not_silence(stage: Dr
     assert stage.states() == {9: "FENCED"}
 
 
-async def test_after_time_in_which_the_controller_did_not_run_brokers_have_a_moment_to_fetch_and_no_more(stage: DrivenStage) -> None:
+async def test_after_time_in_which_the_controller_did_not_run_brokers_have_a_moment_to_fetch(stage: DrivenStage) -> None:
     await stage.open(1)
     nine = await stage.online(9)
     await stage.online(8)
@@ -131,6 +187,10 @@ async def test_after_time_in_which_the_controller_did_not_run_brokers_have_a_mom
     assert stage.states() == {8: "ONLINE", 9: "ONLINE"}
     await nine.fetch()
     await stage.advance(0.2)
+    assert {b: r.is_silent for b, r in stage.world.registrations.items()} == {8: True, 9: False}
+    await stage.advance(NOTICE_S - 0.2)
+    assert stage.states() == {8: "ONLINE", 9: "ONLINE"}, "the broker may rely on this time"
+    await stage.advance(1)
     assert stage.states() == {8: "FENCED", 9: "ONLINE"}
 
 

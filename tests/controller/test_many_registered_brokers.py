@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.broker_sessions import MOMENT_S, BrokerSessions
+from klamm.controller.broker_sessions import GRACE_S, MOMENT_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.metadata_fetches import MetadataFetch
 from klamm.controller.values import BrokerState, BrokerToRegister
 from klamm.protocol.nouns import Endpoint
@@ -22,6 +22,7 @@ from klamm.tests.controller.simulated_registrations import SimulatedPeer
 from klamm.tests.controller.simulation import Process, Simulation
 
 INTERVAL_S, TIMEOUT_S = 2.0, 9.0
+NOTED_S = TIMEOUT_S * NOTED_AFTER
 TICK_S = 0.1
 TICKS = round(INTERVAL_S / TICK_S)
 
@@ -137,7 +138,7 @@ async def test_brokers_that_fetch_for_ten_minutes_are_never_fenced(count: int, s
 
 
 @pytest.mark.requirement("RREG-8")
-@pytest.mark.parametrize("stall_s", [3.0, *(6.98 + i / 50 for i in range(12)), 8.9, 9.05, 11.0, 60.0])
+@pytest.mark.parametrize("stall_s", [3.0, *(3.38 + i / 50 for i in range(12)), *(6.98 + i / 50 for i in range(12)), 8.9, 9.05, 11.0, 60.0])
 async def test_a_loop_that_did_not_run_for_seconds_fences_nobody_whose_fetches_wait_to_be_read(stall_s: float) -> None:
     """Timers go off before what has arrived meanwhile is read."""
     async with many(40) as one:
@@ -157,13 +158,37 @@ async def test_a_timer_that_is_a_little_late_gives_what_has_arrived_a_moment_to_
     clock, due, peer = DrivenClock(), list[float](), SimulatedPeer()
     sessions = BrokerSessions(clock, TIMEOUT_S, lambda: due.append(clock.monotonic()))
     sessions.began(1, peer)
-    clock.jump(TIMEOUT_S + MOMENT_S + late_s)
+    clock.jump(NOTED_S + MOMENT_S + late_s)
     assert not due
     sessions.heard(1, peer)
-    await clock.advance(TIMEOUT_S - 0.01)
+    await clock.advance(NOTED_S - 0.01)
     assert not due
     await clock.advance(0.2)
+    assert len(due) == 1 and sessions.silence().to_note == [1]
+    sessions.noted([1])
+    sessions.watch()
+    clock.jump(TIMEOUT_S - NOTED_S - 0.19 + MOMENT_S + late_s)
     assert len(due) == 1
+    sessions.heard(1, peer)
+    assert len(due) == 2 and sessions.silence().heard_again == [1]
+
+
+@pytest.mark.requirement("RREG-8")
+async def test_a_broker_that_was_heard_is_spared_again_when_the_loop_stands_still_again() -> None:
+    """A second pause of a slow machine does not fence brokers that are alive."""
+    clock, due, peer = DrivenClock(), list[float](), SimulatedPeer()
+    sessions = BrokerSessions(clock, TIMEOUT_S, lambda: due.append(clock.monotonic()))
+    sessions.began(1, peer)
+    for pause in range(3):
+        clock.jump(5 * TIMEOUT_S)
+        await clock.advance(GRACE_S / 2)
+        assert not due, f"pause {pause}"
+        sessions.heard(1, peer)
+    clock.jump(5 * TIMEOUT_S)
+    await clock.advance(GRACE_S / 2)
+    clock.jump(5 * TIMEOUT_S)
+    await clock.advance(GRACE_S)
+    assert due, "it was not heard between two pauses"
 
 
 @pytest.mark.requirement("RREG-8")

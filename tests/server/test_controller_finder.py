@@ -21,6 +21,8 @@ class ZooKeeper:
     def __init__(self, found: ElectedController | None) -> None:
         self.found: ElectedController | Exception | None = found
         self.reads = 0
+        self.elected = -1
+        """What the watch of `/controller` has shown."""
 
     async def read(self) -> ElectedController | None:
         self.reads += 1
@@ -33,7 +35,8 @@ def finder(zookeeper: ZooKeeper, taken_part: list[str] | None = None) -> Control
     """Of broker 5. `taken_part` gets an entry when the broker takes part in the election."""
     noted = [] if taken_part is None else taken_part
     return ControllerFinder(
-        BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK, lambda: noted.append("takes part")
+        BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK,
+        lambda: noted.append("takes part"), lambda: zookeeper.elected,
     )  # fmt: skip
 
 
@@ -48,6 +51,20 @@ async def test_controller_is_looked_up_once_and_again_when_it_was_forgotten() ->
     assert one.endpoint is None
     assert await one.look() == OWN[1], "this broker is the controller: it knows where it listens before it is registered"
     assert zookeeper.reads == 2
+
+
+@pytest.mark.requirement("RREG-9")
+async def test_controller_is_looked_up_again_when_the_watch_shows_another_one_and_kept_while_zookeeper_cannot_be_read() -> None:
+    zookeeper = ZooKeeper(ElectedController(7, THEIRS))
+    one = finder(zookeeper)
+    zookeeper.elected = 7
+    assert [await one.look() for _ in range(2)] == [THEIRS[0]] * 2 and zookeeper.reads == 1
+    zookeeper.found, zookeeper.elected = StoreLost("gone"), 5
+    assert await one.look() == THEIRS[0]
+    zookeeper.found = ElectedController(5, ())
+    assert await one.look() == OWN[1]
+    zookeeper.elected = -1
+    assert await one.look() == OWN[1] and zookeeper.reads == 3
 
 
 @pytest.mark.requirement("RREG-9")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.values import BrokerState
+from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -21,12 +21,15 @@ from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 from klamm.zk.find_controller import ElectedController
+from klamm.zk.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
+from klamm.zk.requests import ConnectionLost
 
 OWN = 5
 ENDPOINTS: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "here", 9092, 0), Endpoint("SECURE", "there", 9093, 1))
 OPTIONS = RegistrationOptions("r1", 2000, 9000, 60_000, 30_000)
 OFFLINE, FENCED, ONLINE, STOPPING = BrokerState
+IN_ZOOKEEPER = BrokerRegistration(OWN, 1, ONLINE, ENDPOINTS)
 
 
 def registered(epoch: int, fenced: bool = True, broker_id: int = OWN) -> MetadataRecord:
@@ -47,12 +50,20 @@ class World:
     def __init__(self) -> None:
         self.scripts = [ScriptedBroker(), ScriptedBroker()]
         self.controller: int | None = 0
+        self.elected = -1
         self.clock = DrivenClock()
         self.identity = BrokerIdentity(OWN, "c")
         self.serving: list[bool] = []
-        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: ENDPOINTS, self.clock, lambda: None)
+        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: ENDPOINTS, self.clock, lambda: None, lambda: self.elected)
         self.endpoints = ENDPOINTS
-        self.client = RegistrationClient(self.identity, OPTIONS, lambda: self.endpoints, finder, self.serving.append, None, self.clock)
+        self.stored: BrokerRegistration | Exception | None = None
+        """What ZooKeeper has of the broker, or how a look at it fails."""
+        self.is_stored_held = False
+        """Whether ZooKeeper does not answer."""
+        self.looks: list[float] = []
+        self.client = RegistrationClient(
+            self.identity, OPTIONS, lambda: self.endpoints, finder, self._stored, self.serving.append, None, self.clock
+        )  # fmt: skip
         self.handled = [0, 0]
         self.known: tuple[ApiKey, ...] = (ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH)
         """What the scripted brokers offer."""
@@ -65,9 +76,29 @@ class World:
             return None
         return ElectedController(self.controller, (Endpoint("PLAINTEXT", "127.0.0.1", self.scripts[self.controller].port, 0),))
 
+    async def _stored(self) -> BrokerRegistration | None:
+        self.looks.append(self.clock.monotonic())
+        if self.is_stored_held:
+            await asyncio.get_running_loop().create_future()
+        if isinstance(self.stored, Exception):
+            raise self.stored
+        return self.stored
+
     @property
     def state(self) -> BrokerState:
         return self.client.own.state
+
+    async def cut_off(self) -> None:
+        """Online, and from now on without the controller."""
+        await self.online()
+        await self.fetch()
+        self.controller = None
+        self.scripts[0].writers[0].close()
+
+    async def pass_seconds(self, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            await self.clock.advance(0.1)
+            await asyncio.sleep(0)
 
     async def next(self, api: ApiKey, script: int = 0) -> Any:
         """The next request to this broker, which must be of this API. Failed tries are repeated: time passes meanwhile."""
@@ -282,6 +313,18 @@ async def test_broker_looks_for_the_controller_when_it_asked_another(started: Wo
     assert (await started.fetch()).broker_epoch == 1
 
 
+@pytest.mark.requirement("RREG-9", "RREG-20")
+async def test_broker_leaves_a_controller_that_answers_still_but_is_none_any_more(started: World) -> None:
+    """It has lost ZooKeeper, so it does not know yet."""
+    await started.online()
+    started.elected = 0
+    started.serve(await started.fetch(), ONLINE)
+    fetch = await started.fetch()
+    started.controller = started.elected = 1
+    started.serve(fetch, ONLINE)
+    assert (await started.fetch(script=1)).broker_epoch == 1
+
+
 @pytest.mark.requirement("RREG-9")
 @pytest.mark.parametrize("connection", ["is lost", "is silent"])
 async def test_broker_looks_for_the_controller_when_its_connection_is_of_no_use(started: World, connection: str) -> None:
@@ -371,6 +414,70 @@ async def test_broker_without_an_answer_that_counts_fences_itself_and_returns_wh
     started.serve(fetch, ONLINE, script=1)
     await settled(started, 1)
     assert started.serving == [True, False, True]
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_broker_whose_controller_is_dead_serves_as_long_as_zookeeper_says_that_it_is_online_and_not_silent(started: World) -> None:
+    started.stored = IN_ZOOKEEPER
+    await started.cut_off()
+    await started.pass_seconds(300)
+    assert started.serving == [True]
+    started.controller = 1
+    await started.fetch(script=1)
+    assert len(started.looks) < 1000, "it looks now and then only"
+    started.stored = IN_ZOOKEEPER._replace(is_silent=True)
+    await started.pass_seconds(started.client.own.notice_s + 0.2)
+    assert started.serving == [True, False], "a controller is there and does not hear it"
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_broker_that_hears_the_controller_does_not_look_into_zookeeper(started: World) -> None:
+    await started.online()
+    for _ in range(20):
+        fetch = await started.fetch()
+        await started.clock.advance(2)
+        started.serve(fetch, ONLINE)
+    assert started.looks == [] and started.serving == [True]
+
+
+@pytest.mark.requirement("RREG-24")
+@pytest.mark.parametrize(
+    "stored",
+    [
+        IN_ZOOKEEPER._replace(is_silent=True), IN_ZOOKEEPER._replace(state=FENCED), IN_ZOOKEEPER._replace(state=OFFLINE),
+        IN_ZOOKEEPER._replace(epoch=2), None, StoreLost("over"), Unreadable("nonsense"), ConnectionLost(), RuntimeError("a fault"),
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_broker_without_its_controller_fences_itself_when_zookeeper_does_not_say_that_it_is_online(
+    started: World, stored: BrokerRegistration | Exception | None
+) -> None:
+    started.stored = stored
+    await started.cut_off()
+    await started.pass_seconds(8.9)
+    assert started.serving == [True]
+    await started.pass_seconds(0.2)
+    assert started.serving == [True, False]
+    assert len(started.looks) >= 3, "it was not the first look alone that counted"
+    started.stored = IN_ZOOKEEPER
+    await started.pass_seconds(10)
+    assert started.state is FENCED, "only the controller unfences it"
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_what_zookeeper_says_counts_from_the_moment_of_the_question_and_for_a_third_of_the_session(started: World) -> None:
+    started.stored = IN_ZOOKEEPER
+    await started.cut_off()
+    await started.pass_seconds(30)
+    assert started.serving == [True]
+    started.is_stored_held = True
+    while started.serving == [True]:
+        await started.clock.advance(0.01)
+        await asyncio.sleep(0)
+    end, third_s = started.clock.monotonic(), OPTIONS.session_timeout_ms / 3000
+    asked = max(at for at in started.looks if end - at >= third_s)
+    assert end - asked == pytest.approx(third_s, abs=0.05)
+    assert started.looks[-1] > asked, "another question had no answer"
 
 
 @pytest.mark.requirement("RREG-22")
@@ -476,7 +583,7 @@ async def test_broker_that_stops_gives_up_by_itself(started: World, controller: 
         await started.clock.advance(0.1, lambda: asyncio.sleep(0.001))
         await asyncio.sleep(0.001)
     assert await leaving is False
-    assert 2 <= started.clock.monotonic() - began <= 3.2
+    assert 2 <= started.clock.monotonic() - began <= 3.3
 
 
 @pytest.mark.requirement("RREG-10")
