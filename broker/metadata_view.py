@@ -1,4 +1,7 @@
-"""What a broker knows from the metadata log: the replay of its records (RegisterBroker, controller 25.1).
+"""What a broker takes from the metadata log: the brokers, its own registration among them (RegisterBroker, controller 25.1).
+
+Topics, partitions and configs are in the log too. A broker has these from UpdateMetadata and from ZooKeeper, as all brokers of a cluster
+have, so it passes over their records.
 
 A view begins empty at the start of the log of one controller epoch and takes batches in the order of their offsets. Records follow the
 record table of the specification; one that does not fit what the view holds is an error of the log, because a log is dense and complete.
@@ -8,15 +11,12 @@ Whoever meets such an error drops the view with `restart`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.metadata_records import (
-    LEADER_UNCHANGED,
-    RECOVERY_UNCHANGED,
-    TOPIC_CONFIG,
+    RECORDS,
     MetadataRecord,
     decode_batches,
     decode_place,
@@ -24,7 +24,7 @@ from klamm.protocol.metadata_records import (
     prefix,
     value_places,
 )
-from klamm.protocol.nouns import NO_EPOCH, Endpoint, Ints, next_epoch
+from klamm.protocol.nouns import NO_EPOCH, Endpoint
 
 
 class ViewedBroker(NamedTuple):
@@ -38,42 +38,8 @@ class ViewedBroker(NamedTuple):
     in_controlled_shutdown: bool
 
 
-class ViewedPartition(NamedTuple):
-    """A partition. Leader and epochs are -1 and the ISR is empty until it has had a leader."""
-
-    replicas: Ints
-    adding: Ints
-    removing: Ints
-    isr: Ints
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    recovery: int
-
-
-class ViewedTopic:
-    """A topic and its partitions by number."""
-
-    __slots__ = ("id", "name", "partitions")
-
-    def __init__(self, name: str, topic_id: bytes, partitions: dict[int, ViewedPartition] | None = None) -> None:
-        self.name = name
-        self.id = topic_id
-        self.partitions: dict[int, ViewedPartition] = {} if partitions is None else partitions
-
-
-_PARTITION, _CHANGE = prefix("PartitionRecord"), prefix("PartitionChangeRecord")
-_NAMED = 23
-"""Bytes in front of what partitions in the same situation share: the prefix, the index and the topic id."""
-_named_by = Struct(">i16s").unpack_from
-_MOST_KEPT = 1 << 16
-
-ConfigResource = tuple[int, str]
-"""Resource type (`TOPIC_CONFIG`, `BROKER_CONFIG`) and name of an entity; the name is empty for the default of all brokers."""
-
-
 class MetadataView:
-    """Brokers, topics, partitions and configs after all records before `next_offset`. Only `apply` and `restart` change it."""
+    """The brokers after all records before `next_offset`. Only `apply` and `restart` change it."""
 
     def __init__(self) -> None:
         self.controller_epoch = NO_EPOCH
@@ -81,29 +47,11 @@ class MetadataView:
         self.next_offset = 0
         """The offset of the next record to apply: where to fetch from."""
         self.brokers: dict[int, ViewedBroker] = {}
-        self.topics: dict[bytes, ViewedTopic] = {}
-        """By topic id."""
-        self.configs: dict[ConfigResource, dict[str, str]] = {}
-        """Entities without properties are left out."""
-        self._partitions: dict[bytes, ViewedPartition] = {}
-        self._changes: dict[tuple[int, bytes], tuple[ViewedPartition, ViewedPartition]] = {}
-        """By the identity of a partition and its change: the partition, so that it stays alive, and what becomes of it."""
 
     def restart(self, controller_epoch: int, offset: int) -> None:
         """Know nothing any more; the next record is the one at `offset`, the start of the log of this controller epoch."""
         self.controller_epoch, self.next_offset = controller_epoch, offset
-        self.brokers, self.topics, self.configs = {}, {}, {}
-        self._partitions.clear()
-        self._changes.clear()
-
-    def checkpoint(self) -> MetadataView:
-        """A view that stays as this one is now."""
-        other = MetadataView()
-        other.controller_epoch, other.next_offset = self.controller_epoch, self.next_offset
-        other.brokers = dict(self.brokers)
-        other.topics = {i: ViewedTopic(t.name, t.id, dict(t.partitions)) for i, t in self.topics.items()}
-        other.configs = {resource: dict(properties) for resource, properties in self.configs.items()}
-        return other
+        self.brokers = {}
 
     def apply(self, batches: bytes, controller_epoch: int, on_broker: Callable[[MetadataRecord], None] | None = None) -> None:
         """Take whole batches of the log of this controller epoch. `on_broker` gets each record about a broker when it has been applied.
@@ -132,19 +80,15 @@ class MetadataView:
                     on_broker(record)
 
     def _apply(self, data: bytes, start: int, end: int) -> MetadataRecord | None:
-        """Apply one record, and return it but for those about partitions. Raises KeyError for one that does not fit."""
-        begin = data[start : start + 3]
-        if begin == _PARTITION and end - start > _NAMED:
-            self._put_partition(data, start, end)
-            return None
-        if begin == _CHANGE and end - start > _NAMED:
-            self._change_partition(data, start, end)
+        """Apply one record, and return it if it is about a broker. Raises KeyError for one that does not fit."""
+        if data[start : start + 3] in _OTHERS:
             return None
         record = decode_place(data, start, end)
-        _APPLY[type(record).__name__](self, record)
+        change = _APPLY.get(type(record).__name__)
+        if change is None:
+            return None
+        change(self, record)
         return record
-
-    # --- brokers ---
 
     def _register(self, record: messages.RegisterBrokerRecord) -> None:
         endpoints = tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points)
@@ -176,84 +120,13 @@ class MetadataView:
             raise KeyError(broker_id)
         return broker
 
-    # --- topics ---
-
-    def _add_topic(self, record: messages.TopicRecord) -> None:
-        topic = self.topics.get(record.topic_id)
-        if topic is None:
-            self.topics[record.topic_id] = ViewedTopic(record.name, record.topic_id)
-        elif topic.name != record.name:
-            raise KeyError(record.name)
-
-    def _remove_topic(self, record: messages.RemoveTopicRecord) -> None:
-        topic = self.topics.pop(record.topic_id)
-        self.configs.pop((TOPIC_CONFIG, topic.name), None)
-
-    # Of partitions there are many, and most are in the situation of others: what follows index and topic id is read once for all of them.
-
-    def _put_partition(self, data: bytes, start: int, end: int) -> None:
-        index, topic_id = _named_by(data, start + 3)
-        rest = data[start + _NAMED : end]
-        partition = self._partitions.get(rest)
-        if partition is None:
-            partition = _viewed(decode_place(data, start, end))
-            if len(self._partitions) >= _MOST_KEPT:
-                self._partitions.clear()
-            self._partitions[rest] = partition
-        self.topics[topic_id].partitions[index] = partition
-
-    def _change_partition(self, data: bytes, start: int, end: int) -> None:
-        index, topic_id = _named_by(data, start + 3)
-        partitions = self.topics[topic_id].partitions
-        before = partitions[index]
-        key = (id(before), data[start + _NAMED : end])
-        change = self._changes.get(key)
-        if change is None:
-            change = before, _changed(before, decode_place(data, start, end))
-            if len(self._changes) >= _MOST_KEPT:
-                self._changes.clear()
-            self._changes[key] = change
-        partitions[index] = change[1]
-
-    # --- configs ---
-
-    def _change_config(self, record: messages.ConfigRecord) -> None:
-        resource = record.resource_type, record.resource_name
-        if record.value is not None:
-            self.configs.setdefault(resource, {})[record.name] = record.value
-            return
-        properties = self.configs.get(resource, {})
-        properties.pop(record.name, None)
-        if not properties:
-            self.configs.pop(resource, None)
-
 
 _APPLY: dict[str, Callable[..., None]] = {
     "RegisterBrokerRecord": MetadataView._register,
     "UnregisterBrokerRecord": MetadataView._unregister,
-    "TopicRecord": MetadataView._add_topic,
-    "ConfigRecord": MetadataView._change_config,
     "FenceBrokerRecord": MetadataView._fence,
     "UnfenceBrokerRecord": MetadataView._unfence,
-    "RemoveTopicRecord": MetadataView._remove_topic,
     "BrokerRegistrationChangeRecord": MetadataView._change_registration,
 }
-
-
-def _viewed(record: Any) -> ViewedPartition:
-    return ViewedPartition(
-        tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.isr), record.leader,
-        record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
-    )  # fmt: skip
-
-
-def _changed(before: ViewedPartition, record: Any) -> ViewedPartition:
-    """One successful write of a state: the partition epoch rises, and the leader epoch where a leader is named."""
-    replicas, adding, removing, isr, leader, leader_epoch, partition_epoch, recovery = before
-    if record.leader != LEADER_UNCHANGED:
-        leader, leader_epoch = record.leader, next_epoch(leader_epoch)
-    if record.isr is not None:
-        isr = tuple(record.isr)
-    if record.leader_recovery_state != RECOVERY_UNCHANGED:
-        recovery = record.leader_recovery_state
-    return ViewedPartition(replicas, adding, removing, isr, leader, leader_epoch, next_epoch(partition_epoch), recovery)
+_OTHERS = frozenset(prefix(name) for name in RECORDS.keys() - _APPLY.keys())
+"""What records begin with that are not about brokers: they are most, and are not decoded."""

@@ -1,17 +1,17 @@
 """Sessions of brokers that registered with the controller: who was heard when, and on which connection (RREG-3, RREG-8).
 
 A session lasts for one time-out after the last request that counts as a heartbeat. Before it ends, the silence of the broker is noted in
-ZooKeeper, where the broker reads it: a session ends a third of the time-out after that note at the earliest. (Until then a broker that cannot
-reach the controller may rely on it that nobody has fenced it.)
+ZooKeeper, where the broker reads it: a session ends a third of the time-out after that note at the earliest. (Until then a broker that
+cannot reach the controller may rely on it that nobody has fenced it.)
 
-Hearing a broker is a few assignments; one timer serves all sessions. It goes off when something follows from the silence that lasts longest,
-puts the event that looks at all sessions, and is set again after that. A session that is over stays here until its broker is heard again or
-ends.
+Hearing a broker is a few assignments; one timer serves all sessions. It goes off when something follows from the silence that lasts
+longest, puts the event that looks at all sessions, and is set again after that. A session that is over stays here until its broker is
+heard again or ends.
 
 Time in which the event loop did not run is not silence of the brokers: what they sent meanwhile has not been read. A timer that goes off
-late gives every session the time by which it was late, and a little more where it would be over; once, until its broker is heard again. And
-since some loops call timers before they read from sockets, sessions are judged only when they are over still a moment after the timer went
-off.
+late gives every session the time by which it was late, and a little more where it would be over; once, until its broker is heard again.
+And since some loops call timers before they read from sockets, sessions are judged only when they are over still a moment after the timer
+went off.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class BrokerSessions:
         self._is_second_look = False
 
     def began(self, broker_id: int, connection: Connection | None, *, is_noted: bool = False) -> None:
-        """A broker registered, or is known from an earlier term, where its silence may have been noted: it has a full time-out from now on."""
+        """A broker registered, or is known from an earlier term (`is_noted`: as silent): it has a full time-out from now on."""
         session = self._sessions[broker_id] = Session(self._clock.monotonic(), connection)
         if is_noted:
             session.noted_at = session.heard_at

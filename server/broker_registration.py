@@ -55,8 +55,8 @@ class Registration(Protocol):
         """The logs are loaded and nobody is served yet, or a new ZooKeeper session began. Raises RegistrationRefused."""
 
     async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
-        """Requests are served: `take_part` makes this broker take part in the election of the controller, `elected` is the one that it knows
-        of then, -1 none. Raises RegistrationRefused.
+        """Requests are served: `take_part` makes this broker take part in the election of the controller, `elected` is the controller that
+        it knows of then, -1 none. Raises RegistrationRefused.
         """
 
     def session_expired(self) -> None:

@@ -5,7 +5,7 @@ one connection that is kept. What goes wrong is tried again, after a short time 
 
 * no controller, no connection, connection lost, no answer, NOT_CONTROLLER: the controller is looked for again;
 * FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE: the log is another one, or does not go back so far; the view starts again where it begins;
-* STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED: the broker registers again, with a checkpoint of its view (RREG-9, RREG-21);
+* STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED: the broker registers again, and keeps its place in the log (RREG-9, RREG-21);
 * DUPLICATE_BROKER_REGISTRATION: another broker has the id, or the controller does not know yet that it has gone; it registers again.
 
 A broker that stops fetches with WantShutDown until the controller says that it may go (RREG-10).
@@ -95,8 +95,6 @@ class RegistrationClient:
         self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
         self.view = MetadataView()
         """What this broker knows from the metadata log."""
-        self.checkpoint = MetadataView()
-        """The view as it was when the controller registered this broker; from here on it has fetched since."""
         self._identity = identity
         self._options = options
         self._endpoints = endpoints
@@ -240,7 +238,6 @@ class RegistrationClient:
         code = _code(response)
         if code is ErrorCode.NONE:
             self._must_register = False
-            self.checkpoint = self.view.checkpoint()
             self.own.registered(response.broker_epoch)
             self._finder.take_part()
             self._succeeded()

@@ -68,7 +68,7 @@ class ControllerFinder:
         self._tried_own_id = False
 
     async def look(self) -> Endpoint | None:
-        """Look for the controller unless it is known; None where it cannot be found now. Without ZooKeeper it stays the one that is known."""
+        """Look for the controller unless it is known; None if it cannot be found now. Without ZooKeeper it stays the one that is known."""
         if self.endpoint is None or self._elected() not in (-1, self.controller_id):
             try:
                 async with self._clock.timeout(TIMEOUT_S):

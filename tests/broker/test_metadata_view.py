@@ -1,4 +1,4 @@
-"""A view of the metadata log: the rules of the record table, one after the other, and what it refuses."""
+"""The metadata log: the rules of the record table, one after the other, what a view refuses, and what a broker takes of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from klamm.broker.metadata_view import MetadataView, ViewedBroker, ViewedPartition
+from klamm.broker.metadata_view import MetadataView, ViewedBroker
 from klamm.protocol import messages
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.metadata_records import MetadataRecord, encode_records, encode_value, encode_values
 from klamm.protocol.nouns import Endpoint
+from klamm.tests.broker.whole_view import ViewedPartition, WholeView
 
 ID, OTHER = b"i" * 16, b"o" * 16
 REGISTER = messages.RegisterBrokerRecord(
@@ -31,8 +32,8 @@ def config(name: str, value: str | None, kind: int = 2, resource: str = "t") -> 
     return messages.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
 
 
-def view_of(*records: MetadataRecord) -> MetadataView:
-    view = MetadataView()
+def view_of(*records: MetadataRecord) -> WholeView:
+    view = WholeView()
     take(view, records)
     return view
 
@@ -51,8 +52,16 @@ def test_a_new_view_knows_nothing_and_becomes_one_of_the_first_log_that_it_sees(
     assert (view.controller_epoch, view.next_offset) == (3, 1)
 
 
+def test_a_broker_takes_of_the_log_what_is_about_brokers_and_passes_over_the_rest() -> None:
+    view = MetadataView()
+    rest: list[MetadataRecord] = [TOPIC, PARTITION, change(leader=1), config("a", "1"), messages.RemoveTopicRecord(topic_id=ID)]
+    assert take(view, [*rest, REGISTER, *rest]) == [REGISTER]
+    assert (set(view.brokers), view.next_offset) == ({1}, 11)
+
+
 def test_a_broker_is_registered_unfenced_fenced_leaving_and_gone() -> None:
-    view = view_of(REGISTER)
+    view = MetadataView()
+    take(view, [REGISTER])
     broker = ViewedBroker(1, 7, (Endpoint("L", "h", 65535, 3),), None, fenced=True, in_controlled_shutdown=False)
     assert view.brokers == {1: broker}
     take(view, [messages.UnfenceBrokerRecord(id=1, epoch=7)])
@@ -137,22 +146,9 @@ def test_configs_are_set_name_by_name_and_deleted_by_null() -> None:
 def test_a_snapshot_over_what_is_known_changes_nothing() -> None:
     records: list[MetadataRecord] = [REGISTER, TOPIC, PARTITION, config("a", "1")]
     view = view_of(*records)
-    before = view.checkpoint()
+    before = dict(view.brokers), dict(view.topics[ID].partitions), {resource: dict(values) for resource, values in view.configs.items()}
     take(view, records)
-    assert view.brokers == before.brokers and view.configs == before.configs
-    assert view.topics[ID].partitions == before.topics[ID].partitions
-
-
-def test_a_checkpoint_stays_as_it_is() -> None:
-    view = view_of(REGISTER, TOPIC, PARTITION, config("a", "1"))
-    checkpoint = view.checkpoint()
-    take(view, [change(leader=1), config("a", "2"), TOPIC._replace(name="u", topic_id=OTHER), REGISTER._replace(broker_id=2)])
-    assert (checkpoint.controller_epoch, checkpoint.next_offset) == (3, 4)
-    assert checkpoint.brokers.keys() == {1} and checkpoint.topics.keys() == {ID}
-    assert checkpoint.topics[ID].partitions[0].leader == -1
-    assert checkpoint.configs == {(2, "t"): {"a": "1"}}
-    take(checkpoint, [change(leader=2)])
-    assert view.topics[ID].partitions[0].leader == 1
+    assert (view.brokers, view.topics[ID].partitions, view.configs) == before
 
 
 def test_a_restart_forgets_everything() -> None:

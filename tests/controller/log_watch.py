@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 
-from klamm.broker.metadata_view import MetadataView
 from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment
 from klamm.protocol.metadata_records import decode_records
 from klamm.protocol.nouns import TopicPartition
+from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller import metadata_facts
 from klamm.tests.controller.metadata_facts import BrokerFacts, Facts, NaiveReplay, PartitionFacts
 from klamm.tests.controller.simulated import World
@@ -90,7 +90,7 @@ class LogWatch:
         self.batches = 0
         self.problems: list[str] = []
         self.naive = NaiveReplay()
-        self.view = MetadataView()
+        self.view = WholeView()
         self._term: Term | None = None
         self._log: MetadataLog | None = None
         self._due = False
@@ -116,7 +116,7 @@ class LogWatch:
         log = term.metadata_log
         if term is not self._term:
             self._term, self._log = term, log
-            self.naive, self.view = NaiveReplay(), MetadataView()
+            self.naive, self.view = NaiveReplay(), WholeView()
         if self.view.next_offset < log.start_offset:  # where the bound is small, one event may be longer than the log
             self.naive.restart(log.start_offset)
             self.view.restart(log.controller_epoch, log.start_offset)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from klamm.broker.metadata_view import MetadataView
 from klamm.controller.cluster import Cluster
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.simulated import World
 
 TOPIC, BROKER = 2, 4
@@ -100,7 +100,7 @@ def of_cluster(cluster: Cluster) -> Facts:
     return Facts(brokers, topics, {p.key: partition_facts(p.assignment, p.info) for p in cluster.partitions()}, {})
 
 
-def of_view(view: MetadataView) -> Facts:
+def of_view(view: WholeView) -> Facts:
     """What a broker has come to by the log."""
     brokers = {
         b.id: BrokerFacts(b.epoch, "FENCED" if b.fenced else "STOPPING" if b.in_controlled_shutdown else "ONLINE")

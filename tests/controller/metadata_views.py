@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.broker.metadata_view import MetadataView
 from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
 from klamm.protocol.metadata_records import MetadataRecord, decode_records
+from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.simulated import World
 
 Plain = dict[str, Any]
@@ -24,16 +24,16 @@ def names(found: list[MetadataRecord]) -> list[str]:
     return [type(record).__name__.removesuffix("Record") for record in found]
 
 
-def replayed(log: MetadataLog) -> MetadataView:
+def replayed(log: MetadataLog) -> WholeView:
     """A view of the whole log."""
-    view = MetadataView()
+    view = WholeView()
     view.restart(log.controller_epoch, log.start_offset)
     view.apply(log.read(log.start_offset, ENOUGH), log.controller_epoch)
     assert view.next_offset == log.high_watermark
     return view
 
 
-def plain_view(view: MetadataView) -> Plain:
+def plain_view(view: WholeView) -> Plain:
     """Brokers with their state, topics with ids, partitions with all that RREG-18 names, configs."""
     partitions = {(t.name, i): tuple(p) for t in view.topics.values() for i, p in t.partitions.items()}
     return {

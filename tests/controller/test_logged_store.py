@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from klamm.broker.metadata_view import MetadataView
 from klamm.controller.logged_store import LoggedStore
 from klamm.controller.metadata_log import MetadataLog
 from klamm.controller.values import (
@@ -31,6 +30,7 @@ from klamm.controller.values import (
     WriteOutcome,
 )
 from klamm.protocol.nouns import Endpoint, TopicPartition
+from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller.metadata_views import ENOUGH, Plain, plain_partition, plain_view, plain_world, replayed
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World
 from klamm.tests.harness.seeds import seeds
@@ -50,7 +50,7 @@ class Run:
         self.store = SimulatedStore(self.world, lambda event: None, self.quiet, random.Random(seed))
         self.log = MetadataLog(1, max_bytes=max_bytes)
         self.logged = LoggedStore(self.store, self.log)
-        self.view = MetadataView()
+        self.view = WholeView()
         self.view.restart(1, 0)
         self.leaving: set[int] = set()
         self.ids = itertools.count(1)
@@ -241,7 +241,7 @@ class Run:
 
     # --- what must hold ---
 
-    def whole(self) -> MetadataView:
+    def whole(self) -> WholeView:
         return replayed(self.log)
 
     async def follow(self) -> None:

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from klamm.broker.metadata_view import MetadataView
 from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.tests.broker.whole_view import WholeView
 from klamm.tests.controller import metadata_facts
 from klamm.tests.controller.metadata_facts import BrokerFacts, Facts, PartitionFacts
 from klamm.tests.harness import requests
@@ -58,7 +58,7 @@ def of_log(cluster: LocalCluster) -> Facts:
     """What the controller's log comes to."""
     controller = next(broker.controller for broker in cluster.brokers if broker.id == cluster.controller_id)
     assert controller.term is not None and controller.term.metadata_log is not None
-    log, view = controller.term.metadata_log, MetadataView()
+    log, view = controller.term.metadata_log, WholeView()
     view.restart(log.controller_epoch, log.start_offset)
     while piece := log.read(view.next_offset, 1 << 20):
         view.apply(piece, log.controller_epoch)

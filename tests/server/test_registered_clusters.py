@@ -150,8 +150,37 @@ class Traffic:
         assert {(p, offset): value for p, offset, value in self.written}.items() <= found.items()
 
 
-@pytest.mark.requirement("RREG-12")
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> set[ZkSession]:
+    """Sessions that wrote a registration, or tried to."""
+    found: set[ZkSession] = set()
+    write = ZkSession._write
+
+    async def seen(self: ZkSession, request: Any) -> Any:
+        if b"/cluster/brokers/" in bytes(request.serialize()):
+            found.add(self)
+        return await write(self, request)
+
+    monkeypatch.setattr(ZkSession, "_write", seen)
+    return found
+
+
 @pytest.mark.requirement("RREG-5")
+async def test_nobody_but_the_controller_writes_registrations_while_brokers_start_stop_and_are_fenced(
+    start: Start, writers: set[ZkSession]
+) -> None:
+    cluster = await start(3, broker_session_timeout_ms=str(SESSION_MS))
+    controller, other = split(cluster)
+    await cluster.stop_broker(other.id)
+    await cluster.start_broker(other.id)
+    await cluster.kill_broker(other.id)
+    await eventually(lambda: other.id not in controller.metadata.brokers, "it is fenced")
+    await cluster.start_broker(other.id)
+    assert cluster.controller_id == controller.id
+    assert writers == {controller.zk}
+
+
+@pytest.mark.requirement("RREG-12")
 async def test_ready_cluster_has_online_brokers_that_show_each_other_and_no_ephemeral_znodes(start: Start, zk: ZkSession) -> None:
     cluster = await start(3, SeedTopic("t", 6, 3))
     assert [await stored(zk, broker_id) for broker_id in (1, 2, 3)] == [("ONLINE", 1)] * 3

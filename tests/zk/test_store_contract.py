@@ -595,8 +595,8 @@ async def test_a_registration_is_replaced(lab: Lab, office: Seat) -> None:
     changed = [REGISTERED._replace(epoch=4, state=BrokerState.ONLINE, is_silent=True), REGISTERED._replace(id=7)]
     assert await office.store.write_registrations(changed) == [WriteOutcome.OK] * 2
     assert await office.store.registrations() == {5: changed[0], 7: changed[1]}
-    data, _ = await lab.read("/cluster/brokers/5")
-    assert data is not None and data.endswith(b',"jmx_port":7203},"silent":true}')
+    stored = await lab.read("/cluster/brokers/5")
+    assert stored is not None and stored[0] is not None and stored[0].endswith(b',"jmx_port":7203},"silent":true}')
 
 
 SETTINGS: dict[str, Any] = {"endpoints": [], "listener_security_protocol_map": {}}
