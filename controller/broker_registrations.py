@@ -120,8 +120,17 @@ def _next(cluster: Cluster, broker: BrokerToRegister) -> BrokerRegistration:
     return BrokerRegistration(broker.id, 1 if before is None else before.epoch + 1, BrokerState.FENCED, endpoints, broker.rack)
 
 
-def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper: Collection[int]) -> None:
-    """A new controller has read the registrations; all brokers but those that are OFFLINE have a full session time-out (RREG-13).
+async def ended(term: Term) -> Collection[int]:
+    """The former controller, if its ZooKeeper session is over: its broker has fenced itself before that, if it was alive (RREG-13)."""
+    former = term.former_controller
+    if not term.options.registerbroker_enable or former in (-1, term.broker_id) or await term.store.shows_session(former):
+        return ()
+    return (former,)
+
+
+def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper: Collection[int], ended: Collection[int] = ()) -> None:
+    """A new controller has read the registrations; all brokers but those that are OFFLINE have a full session time-out (RREG-13), and those
+    that have ended none.
 
     Of those that are registered in ZooKeeper too, what is there counts.
     """
@@ -139,6 +148,7 @@ def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper
         if registration.id in in_zookeeper:
             continue
         is_running = cluster.runs_by_request(registration.id) and registration.broker.endpoint(listener) is not None
+        is_running = is_running and registration.id not in ended
         (running if is_running else fenced).append(registration)
     cluster.brokers_registered(registration.broker for registration in running)
     for registration in running:
@@ -152,14 +162,17 @@ def loaded(term: Term, registrations: Iterable[BrokerRegistration], in_zookeeper
 async def settle(term: Term, in_zookeeper: Collection[int]) -> None:
     """Write of brokers that cannot run by request that they do not, for a new controller that has loaded all.
 
-    These are registered in ZooKeeper too, or have no endpoint where this controller dials.
+    These are registered in ZooKeeper too, or have no endpoint where this controller dials, or their session has ended.
     """
     cluster = term.cluster
     claims = [b for b in sorted(cluster.registrations) if cluster.runs_by_request(b)]
     wrong = [b for b in claims if b in in_zookeeper or b not in cluster.brokers]
     if not wrong:
         return
-    log.warning("brokers %s do not run by request: in ZooKeeper, or without an endpoint for %s", wrong, term.options.channel_listener)
+    log.warning(
+        "brokers %s do not run by request: in ZooKeeper, without an endpoint for %s, or the former controller whose session is over",
+        wrong, term.options.channel_listener,
+    )  # fmt: skip
     stopping = [b for b in wrong if cluster.registrations[b].state is BrokerState.STOPPING]
     online = [b for b in wrong if b not in stopping]
     if online:

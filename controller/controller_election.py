@@ -64,6 +64,8 @@ class ControllerElection:
         self._steering = steering
         self._observer = observer
         self._resigned = resigned
+        self._former_id = -1
+        """The broker that was the controller last, as far as this one has seen."""
         self._retry: Timer | None = None
         self._retry_seconds: float = FIRST_RETRY_SECONDS
 
@@ -100,11 +102,17 @@ class ControllerElection:
             case _:
                 assert_never(event)
 
+    def _see(self, controller_id: int) -> None:
+        """This is what `/controller` names, -1 being nobody."""
+        self.active_id = controller_id
+        if controller_id != -1:
+            self._former_id = controller_id
+
     async def maybe_resign(self) -> None:
         """Read `/controller`, and resign if it does not name this broker any more."""
         was_active = self.is_active
         await self._store.watch_controller()
-        self.active_id = await self._store.controller_id()
+        self._see(await self._store.controller_id())
         if was_active and not self.is_active:
             self._end_term()
 
@@ -129,9 +137,9 @@ class ControllerElection:
             self._retry.cancel()
 
     async def _elect(self) -> None:
-        self.active_id = await self._store.controller_id()
+        self._see(await self._store.controller_id())
         if self.active_id == self._broker_id and self.term is None and await self._store.end_leftover(self._broker_id):
-            self.active_id = await self._store.controller_id()
+            self._see(await self._store.controller_id())
         if self.active_id != -1:
             log.debug("broker %d: the controller is broker %d", self._broker_id, self.active_id)
             return
@@ -140,7 +148,9 @@ class ControllerElection:
         if self._steering is not None:
             await reach(self._steering, ControllerElectionDue(self._broker_id), self._observer)
         try:
-            epoch = await self._store.register_controller(self._broker_id, self._clock.now_ms())
+            epoch = await self._store.register_controller(
+                self._broker_id, self._clock.now_ms(), shows_session=self.options.registerbroker_enable
+            )  # fmt: skip
         except ControllerMoved:
             await self.maybe_resign()
             return
@@ -156,6 +166,7 @@ class ControllerElection:
         began = self._clock.monotonic()
         try:
             self.term = self._new_term(epoch.epoch)
+            self.term.former_controller, self._former_id = self._former_id, self._broker_id
             await failover.fail_over(self.term)
         except StoreLost:
             self.resign()

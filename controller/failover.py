@@ -42,7 +42,7 @@ async def fail_over(term: Term) -> None:
     )  # fmt: skip
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.brokers_registered(registered.values())
-    broker_registrations.loaded(term, registrations, registered)
+    broker_registrations.loaded(term, registrations, registered, await broker_registrations.ended(term))
     await asyncio.gather(
         store.watch_brokers(sorted(registered)),
         *(load(term, topic_names[i : i + TOPICS_AT_A_TIME]) for i in range(0, len(topic_names), TOPICS_AT_A_TIME)),

@@ -34,6 +34,7 @@ class LoggedStore:
         self.watch_controller = store.watch_controller
         self.controller_id = store.controller_id
         self.register_controller = store.register_controller
+        self.shows_session = store.shows_session
         self.delete_controller = store.delete_controller
         self.end_leftover = store.end_leftover
         self.reset_fence = store.reset_fence

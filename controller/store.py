@@ -41,11 +41,15 @@ class ControllerElectionStore(Protocol):
     async def controller_id(self) -> int:
         """Broker id in `/controller`, -1 when there is none. Arms as `watch_controller`."""
 
-    async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
-        """One election attempt; from its success on, writes are fenced with the returned zk_version.
+    async def register_controller(self, broker_id: int, timestamp_ms: int, *, shows_session: bool = False) -> ControllerEpoch:
+        """One election attempt; from its success on, writes are fenced with the returned zk_version. With `shows_session` it leaves a znode
+        that lasts as long as the session, whatever becomes of `/controller`.
 
         Raises ControllerMoved when another broker won.
         """
+
+    async def shows_session(self, broker_id: int) -> bool:
+        """Whether there is such a znode: a session in which this broker was elected is not over."""
 
     async def delete_controller(self) -> None:
         """Delete `/controller`, fenced. A missing znode is fine."""

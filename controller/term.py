@@ -59,6 +59,8 @@ class Term:
     """Of brokers that registered with the controller."""
     fetches: MetadataFetches | None = field(init=False, default=None)
     """Of the metadata log; None where there is none."""
+    former_controller: int = -1
+    """The controller before this one, as far as this broker has seen."""
     _rebalance: Timer | None = None
     _ended: bool = False
 

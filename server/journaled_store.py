@@ -79,13 +79,14 @@ class JournaledStore:
         self.throttled_replicas_removal = store.throttled_replicas_removal
         self.throttled_rates_removal = store.throttled_rates_removal
         self.registrations = store.registrations
+        self.shows_session = store.shows_session
 
     # --- the controller ---
 
-    async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
+    async def register_controller(self, broker_id: int, timestamp_ms: int, *, shows_session: bool = False) -> ControllerEpoch:
         change = _Change("set", paths.CONTROLLER_EPOCH, {"broker": broker_id}, {"broker": broker_id})
         try:
-            epoch = await self._store.register_controller(broker_id, timestamp_ms)
+            epoch = await self._store.register_controller(broker_id, timestamp_ms, shows_session=shows_session)
         except Exception as error:
             self._row(change, type(error).__name__)
             raise

@@ -24,6 +24,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 CLUSTER_ID = "/cluster/id"
 REGISTERED_BROKERS = "/cluster/brokers"
+CONTROLLER_SESSIONS = "/cluster/controllers"
 FEATURE = "/feature"
 PRODUCER_IDS = "/latest_producer_id_block"
 
@@ -87,6 +88,10 @@ def partition_of(path: str) -> tuple[str, int] | None:
 
 def registration_path(broker_id: int) -> str:
     return f"{REGISTERED_BROKERS}/{broker_id}"
+
+
+def controller_session_path(broker_id: int) -> str:
+    return f"{CONTROLLER_SESSIONS}/{broker_id}"
 
 
 def deletion_path(topic: str) -> str:

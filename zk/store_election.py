@@ -33,15 +33,17 @@ class ZkControllerElection(ZkArea):
             if await self._session.exists(paths.CONTROLLER, self._seen) is None:
                 return -1
 
-    async def register_controller(self, broker_id: int, timestamp_ms: int) -> ControllerEpoch:
+    async def register_controller(self, broker_id: int, timestamp_ms: int, *, shows_session: bool = False) -> ControllerEpoch:
         generation = self._session.generation
         epoch, version = await self._controller_epoch()
         ops = self._session.ops
+        show = await self._show_session(broker_id) if shows_session else []
         try:
-            _, stat = await self._session.multi(
+            _, stat, *_ = await self._session.multi(
                 [
                     ops.create(paths.CONTROLLER, layout.encode_controller(broker_id, timestamp_ms), ephemeral=True),
                     ops.set_data(paths.CONTROLLER_EPOCH, layout.encode_controller_epoch(next_epoch(epoch)), version),
+                    *show,
                 ],
                 results=True,
             )
@@ -52,6 +54,26 @@ class ZkControllerElection(ZkArea):
             elected = await self._elected_after_all(broker_id, next_epoch(epoch))
         self._fence.raise_to(elected.zk_version, generation)
         return elected
+
+    async def _show_session(self, broker_id: int) -> list[bytes]:
+        """What an election creates so that the session is seen apart from `/controller`: nothing where it is seen already."""
+        path = paths.controller_session_path(broker_id)
+        while True:
+            node = await self._session.exists(path)
+            if node is None:
+                break
+            if node.ephemeral_owner == self._session.session_id:
+                return []
+            await self._session.delete(path)  # of an earlier life of this broker
+        if await self._session.exists(paths.CONTROLLER_SESSIONS) is None:
+            try:
+                await self._session.create(paths.CONTROLLER_SESSIONS, None, makepath=True)
+            except NodeExists:
+                pass
+        return [self._session.ops.create(path, None, ephemeral=True)]
+
+    async def shows_session(self, broker_id: int) -> bool:
+        return await self._session.exists(paths.controller_session_path(broker_id)) is not None
 
     async def _controller_epoch(self) -> tuple[int, int]:
         while True:

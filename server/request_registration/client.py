@@ -67,6 +67,7 @@ class RegistrationOptions:
     session_timeout_ms: int
     first_registration_ms: int
     socket_timeout_ms: int
+    zookeeper_timeout_ms: int
 
     @classmethod
     def of(cls, config: BrokerConfig) -> RegistrationOptions:
@@ -74,6 +75,7 @@ class RegistrationOptions:
         return cls(
             get("broker.rack"), get("broker.heartbeat.interval.ms"), get("broker.session.timeout.ms"),
             get("initial.broker.registration.timeout.ms"), get("controller.socket.timeout.ms"),
+            get("zookeeper.session.timeout.ms"),
         )  # fmt: skip
 
 
@@ -109,6 +111,8 @@ class RegistrationClient:
         self._task: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         """Looks at what ZooKeeper has of this broker while the controller does not answer."""
+        self._session_until = 0.0
+        """Until then the ZooKeeper session lasts at least. Known only while this broker is the controller."""
         self._retry_s = RETRY_LEAST_S
         self._failing_since: float | None = None
         self._failure = ""
@@ -142,6 +146,12 @@ class RegistrationClient:
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._task = asyncio.get_running_loop().create_task(self._run_after(self._task))
+
+    def session_expired(self) -> None:
+        """The ZooKeeper session is over: if this broker was the controller, the next one has fenced it (RREG-13)."""
+        if self._is_controller:
+            self._finder.forget()
+            self.own.session_expired()
 
     async def leave(self, limit_s: float, *, patient: bool) -> bool:
         """Stop as RREG-10 says, for `limit_s` at most; whether the controller let this broker go. It serves clients meanwhile.
@@ -214,7 +224,7 @@ class RegistrationClient:
         own, notice_s = self.own, self.own.notice_s
         while True:
             await self._clock.sleep(max(own.remaining_s - notice_s, notice_s / LOOKS))
-            if not own.serves or own.remaining_s > notice_s:
+            if not own.serves or own.remaining_s > notice_s or self._is_controller:
                 continue
             sent = self._clock.monotonic()
             try:
@@ -261,16 +271,21 @@ class RegistrationClient:
             broker_id=self._identity.broker_id, broker_epoch=epoch, controller_epoch=view.controller_epoch, fetch_offset=view.next_offset,
             max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down,
         )  # fmt: skip
+        was_controller = self._is_controller
+        if was_controller:
+            await self._see_session()
         sent = self._clock.monotonic()
         timeout_ms = max_wait_ms + max(self._options.session_timeout_ms // 4, 500)
         response = await self._exchange(ApiKey.METADATA_FETCH, request, timeout_ms / 1000)
+        if was_controller and not self._is_controller:
+            raise ControllerLost("this broker was the controller, and its ZooKeeper session is over")
         code = _code(response)
         match code:
             case ErrorCode.NONE:
-                self.own.heartbeat(sent)
+                self._heard(sent)
                 self._apply(response)
             case ErrorCode.FENCED_LEADER_EPOCH | ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.own.heartbeat(sent)
+                self._heard(sent)
                 view.restart(response.controller_epoch, max(response.log_start_offset, 0))
             case ErrorCode.STALE_BROKER_EPOCH | ErrorCode.BROKER_ID_NOT_REGISTERED:
                 self._must_register = True
@@ -281,6 +296,30 @@ class RegistrationClient:
                 raise RemoteProtocolError(f"the controller responds to a fetch of the metadata log with {code.name}")
         self._succeeded()
         return int(response.result_code)
+
+    @property
+    def _is_controller(self) -> bool:
+        """Whether the controller that this broker fetches from is itself."""
+        return self._finder.controller_id == self._identity.broker_id
+
+    def _heard(self, sent: float) -> None:
+        if self._is_controller:
+            self.own.own_heartbeat(sent, self._session_until)
+        else:
+            self.own.heartbeat(sent)
+
+    async def _see_session(self) -> None:
+        """Ask ZooKeeper something: the session lasts for its time-out from now on, if there is an answer."""
+        sent = self._clock.monotonic()
+        try:
+            async with self._clock.timeout(min(self._options.zookeeper_timeout_ms, self._options.session_timeout_ms) / 1000 / LOOKS):
+                await self._stored()
+        except Unreadable:
+            pass
+        except (StoreLost, ZkError, TimeoutError) as error:
+            log.debug("broker %d, the controller, has no answer of ZooKeeper: %s", self._identity.broker_id, error)
+            return
+        self._session_until = sent + self._options.zookeeper_timeout_ms / 1000
 
     def _max_wait_ms(self) -> int:
         """The heartbeat interval; less where the lease would be over before the next answer."""

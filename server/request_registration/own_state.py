@@ -67,6 +67,16 @@ class OwnState:
         """A fetch that was sent at this time, on the clock's scale, has an answer that counts."""
         self._lease_until = max(self._lease_until, sent + self._session_timeout_s)
 
+    def own_heartbeat(self, sent: float, session_until: float) -> None:
+        """The same of a fetch from the controller in this very broker. The next controller fences it at once when the ZooKeeper session is
+        over, and that lasts until `session_until` at least; so the lease ends then, whatever was granted before.
+        """
+        self._lease_until = min(sent + self._session_timeout_s, session_until)
+
+    def session_expired(self) -> None:
+        """The ZooKeeper session in which this broker was the controller is over."""
+        self._fence("it was the controller, and its ZooKeeper session is over")
+
     def stored(self, registration: BrokerRegistration | None, sent: float) -> None:
         """What ZooKeeper had of this broker at some moment after `sent`. It prolongs a lease, and never begins one."""
         if registration is None or registration.epoch != self._identity.broker_epoch:

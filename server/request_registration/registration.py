@@ -1,8 +1,8 @@
 """A broker's registration with the controller, in the place of its znode in `/brokers/ids` (RegisterBroker, controller 25).
 
 The broker serves from the beginning, but is fenced until the log of the controller says that it is online: requests go to one of two
-dispatchers. Its ZooKeeper session has nothing to do with the registration: when the session ends, only the controller that this broker may
-have been does.
+dispatchers. Its ZooKeeper session has nothing to do with the registration, unless this broker is the controller: that ends with the
+session, and the next controller gives the broker of the former one no time to be heard.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class ControllerRegistration:
         await self.client.start()
 
     def session_expired(self) -> None:
-        """Nothing: the registration does not depend on ZooKeeper."""
+        """The registration does not depend on ZooKeeper, but for that of the controller itself."""
+        if self.client is not None:
+            self.client.session_expired()
 
     async def follow_listeners(self) -> None:
         """Open and close listeners as the configs say now, and register the endpoints that follow, which bounces the broker (RREG-16)."""

@@ -27,7 +27,7 @@ from klamm.zk.requests import ConnectionLost
 
 OWN = 5
 ENDPOINTS: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "here", 9092, 0), Endpoint("SECURE", "there", 9093, 1))
-OPTIONS = RegistrationOptions("r1", 2000, 9000, 60_000, 30_000)
+OPTIONS = RegistrationOptions("r1", 2000, 9000, 60_000, 30_000, 18_000)
 OFFLINE, FENCED, ONLINE, STOPPING = BrokerState
 IN_ZOOKEEPER = BrokerRegistration(OWN, 1, ONLINE, ENDPOINTS)
 
@@ -51,10 +51,13 @@ class World:
         self.scripts = [ScriptedBroker(), ScriptedBroker()]
         self.controller: int | None = 0
         self.elected = -1
+        self.ids = [0, 1]
+        """Broker ids of the two."""
+        self.own = ENDPOINTS
         self.clock = DrivenClock()
         self.identity = BrokerIdentity(OWN, "c")
         self.serving: list[bool] = []
-        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: ENDPOINTS, self.clock, lambda: None, lambda: self.elected)
+        finder = ControllerFinder(self.identity, "PLAINTEXT", self._read, lambda: self.own, self.clock, lambda: None, lambda: self.elected)
         self.endpoints = ENDPOINTS
         self.stored: BrokerRegistration | Exception | None = None
         """What ZooKeeper has of the broker, or how a look at it fails."""
@@ -74,7 +77,11 @@ class World:
     async def _read(self) -> ElectedController | None:
         if self.controller is None:
             return None
-        return ElectedController(self.controller, (Endpoint("PLAINTEXT", "127.0.0.1", self.scripts[self.controller].port, 0),))
+        return ElectedController(self.ids[self.controller], (Endpoint("PLAINTEXT", "127.0.0.1", self.scripts[self.controller].port, 0),))
+
+    def be_controller(self) -> None:
+        """The first of the two is this broker itself."""
+        self.ids[0], self.own = OWN, (Endpoint("PLAINTEXT", "127.0.0.1", self.scripts[0].port, 0),)
 
     async def _stored(self) -> BrokerRegistration | None:
         self.looks.append(self.clock.monotonic())
@@ -477,6 +484,55 @@ async def test_what_zookeeper_says_counts_from_the_moment_of_the_question_and_fo
     asked = max(at for at in started.looks if end - at >= third_s)
     assert end - asked == pytest.approx(third_s, abs=0.05)
     assert started.looks[-1] > asked, "another question had no answer"
+
+
+@pytest.mark.requirement("RREG-13", "RREG-22")
+async def test_broker_that_is_the_controller_itself_serves_no_longer_than_its_zookeeper_session_lasts_for_certain(world: World) -> None:
+    """The next controller fences it at once; it is elected when the session is over."""
+    world.be_controller()
+    world.stored = IN_ZOOKEEPER
+    starting = asyncio.ensure_future(world.client.start())
+    await world.online()
+    await starting
+    for _ in range(20):
+        fetch = await world.fetch()
+        world.serve(fetch, ONLINE)
+        await world.clock.advance(2)
+    assert world.serving == [True]
+    world.is_stored_held = True
+    began, answered = world.clock.monotonic(), world.looks[-1]
+    while world.serving == [True]:
+        world.serve(await world.fetch(), ONLINE)
+        await world.clock.advance(1)
+        assert world.clock.monotonic() - began < 60
+    assert 14 < world.clock.monotonic() - answered < 22, "the session time-out is 18 s"
+
+
+@pytest.mark.requirement("RREG-13")
+async def test_broker_that_was_the_controller_is_fenced_when_its_zookeeper_session_is_over_whatever_its_old_term_answers(
+    world: World,
+) -> None:
+    world.be_controller()
+    world.stored = IN_ZOOKEEPER
+    starting = asyncio.ensure_future(world.client.start())
+    await world.online()
+    await starting
+    fetch = await world.fetch()
+    world.client.session_expired()
+    assert world.serving == [True, False]
+    world.controller = 1
+    world.serve(fetch, ONLINE)
+    await world.fetch(script=1)
+    assert world.serving == [True, False]
+
+
+@pytest.mark.requirement("RREG-20")
+async def test_broker_that_is_not_the_controller_serves_on_when_its_zookeeper_session_is_over(started: World) -> None:
+    await started.online()
+    started.client.session_expired()
+    started.serve(await started.fetch(), ONLINE)
+    await started.fetch()
+    assert started.serving == [True]
 
 
 @pytest.mark.requirement("RREG-22")

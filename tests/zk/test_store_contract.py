@@ -575,6 +575,23 @@ REGISTERED = BrokerRegistration(
 )
 
 
+async def test_the_session_of_a_controller_is_shown_for_as_long_as_it_lasts(lab: Lab) -> None:
+    first, second = await lab.seat(), await lab.seat()
+    assert not await second.store.shows_session(1)
+    await first.store.register_controller(1, NOW_MS, shows_session=True)
+    assert await second.store.shows_session(1) and not await second.store.shows_session(2)
+    await first.store.delete_controller()
+    assert await second.store.shows_session(1), "it was moved, and its session lasts"
+    await second.store.register_controller(2, NOW_MS)
+    await second.store.delete_controller()
+    assert not await second.store.shows_session(2)
+    await first.store.register_controller(1, NOW_MS, shows_session=True)
+    await first.store.delete_controller()
+    await second.store.register_controller(1, NOW_MS, shows_session=True)
+    await lab.leave(first)
+    assert await second.store.shows_session(1), "it is shown by the session of its later life"
+
+
 async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat) -> None:
     assert await office.store.registrations() == {}
     bare = BrokerRegistration(6, 1, BrokerState.FENCED, ())
