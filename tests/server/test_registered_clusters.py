@@ -273,8 +273,8 @@ async def test_killed_broker_that_is_back_before_its_session_ends_registers_at_o
 
 @pytest.mark.requirement("RREG-13")
 async def test_killed_controller_is_fenced_by_the_next_one_at_once(start: Start, zk: ZkSession) -> None:
-    """Its ZooKeeper session is over, so it has not a whole session time-out, which is half a minute here."""
-    cluster = await start(3, SeedTopic("t", 3, 3), zookeeper_session_timeout_ms="2000")
+    """Its ZooKeeper session is over, so it has not a whole session time-out, which is ten minutes here."""
+    cluster = await start(3, SeedTopic("t", 3, 3), zookeeper_session_timeout_ms="2000", broker_session_timeout_ms="600000")
     traffic = Traffic(cluster, "t")
     await traffic.more()
     controller, _ = split(cluster)
