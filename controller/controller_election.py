@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from klamm.controller import events, failover
 from klamm.controller.batch import Channels
@@ -23,6 +23,7 @@ from klamm.controller.store import Store
 from klamm.controller.term import Term, reach
 from klamm.controller.values import ControllerEpoch, ControllerMoved, StoreLost, StoreRefused
 from klamm.protocol.clock import Clock, Timer
+from klamm.protocol.nouns import next_epoch
 
 log = logging.getLogger("klamm.controller")
 
@@ -31,6 +32,17 @@ FIRST_REBALANCE_SECONDS = 5
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 12.8
 """How long a broker takes part in no election after an election or a fail-over that failed: the first time, and at most."""
+
+
+class SeenController(NamedTuple):
+    """The broker that `/controller` named when it was read last and there was one, and the controller epoch just before that."""
+
+    id: int
+    epoch: int
+
+    def before(self, epoch: int) -> int:
+        """The controller with the epoch before this one; -1 where it was not seen: the epoch tells that there was another one since."""
+        return self.id if epoch == next_epoch(self.epoch) else -1
 
 
 class ControllerElection:
@@ -64,8 +76,7 @@ class ControllerElection:
         self._steering = steering
         self._observer = observer
         self._resigned = resigned
-        self._former_id = -1
-        """The broker that was the controller last, as far as this one has seen."""
+        self._seen = SeenController(-1, 0)
         self._retry: Timer | None = None
         self._retry_seconds: float = FIRST_RETRY_SECONDS
 
@@ -102,17 +113,18 @@ class ControllerElection:
             case _:
                 assert_never(event)
 
-    def _see(self, controller_id: int) -> None:
-        """This is what `/controller` names, -1 being nobody."""
-        self.active_id = controller_id
-        if controller_id != -1:
-            self._former_id = controller_id
+    async def _look(self) -> None:
+        """Read who `/controller` names, and the controller epoch before that, where it matters who had which."""
+        epoch = await self._store.controller_epoch() if self.options.registerbroker_enable else 0
+        self.active_id = await self._store.controller_id()
+        if self.active_id != -1:
+            self._seen = SeenController(self.active_id, epoch)
 
     async def maybe_resign(self) -> None:
         """Read `/controller`, and resign if it does not name this broker any more."""
         was_active = self.is_active
         await self._store.watch_controller()
-        self._see(await self._store.controller_id())
+        await self._look()
         if was_active and not self.is_active:
             self._end_term()
 
@@ -137,9 +149,9 @@ class ControllerElection:
             self._retry.cancel()
 
     async def _elect(self) -> None:
-        self._see(await self._store.controller_id())
+        await self._look()
         if self.active_id == self._broker_id and self.term is None and await self._store.end_leftover(self._broker_id):
-            self._see(await self._store.controller_id())
+            await self._look()
         if self.active_id != -1:
             log.debug("broker %d: the controller is broker %d", self._broker_id, self.active_id)
             return
@@ -166,7 +178,7 @@ class ControllerElection:
         began = self._clock.monotonic()
         try:
             self.term = self._new_term(epoch.epoch)
-            self.term.former_controller, self._former_id = self._former_id, self._broker_id
+            self.term.former_controller = self._seen.before(epoch.epoch)
             await failover.fail_over(self.term)
         except StoreLost:
             self.resign()

@@ -33,6 +33,7 @@ class LoggedStore:
         self._log = log
         self.watch_controller = store.watch_controller
         self.controller_id = store.controller_id
+        self.controller_epoch = store.controller_epoch
         self.register_controller = store.register_controller
         self.shows_session = store.shows_session
         self.delete_controller = store.delete_controller

@@ -38,6 +38,9 @@ class ControllerElectionStore(Protocol):
     async def watch_controller(self) -> None:
         """`exists` on `/controller`; arms ControllerChange (created, changed) and Reelect (deleted)."""
 
+    async def controller_epoch(self) -> int:
+        """The number in `/controller_epoch`, 0 where there is none, -1 where it cannot be read."""
+
     async def controller_id(self) -> int:
         """Broker id in `/controller`, -1 when there is none. Arms as `watch_controller`."""
 

@@ -60,7 +60,7 @@ class Term:
     fetches: MetadataFetches | None = field(init=False, default=None)
     """Of the metadata log; None where there is none."""
     former_controller: int = -1
-    """The controller before this one, as far as this broker has seen."""
+    """The controller before this one, -1 where this broker has not seen it."""
     _rebalance: Timer | None = None
     _ended: bool = False
 

@@ -58,6 +58,7 @@ class JournaledStore:
         """Configs as they were read last, together."""
         self.watch_controller = store.watch_controller
         self.controller_id = store.controller_id
+        self.controller_epoch = store.controller_epoch
         self.reset_fence = store.reset_fence
         self.follow_versions = store.follow_versions
         self.setup_feature = store.setup_feature

@@ -23,6 +23,13 @@ class ZkControllerElection(ZkArea):
     async def watch_controller(self) -> None:
         await self._session.exists(paths.CONTROLLER, self._seen)
 
+    async def controller_epoch(self) -> int:
+        node = await self._session.get(paths.CONTROLLER_EPOCH)
+        try:
+            return 0 if node is None else layout.decode_controller_epoch(node.data)
+        except Unreadable:
+            return -1
+
     async def controller_id(self) -> int:
         while True:
             node = await self._session.get(paths.CONTROLLER, self._seen)

@@ -10,6 +10,7 @@ import pytest
 from klamm.controller import broker_states
 from klamm.controller.broker_sessions import FORGOTTEN_AFTER, GRACE_S, NOTED_AFTER, BrokerSessions
 from klamm.controller.changes import RegistrationsChanged
+from klamm.controller.controller_election import SeenController
 from klamm.controller.phases import FailoverBegun
 from klamm.controller.states import BROKER_MOVES, REGISTERING_MOVES
 from klamm.controller.values import BrokerRegistration, BrokerState
@@ -365,6 +366,14 @@ async def test_a_stopping_broker_that_registers_again_is_fenced_and_comes_back(s
 
 
 # --- fail-over ---
+
+
+@pytest.mark.requirement("RREG-13")
+def test_the_former_controller_is_only_known_to_who_has_seen_the_epoch_before_its_own() -> None:
+    """Who did not run in the whole term of another controller does not take the one before that for the last one."""
+    seen = SeenController(3, 7)
+    assert [seen.before(epoch) for epoch in (7, 8, 9)] == [-1, 3, -1]
+    assert SeenController(-1, 0).before(1) == -1
 
 
 @pytest.mark.requirement("RREG-13")

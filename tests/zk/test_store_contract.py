@@ -577,8 +577,9 @@ REGISTERED = BrokerRegistration(
 
 async def test_the_session_of_a_controller_is_shown_for_as_long_as_it_lasts(lab: Lab) -> None:
     first, second = await lab.seat(), await lab.seat()
-    assert not await second.store.shows_session(1)
+    assert not await second.store.shows_session(1) and await second.store.controller_epoch() == 0
     await first.store.register_controller(1, NOW_MS, shows_session=True)
+    assert await second.store.controller_epoch() == 1
     assert await second.store.shows_session(1) and not await second.store.shows_session(2)
     await first.store.delete_controller()
     assert await second.store.shows_session(1), "it was moved, and its session lasts"
