@@ -288,7 +288,6 @@ class LogDirectory:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise DirectoryInUse(f"log directory {self.path} is in use by another broker") from error
-        remove_temporaries(self.path, REPLACED)
         self._read_checkpoints()
         for entry in os.scandir(self.path):
             if entry.is_dir():
