@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import secrets
 import sys
 import threading
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
     from klamm.server.local.process_cluster import ProcessCluster
     from klamm.zk.embedded import EmbeddedZooKeeper
+
+log = logging.getLogger(__name__)
+
+NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a group.id gets no records; let it assign its partitions"
 
 
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
@@ -108,7 +113,12 @@ def command(
     shape = {"host": host, "port": port, "config": config, "topics": topics, "data_dir": data_dir}
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = Served(cluster, embedded)
-    run(lambda: live(served, signals, lambda: say(_as_json(cluster) if as_json else _as_lines(cluster)), served.failure))
+
+    def ready() -> None:
+        log.info(NO_GROUPS)
+        say(_as_json(cluster) if as_json else _as_lines(cluster))
+
+    run(lambda: live(served, signals, ready, served.failure))
 
 
 def _cluster(
