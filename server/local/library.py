@@ -115,7 +115,7 @@ class Cluster:
         self,
         brokers: int = 3,
         *,
-        topics: Iterable[str | tuple[str, int, int]] = (),
+        topics: str | Iterable[str | tuple[str, int, int]] = (),
         config: Mapping[str, str | int | bool] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -126,12 +126,12 @@ class Cluster:
     ) -> None:
         """Broker ids are 1, 2, 3, … Raises ValueError; nothing is started here.
 
-        `topics` are names, `NAME:PARTITIONS:RF` or such tuples; `config` holds properties of all brokers; `port` is the first broker's, 0
-        takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper` and a chroot;
-        without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are kept there;
-        without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together within
-        `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.policies`); they are called on
-        the cluster's loop and must not wait.
+        `topics` are names, `NAME:PARTITIONS:RF` or such tuples, or one such text; `config` holds properties of all brokers; `port` is the
+        first broker's, 0 takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper`
+        and a chroot; without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are
+        kept there; without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together
+        within `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.policies`); they are
+        called on the cluster's loop and must not wait.
         """
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
@@ -139,7 +139,7 @@ class Cluster:
         check_arguments(brokers, host, port, self._properties)
         if zookeeper is not None:
             check_address(zookeeper)
-        self._topics = [_topic(topic) for topic in topics]
+        self._topics = [_topic(topic) for topic in ([topics] if isinstance(topics, str) else topics)]
         check_configs(self._properties, self._topics, brokers if zookeeper is None else None)
         self._brokers = brokers
         self._host = host

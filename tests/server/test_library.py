@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 import klamm
+from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.harness.waits import wait_for
@@ -88,6 +89,11 @@ def test_both_kinds_of_cluster_have_the_same_methods() -> None:
     assert {name for name, value in vars(BlockingCluster).items() if isinstance(value, property)} == {
         "addresses", "bootstrap_servers", "cluster_id", "controller_id", "recovering", "zookeeper",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("topics", ["orders:6:3", ["orders:6:3"], [("orders", 6, 3)]])
+def test_one_topic_may_be_given_without_a_list(topics: Any) -> None:
+    assert klamm.Cluster(topics=topics)._topics == [SeedTopic("orders", 6, 3)]
 
 
 def test_a_thread_without_a_loop_takes_every_step(zookeeper: str, chroot: str) -> None:
