@@ -10,13 +10,14 @@ from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, re
 from klamm.admin.client import DEFAULT_WORK_TIMEOUT_MS
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.values import (
     MAX_THROTTLE,
     AnyPartition,
     AnyReplica,
+    Changes,
     ClusterDescription,
-    ConfigChange,
     ConfigEntry,
     ConfigResource,
     ElectionType,
@@ -132,9 +133,9 @@ class AsyncAdminClient:
 
     # The cluster
 
-    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+    async def describe_cluster(self, *, timeout_ms: int | None = None, on_retry: OnRetry | None = None) -> ClusterDescription:
         """As `AdminClient.describe_cluster`."""
-        return await self._io.run_in_loop(metadata.describe_cluster(self._time(timeout_ms)))
+        return await self._io.run_in_loop(metadata.describe_cluster(self._time(timeout_ms), on_retry))
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None
@@ -195,7 +196,7 @@ class AsyncAdminClient:
 
     async def incremental_alter_configs(
         self,
-        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        changes: Mapping[ConfigResource, Changes],
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,

@@ -9,13 +9,14 @@ from typing import Self, Unpack
 from klamm.admin import configs, elections, log_dirs, metadata, metadata_log, reassignments, throttles
 from klamm.admin.io_thread import IoThread
 from klamm.admin.results import Described, PartitionResult, Result
+from klamm.admin.scope import OnRetry
 from klamm.admin.settings import DEFAULT_REQUEST_TIMEOUT_MS, Security, check_settings
 from klamm.admin.values import (
     MAX_THROTTLE,
     AnyPartition,
     AnyReplica,
+    Changes,
     ClusterDescription,
-    ConfigChange,
     ConfigEntry,
     ConfigResource,
     ElectionType,
@@ -162,9 +163,12 @@ class AdminClient:
 
     # The cluster
 
-    def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """The live brokers and the controller, as one broker sees them."""
-        return self._io.run(metadata.describe_cluster(self._time(timeout_ms)))
+    def describe_cluster(self, *, timeout_ms: int | None = None, on_retry: OnRetry | None = None) -> ClusterDescription:
+        """The live brokers and the controller, as one broker sees them.
+
+        `on_retry` is called with each error after which the client tries another broker, or the same one again, in the client's thread.
+        """
+        return self._io.run(metadata.describe_cluster(self._time(timeout_ms), on_retry))
 
     def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None) -> Described[str, TopicDescription]:
         """Partitions, replicas, leaders and ISRs of the topics named, or of all, as one broker sees them.
@@ -239,12 +243,14 @@ class AdminClient:
 
     def incremental_alter_configs(
         self,
-        changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+        changes: Mapping[ConfigResource, Changes],
         *,
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> Result[ConfigResource]:
         """Change configs of each resource; those not named stay as they are. A broker's are sent to that broker.
+
+        The changes of a resource are a mapping of names to values, with None to delete one, or `ConfigChange` values.
 
         Source: key 44, since 2.3.
         """

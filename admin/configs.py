@@ -14,7 +14,7 @@ from klamm.admin.io_thread import Call
 from klamm.admin.results import Described, Result
 from klamm.admin.scope import Scope
 from klamm.admin.session import Outcomes, Session
-from klamm.admin.values import AlterOperation, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from klamm.admin.values import AlterOperation, Changes, ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.compiler import Message
@@ -59,11 +59,11 @@ def describe_configs(
 
 
 def incremental_alter_configs(
-    changes: Mapping[ConfigResource, Iterable[ConfigChange]], validate_only: bool, timeout_ms: int
+    changes: Mapping[ConfigResource, Changes], validate_only: bool, timeout_ms: int
 ) -> Call[Result[ConfigResource]]:
     """See `AdminClient.incremental_alter_configs`."""
     wanted = {
-        _resource(resource): [_change(each) for each in check_iterable(some, f"the changes of {resource}")]
+        _resource(resource): [_change(each) for each in _each_change(some, f"the changes of {resource}")]
         for resource, some in check_mapping(changes, "the changes").items()
     }
     only = check_bool(validate_only, "validate_only")
@@ -162,14 +162,24 @@ def _name(value: object) -> str:
     return value
 
 
+def _each_change(changes: Changes, what: str) -> Iterable[object]:
+    """The changes one by one; of a mapping values to set, and None to delete."""
+    if not isinstance(changes, Mapping):
+        return check_iterable(changes, what)
+    return [
+        ConfigChange(name, value, AlterOperation.DELETE if value is None else AlterOperation.SET) for name, value in changes.items()
+    ]
+
+
 def _change(value: object) -> ConfigChange:
     if not isinstance(value, ConfigChange):
-        raise TypeError(f"a change must be a ConfigChange, not {value!r}")
+        raise TypeError(f"a change must be a ConfigChange, or all of them a mapping of names to values, not {value!r}")
     _name(value.name)
     if value.value is not None and not isinstance(value.value, str):
         raise TypeError(f"the value of {value.name} must be a str or None, not {value.value!r}")
     if (value.value is None) != (value.operation is AlterOperation.DELETE):
-        raise ValueError(f"{value.name}: a value belongs to SET, APPEND and SUBTRACT, and not to DELETE")
+        what = "DELETE takes no value" if value.value is not None else f"{AlterOperation(value.operation).name} needs a value"
+        raise ValueError(f'{value.name}: {what}; to delete it: ConfigChange("{value.name}", operation=AlterOperation.DELETE)')
     return value._replace(operation=AlterOperation(value.operation))
 
 

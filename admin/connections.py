@@ -11,6 +11,8 @@ connection, and no other request suffers from that. Everything here runs in the 
 
 from __future__ import annotations
 
+import os
+import re
 import ssl
 import struct
 from collections.abc import Callable
@@ -35,6 +37,7 @@ from klamm.protocol.errors import RemoteProtocolError
 _NO_LIMIT_MS = 2**31 - 1
 """For kafka-python's own timer of a request: the deadline of the call ends the wait, and closes the connection."""
 
+_ERRNO = re.compile(r"\b(\d+) E[A-Z]+\b")
 SOCKET_OPTIONS = KafkaConnectionManager.DEFAULT_CONFIG["socket_options"]
 
 Make = Callable[[int], Message]
@@ -232,7 +235,7 @@ def _common_version(connection: _Connection, api: Api) -> int | None:
 def _named(error: BaseException, address: Address, scope: Scope) -> BaseException:
     """The error of this package for one of kafka-python or of the system, with the address. Anything else is a bug and stays as it is."""
     where = f"the broker at {_text(address)}"
-    text = str(error) or type(error).__name__
+    text = _reason(error)
     match error:
         case AdminError():
             return error
@@ -250,6 +253,13 @@ def _named(error: BaseException, address: Address, scope: Scope) -> BaseExceptio
             return Disconnected(f"{where} cannot be reached: {text}")
         case _:
             return error
+
+
+def _reason(error: BaseException) -> str:
+    """What the error says; of kafka-python's number and name of an errno the system's text."""
+    text = str(error) or type(error).__name__
+    number = _ERRNO.search(text)
+    return text if number is None else os.strerror(int(number[1]))
 
 
 def _text(address: Address) -> str:

@@ -9,7 +9,7 @@ from klamm.admin.arguments import INT32_MAX, check_int, check_iterable, check_ti
 from klamm.admin.errors import AdminError, Unsupported, error_of, response_error
 from klamm.admin.io_thread import Call
 from klamm.admin.results import Described
-from klamm.admin.scope import Scope
+from klamm.admin.scope import OnRetry, Scope
 from klamm.admin.session import Session
 from klamm.admin.values import Broker, ClusterDescription, PartitionDescription, TopicDescription
 from klamm.protocol import messages
@@ -29,10 +29,11 @@ def supports(api_key: int, timeout_ms: int) -> Call[bool]:
     return Call(check_timeout(timeout_ms), run)
 
 
-def describe_cluster(timeout_ms: int) -> Call[ClusterDescription]:
+def describe_cluster(timeout_ms: int, on_retry: OnRetry | None = None) -> Call[ClusterDescription]:
     """See `AdminClient.describe_cluster`."""
 
     async def run(session: Session, scope: Scope) -> ClusterDescription:
+        scope.on_retry = on_retry
         response, _ = await session.metadata(scope)
         brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         return ClusterDescription(response.cluster_id, brokers.get(response.controller_id), tuple(brokers[i] for i in sorted(brokers)))

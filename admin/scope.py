@@ -7,6 +7,7 @@ attempt, or when the caller gives up. Parts of one call that run side by side sh
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import kafka.errors
@@ -14,6 +15,9 @@ from kafka.future import Future
 from kafka.net.selector import NetworkSelector
 
 from klamm.admin.errors import AdminError, TimedOut
+
+OnRetry = Callable[[AdminError], None]
+"""Called in the IO thread with each error after which a call tries again. Must not raise."""
 
 
 class Scope:
@@ -23,6 +27,7 @@ class Scope:
         self.timeout_ms = timeout_ms
         self.until = until
         self.last_error: AdminError | None = None
+        self.on_retry: OnRetry | None = None
         self._net = net
         self._waits: set[Future] = set()
         self._ended: AdminError | None = None

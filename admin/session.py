@@ -206,6 +206,8 @@ class Session:
         """
         if scope.remaining_s > 0:
             scope.last_error = error
+            if scope.on_retry is not None:
+                scope.on_retry(error)
             return
         last = scope.last_error if isinstance(error, TimedOut) and scope.last_error is not None else error
         raise TimedOut(last.message) from error

@@ -6,7 +6,7 @@ the results and find them there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
@@ -14,9 +14,9 @@ from klamm.admin.errors import AdminError
 from klamm.protocol.nouns import TopicPartition
 
 __all__ = [
-    "MAX_THROTTLE", "AlterOperation", "AnyPartition", "AnyReplica", "Broker", "ClusterDescription", "ConfigChange", "ConfigEntry",
-    "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment", "ResourceType",
-    "TopicDescription", "TopicPartition", "TopicPartitionReplica",
+    "MAX_THROTTLE", "AlterOperation", "AnyPartition", "AnyReplica", "Broker", "Changes", "ClusterDescription", "ConfigChange",
+    "ConfigEntry", "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment",
+    "ResourceType", "TopicDescription", "TopicPartition", "TopicPartitionReplica",
 ]  # fmt: skip
 
 AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
@@ -172,8 +172,12 @@ class AlterOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one config; `value` is None exactly for DELETE."""
+    """One change of one config; `value` is None exactly for DELETE: `ConfigChange("retention.ms", operation=AlterOperation.DELETE)`."""
 
     name: str
     value: str | None = None
     operation: AlterOperation = AlterOperation.SET
+
+
+Changes = Mapping[str, str | None] | Iterable[ConfigChange]
+"""The changes of one resource: values by name, with None to delete one; or single changes, for lists too."""

@@ -7,6 +7,7 @@ list may have brackets around it, as kafka-configs needs them, or none: what has
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from pathlib import Path
@@ -41,6 +42,7 @@ _SOURCES = {
 @click.option("--add-config", metavar="KEY=VALUE[,…]", help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].")
 @click.option("--delete-config", metavar="KEY[,…]", help="Take these configs away.")
 @click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties for the connections to brokers.")
+@click.option("--json", is_flag=True, help="For --describe: a line of JSON.")
 def command(**given: Any) -> None:
     """Show or change the dynamic configs of a topic, of a broker, or of all brokers.
 
@@ -83,6 +85,8 @@ def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
     deletions = [] if given["delete_config"] is None else [name.strip() for name in given["delete_config"].split(",")]
     if given["alter"] and not additions and not deletions:
         raise click.UsageError("At least one of --add-config or --delete-config must be specified with --alter")
+    if given["json"] and not given["describe"]:
+        raise click.UsageError("--json needs --describe")
     if given["describe"] and (additions or deletions):
         raise click.UsageError("--add-config and --delete-config need --alter")
     return additions, deletions
@@ -101,17 +105,21 @@ def _check_name(entity_type: str, name: str | None) -> None:
 
 async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list[str]) -> None:
     from klamm.admin import AdminError, AlterOperation, ConfigChange, ConfigResource, ResourceType
-    from klamm.cli.tool_client import error_text, open_client
+    from klamm.cli.tool_client import connected_client, error_text
     from klamm.cli.tool_failures import ToolFailed
 
     name, is_topic = given["entity_name"], given["entity_type"] == "topics"
     resource = ConfigResource(ResourceType.TOPIC if is_topic else ResourceType.BROKER, name or "")
     whose = f"{'topic' if is_topic else 'broker'} {name}"
     try:
-        async with open_client(given["bootstrap_server"], given["command_config"], "klamm-configs") as client:
+        async with connected_client(given["bootstrap_server"], given["command_config"], "klamm-configs") as client:
             if given["describe"]:
+                entries = [entry for _, entry in sorted((await _dynamic(client, resource)).items())]
+                if given["json"]:
+                    say(json.dumps({"configs": [_as_json(entry) for entry in entries]}))
+                    return
                 say("Default configs for brokers in the cluster are:" if name is None else printable(f"Dynamic configs for {whose} are:"))
-                for _, entry in sorted((await _dynamic(client, resource)).items()):
+                for entry in entries:
                     say(printable(_line(entry)))
                 return
             unset = [key for key in deletions if key not in await _dynamic(client, resource)] if deletions else []
@@ -129,9 +137,15 @@ async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list
 
 async def _dynamic(client: AsyncAdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
     """The configs that this very resource sets. Raises AdminError."""
+    from klamm.admin.errors import response_error
+    from klamm.protocol.errors import ErrorCode
+
     described = await client.describe_configs([resource], include_synonyms=True)
-    if resource in described.errors:
-        raise described.errors[resource]
+    error = described.errors.get(resource)
+    if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not error.message:
+        raise response_error(error.code, f"The topic '{resource.name}' does not exist.")  # the broker says no more than the code
+    if error is not None:
+        raise error
     source = 1 if resource.type == 2 else 2 if resource.name else 3
     return {name: entry for name, entry in described.found[resource].items() if entry.source == source}
 
@@ -140,6 +154,17 @@ async def _alter(client: AsyncAdminClient, resource: ConfigResource, changes: li
     """Raises AdminError."""
     for error in (await client.incremental_alter_configs({resource: changes})).errors().values():
         raise error
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "sensitive": entry.is_sensitive,
+        "synonyms": [
+            {"source": _SOURCES.get(source, source.name), "name": name, "value": value} for name, value, source in entry.synonyms
+        ],
+    }
 
 
 def _line(entry: ConfigEntry) -> str:

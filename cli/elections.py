@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klamm.admin import AdminError, AsyncAdminClient, ElectionType, PartitionResult, TimedOut
+from klamm.admin.arguments import check_partitions
 from klamm.cli.logs import printable
 from klamm.cli.output import say
-from klamm.cli.tool_client import error_text, open_client
+from klamm.cli.tool_client import connected_client, error_text
 from klamm.cli.tool_failures import ToolFailed
 from klamm.cli.tool_texts import named
 from klamm.protocol.errors import ErrorCode
@@ -50,7 +51,11 @@ class Election(NamedTuple):
 
 async def elect(bootstrap_server: str, config: Path | None, client_id: str, election: Election, times: Times, texts: Texts) -> None:
     """Elect, and print what came of each partition. Raises ToolFailed when something failed, and what a bad file of properties raises."""
-    async with open_client(bootstrap_server, config, client_id) as client:
+    try:
+        check_partitions(election.partitions or ())  # said before anything is connected
+    except ValueError as problem:
+        raise ToolFailed(str(problem)) from problem
+    async with connected_client(bootstrap_server, config, client_id) as client:
         try:
             result = await _elected(client, election, times)
             described = await client.describe_topics() if texts.names_all and election.partitions is None else None

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 CALL_MS = 30_000
-"""For the whole call, unless the file of `--admin.config` says something else; an attempt has half of it."""
+"""For the whole call, unless the file of `--command-config` says something else; an attempt has half of it."""
 
 
 @click.command(short_help="Elect leaders of partitions: preferred replicas, or unclean ones where no replica in sync is alive.")
@@ -33,8 +33,9 @@ CALL_MS = 30_000
 )
 @click.option("--all-topic-partitions", is_flag=True, help="Elect leaders of all partitions.")
 @click.option(
+    "--command-config",
     "--admin.config",
-    "admin_config",
+    "command_config",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Properties for the connections to brokers. default.api.timeout.ms, by default 30000, is the time for all of it; "
@@ -70,7 +71,7 @@ def command(**given: Any) -> None:
         completed=f"Successfully completed leader election ({election_type.name})",
         failed=f"Error completing leader election ({election_type.name}) for partition:",
     )
-    config = given["admin_config"]
+    config = given["command_config"]
     asyncio.run(elect(given["bootstrap_server"], config, "klamm-leader-election", election, _times(config), texts))
 
 

@@ -28,9 +28,14 @@ TIMEOUT_MS = 30_000
     help='Partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
 )
 @click.option(
-    "--admin.config", "admin_config", type=click.Path(path_type=Path), metavar="FILE", help="Properties for the connections to brokers."
+    "--command-config",
+    "--admin.config",
+    "command_config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Properties for the connections to brokers.",
 )
-def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, admin_config: Path | None) -> None:
+def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, command_config: Path | None) -> None:
     """Make the preferred replica of each partition its leader.
 
     The preferred replica is the first one of a partition's list of replicas. Topics are created so that preferred replicas spread over the
@@ -48,8 +53,8 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
     """
     if (bootstrap_server is None) == (zookeeper is None):
         raise click.UsageError("exactly one of --bootstrap-server and --zookeeper is needed")
-    if zookeeper is not None and admin_config is not None:
-        raise click.UsageError("--admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
+    if zookeeper is not None and command_config is not None:
+        raise click.UsageError("--command-config or --admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
     logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
 
     from klamm.cli.tool_files import read_partitions
@@ -58,10 +63,10 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
     if zookeeper is not None:
         asyncio.run(_by_zookeeper(zookeeper, partitions))
     elif bootstrap_server is not None:
-        asyncio.run(_by_brokers(bootstrap_server, partitions, admin_config))
+        asyncio.run(_by_brokers(bootstrap_server, partitions, command_config))
 
 
-async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, admin_config: Path | None) -> None:
+async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, command_config: Path | None) -> None:
     """Elect, and print what came of each partition. Raises ToolFailed when one failed."""
     from klamm.admin import ElectionType
     from klamm.cli.elections import Election, Texts, Times, elect
@@ -72,7 +77,7 @@ async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | 
         names_all=True,
     )
     election, times = Election(ElectionType.PREFERRED, partitions), Times(TIMEOUT_MS, TIMEOUT_MS)
-    await elect(bootstrap_server, admin_config, "klamm-preferred-replica-election", election, times, texts)
+    await elect(bootstrap_server, command_config, "klamm-preferred-replica-election", election, times, texts)
 
 
 async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:

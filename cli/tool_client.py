@@ -1,19 +1,39 @@
-"""The client of a tool that goes by `--bootstrap-server`: how it is opened, and its errors as failures of the tool."""
+"""The client of a tool that goes by `--bootstrap-server`: how it is opened, and its errors as failures of the tool.
+
+Every tool first looks for a broker, for at most ten seconds, and says after one second why it has none yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import click
+
 from klamm.admin import AdminError, AsyncAdminClient, Disconnected, TimedOut
-from klamm.cli.client_properties import client_settings
+from klamm.cli.client_properties import API_TIMEOUT, call_times, client_settings
+from klamm.cli.logs import printable
 from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode
 
 CONNECT_MS = 10_000
+"""How long a tool looks for a broker; less where its properties give a call less."""
+PATIENCE_S = 1.0
+"""A tool that has reached nobody after this time says why."""
 _TRANSIENT = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
 T = TypeVar("T")
+
+
+@asynccontextmanager
+async def connected_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncIterator[AsyncAdminClient]:
+    """A client that has reached a broker. Raises ToolFailed, NotReachable, and what a bad file of properties raises."""
+    client = open_client(bootstrap_server, config, client_id)
+    async with client:
+        await reach(client, bootstrap_server, config)
+        yield client
 
 
 def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncAdminClient:
@@ -22,6 +42,24 @@ def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> A
         return AsyncAdminClient(bootstrap_server, **{"client_id": client_id, **client_settings(config)})
     except (TypeError, ValueError) as problem:
         raise ToolFailed(str(problem)) from problem
+
+
+async def reach(client: AsyncAdminClient, bootstrap_server: str, config: Path | None) -> None:
+    """Return when a broker responds. Raises ToolFailed, NotReachable."""
+    limit_ms = min(CONNECT_MS, call_times(config).get(API_TIMEOUT, CONNECT_MS))
+    errors: list[AdminError] = []
+    warning = asyncio.get_running_loop().create_task(_warn(bootstrap_server, limit_ms, errors))
+    try:
+        await outcome(client.describe_cluster(timeout_ms=limit_ms, on_retry=errors.append))
+    finally:
+        warning.cancel()
+
+
+async def _warn(bootstrap_server: str, limit_ms: int, errors: list[AdminError]) -> None:
+    """`errors` are those of the attempts so far."""
+    await asyncio.sleep(PATIENCE_S)
+    cause = errors[-1].message if errors else f"{bootstrap_server} has not responded"
+    click.echo(printable(f"no broker is reachable yet ({cause}); trying for up to {limit_ms / 1000:g} s"), err=True)
 
 
 async def outcome(call: Awaitable[T]) -> T:

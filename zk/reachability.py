@@ -22,7 +22,7 @@ def check_address(hosts: str) -> None:
 
 async def why_silent(servers: str) -> str:
     """The result of an attempt to connect to each of these servers, in one line."""
-    hosts, _ = collect_hosts(servers)
+    hosts, _ = collect_hosts(servers.partition("/")[0])
     outcomes = await asyncio.gather(*(_attempt(host, port) for host, port in hosts))
     named = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
     return "; ".join(f"{server}: {outcome}" for server, outcome in zip(named, outcomes, strict=True))

@@ -63,11 +63,11 @@ async def _dump(bootstrap_server: str, config: Path | None, from_offset: int | N
     """Read the log and pass it on. Raises ToolFailed, and what a bad file raises."""
     from klamm.cli.metadata_log.reader import Reader
     from klamm.cli.metadata_log.sinks import JsonLines, SegmentFile
-    from klamm.cli.tool_client import open_client
+    from klamm.cli.tool_client import connected_client
 
     sink = JsonLines(say) if output is None else SegmentFile(output)
     try:
-        async with open_client(bootstrap_server, config, "klamm-metadata-log") as client:
+        async with connected_client(bootstrap_server, config, "klamm-metadata-log") as client:
             await Reader(client, sink, lambda line: click.echo(printable(line), err=True)).read(from_offset, follow)
         if isinstance(sink, SegmentFile):
             say(sink.summary())

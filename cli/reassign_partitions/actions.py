@@ -197,9 +197,10 @@ async def _cancel_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> 
     _fail("Error cancelling move of replica", {f"{p}-{b}": gone if r is None else r for (p, b), r in outcome.items()}, console)
 
 
-async def show_list(cluster: Cluster, console: Console) -> None:
-    """--list: print all reassignments in progress."""
-    console.say(reports.listed(await cluster.reassignments()))
+async def show_list(cluster: Cluster, console: Console, as_json: bool = False) -> None:
+    """--list: print all reassignments in progress, or a line of JSON."""
+    running = await cluster.reassignments()
+    console.say(reports.as_line(reports.listed_as_json(running)) if as_json else reports.listed(running))
 
 
 def _fail(what: str, reasons: Mapping[str, str], console: Console) -> None:

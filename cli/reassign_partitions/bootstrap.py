@@ -23,7 +23,7 @@ from klamm.admin import (
     TopicDescription,
 )
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, HostedReplica, Replica, Throttles, TopicView
-from klamm.cli.tool_client import CONNECT_MS, error_text, failure_of, open_client, outcome
+from klamm.cli.tool_client import CONNECT_MS, error_text, failure_of, open_client, outcome, reach
 from klamm.cli.tool_failures import ToolFailed
 from klamm.controller import throttles
 from klamm.controller.values import Assignment
@@ -37,7 +37,7 @@ async def connect(bootstrap_server: str, command_config: Path | None) -> Brokers
     """Raises ToolFailed, and what a bad file raises."""
     client = open_client(bootstrap_server, command_config, "klamm-reassign-partitions")
     try:
-        await outcome(client.describe_cluster(timeout_ms=CONNECT_MS))
+        await reach(client, bootstrap_server, command_config)
         return BrokersCluster(client, await outcome(client.supports(REASSIGN_PARTITIONS, timeout_ms=CONNECT_MS)))
     except ToolFailed:
         await client.close()

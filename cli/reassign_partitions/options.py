@@ -37,8 +37,8 @@ ALLOWED: Mapping[Action, tuple[str, ...]] = {
     Action.EXECUTE: ("additional", "throttle", "replica_alter_log_dirs_throttle", "timeout"),
     Action.VERIFY: ("preserve_throttles",),
     Action.CANCEL: ("preserve_throttles", "timeout"),
-    Action.LIST: (),
-    Action.PROGRESS: ("watch",),
+    Action.LIST: ("json",),
+    Action.PROGRESS: ("watch", "json"),
 }
 NOT_BY_ZOOKEEPER = ("command_config", "additional", "replica_alter_log_dirs_throttle")
 """Options that only brokers can serve."""

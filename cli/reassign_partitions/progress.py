@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
 from klamm.cli.tool_files import Moves
@@ -150,6 +150,24 @@ def summary(look: Look, speed: Speed) -> str:
         f"{look.in_sync} of {len(look.rows)} replicas in sync, {size(look.bytes_there)} of {size(look.bytes_in_all)} ({share:.0f} %), "
         f"{size(speed.bytes_per_s)}/s, {'time left unknown' if left is None else f'{duration(left)} left'}"
     )
+
+
+def rows_as_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The table for `--json`."""
+    return [
+        {"topic": topic, "partition": partition, "broker": broker, "status": status} for (topic, partition), broker, status, _ in rows
+    ]
+
+
+def look_as_json(look: Look, speed: Speed) -> dict[str, Any]:
+    """A look of `--watch` for `--json`: the table, and the numbers of the line below it."""
+    return {
+        "replicas": [{**row, "in_sync": each.in_sync} for row, each in zip(rows_as_json(look.rows), look.rows, strict=True)],
+        "bytes": look.bytes_there,
+        "bytes_in_all": look.bytes_in_all,
+        "bytes_per_s": round(speed.bytes_per_s),
+        "partitions_in_progress": look.in_progress,
+    }
 
 
 def size(count: float) -> str:

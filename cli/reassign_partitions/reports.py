@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, Replica, TopicView
 from klamm.cli.tool_files import Moves, as_json
@@ -91,6 +93,27 @@ def listed(running: Mapping[TopicPartition, Assignment]) -> str:
         parts = (("replicas", assignment.replicas), ("adding", assignment.adding), ("removing", assignment.removing))
         lines.append(f"{partition}: " + " ".join(f"{name}: {ids(values)}." for name, values in parts if values))
     return "\n".join(lines)
+
+
+def as_line(value: Mapping[str, Any]) -> str:
+    """What --json prints."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def listed_as_json(running: Mapping[TopicPartition, Assignment]) -> dict[str, Any]:
+    """What --list prints with --json."""
+    return {
+        "reassignments": [
+            {
+                "topic": topic,
+                "partition": partition,
+                "replicas": list(assignment.replicas),
+                "adding": list(assignment.adding),
+                "removing": list(assignment.removing),
+            }
+            for (topic, partition), assignment in sorted(running.items())
+        ]
+    }
 
 
 def verified(moves: Moves, topics: Mapping[str, TopicView], running: Mapping[TopicPartition, Assignment]) -> str:

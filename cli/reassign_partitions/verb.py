@@ -60,6 +60,7 @@ def _file(name: str, text: str) -> Any:
 )
 @click.option("--preserve-throttles", is_flag=True, help="For --verify and --cancel: leave throttles as they are.")
 @click.option("--watch", is_flag=True, help="For --progress: again and again, with rate and time left, until nothing is in progress.")
+@click.option("--json", is_flag=True, help="For --list and --progress: a line of JSON, with --watch one for each change.")
 def command(**given: Any) -> None:
     """Move replicas of partitions: propose, start, show, cancel.
 
@@ -104,11 +105,11 @@ async def _run(action: Action, given: dict[str, Any]) -> None:
             case Action.CANCEL:
                 await actions.cancel(cluster, moves, given["preserve_throttles"], console)
             case Action.LIST:
-                await actions.show_list(cluster, console)
+                await actions.show_list(cluster, console, given["json"])
             case Action.PROGRESS if given["watch"]:
-                await watch.watch(cluster, moves, console)
+                await watch.watch(cluster, moves, console, given["json"])
             case Action.PROGRESS:
-                await watch.show_once(cluster, moves, console)
+                await watch.show_once(cluster, moves, console, given["json"])
     finally:
         await cluster.close()
 

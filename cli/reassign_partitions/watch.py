@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console as Terminal
 from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from klamm.cli.logs import printable
+from klamm.cli.reassign_partitions import reports
 from klamm.cli.reassign_partitions.actions import Console
 from klamm.cli.reassign_partitions.cluster import Cluster
 from klamm.cli.reassign_partitions.plan import topics_of
-from klamm.cli.reassign_partitions.progress import IN_SYNC, Look, Speed, leading_brokers, look_at, summary, table, target_brokers
+from klamm.cli.reassign_partitions.progress import (
+    IN_SYNC,
+    Look,
+    Row,
+    Speed,
+    leading_brokers,
+    look_as_json,
+    look_at,
+    rows_as_json,
+    summary,
+    table,
+    target_brokers,
+)
 from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.cli.tool_files import Moves
 
@@ -30,24 +44,32 @@ PATIENCE_LOOKS = 30
 """So many looks in a row may fail."""
 SETTLED_LOOKS = 3
 """So often in a row nothing may be in progress before the watch ends although a replica has a lag: a request takes a moment to start."""
-_LINES_BESIDE_ROWS = 6
+_LINES_BESIDE_ROWS = 8
+"""Heading, rule, the number of rows left out, an empty line, the bar, two lines of summary, and the cursor."""
 
 
-async def show_once(cluster: Cluster, moves: Moves, console: Console) -> None:
-    """--progress: print the table."""
+async def show_once(cluster: Cluster, moves: Moves, console: Console, as_json: bool = False) -> None:
+    """--progress: print the table, or a line of JSON."""
     live = await cluster.brokers()
     topics = await cluster.topics(topics_of(moves))
     by_broker = await cluster.replicas_of(target_brokers(moves, live))
-    console.say("\n".join(map(printable, table(look_at(moves, topics, live, by_broker).rows))))
+    rows = look_at(moves, topics, live, by_broker).rows
+    console.say(reports.as_line({"replicas": rows_as_json(rows)}) if as_json else _table(rows))
 
 
-async def watch(cluster: Cluster, moves: Moves, console: Console, interval_s: float = INTERVAL_S) -> None:
+def _table(rows: Iterable[Row]) -> str:
+    return "\n".join(map(printable, table(rows)))
+
+
+async def watch(cluster: Cluster, moves: Moves, console: Console, as_json: bool = False, interval_s: float = INTERVAL_S) -> None:
     """--progress --watch: show the table again and again until no partition is being reassigned any more.
 
-    Raises ToolFailed when a replica is not in sync then.
+    As JSON each look that differs is a line. Raises ToolFailed when a replica is not in sync then.
     """
     terminal = Terminal(file=sys.stdout)
-    if terminal.is_terminal:
+    if as_json:
+        last = await _until_settled(cluster, moves, interval_s, _JsonLines(console))
+    elif terminal.is_terminal:
         with Live(console=terminal, auto_refresh=False, transient=True) as screen:
 
             def draw(look: Look, speed: Speed) -> None:
@@ -56,7 +78,8 @@ async def watch(cluster: Cluster, moves: Moves, console: Console, interval_s: fl
             last = await _until_settled(cluster, moves, interval_s, draw)
     else:
         last = await _until_settled(cluster, moves, interval_s, _Lines(console))
-    console.say("\n".join(map(printable, table(last.rows))))
+    if not as_json:
+        console.say(_table(last.rows))
     if last.in_sync < len(last.rows):
         raise ToolFailed(f"{len(last.rows) - last.in_sync} replicas are not in sync, and nothing is in progress for them")
 
@@ -104,6 +127,19 @@ class _Lines:
         self._last = look
 
 
+class _JsonLines:
+    """Prints each look that differs from the one before as a line of JSON."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: Look | None = None
+
+    def __call__(self, look: Look, speed: Speed) -> None:
+        if look != self._last:
+            self._console.say(reports.as_line(look_as_json(look, speed)))
+        self._last = look
+
+
 def _drawn(look: Look, speed: Speed, terminal: Terminal) -> Group:
     """The table, as much as fits, and the bar."""
     rows = sorted(look.rows, key=lambda row: row.in_sync)
@@ -111,7 +147,8 @@ def _drawn(look: Look, speed: Speed, terminal: Terminal) -> Group:
     lines = table(rows[:fitting])
     if len(rows) > fitting:
         lines.append(f"… and {len(rows) - fitting} more")
-    bar = ProgressBar(
-        total=max(1, look.bytes_in_all), completed=look.bytes_there if look.bytes_in_all else look.in_sync == len(rows), width=60
-    )
-    return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines), Text(), bar, Text(summary(look, speed)))
+    bar = ProgressBar(total=max(1, look.bytes_in_all), completed=look.bytes_there if look.bytes_in_all else look.in_sync == len(rows))
+    below = Table.grid(expand=True)  # a bar alone does not end its line
+    below.add_row(bar)
+    below.add_row(Text(summary(look, speed)))
+    return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines), Text(), below)

@@ -9,16 +9,21 @@ import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from typing import NoReturn, TypeVar
 
+import click
+
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, Replica, Throttles, TopicView
 from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.controller import throttles
 from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.zk.json_values import Unreadable
+from klamm.zk.reachability import why_silent
 from klamm.zk.requests import ZkError
 from klamm.zk.tools import ToolZk
 
 CONNECT_MS = 10_000
+PATIENCE_S = 1.0
+"""A tool that has no session after this time says why."""
 RESPONSE_S = 30.0
 T = TypeVar("T")
 
@@ -31,7 +36,11 @@ async def connect(hosts: str) -> ZnodesCluster:
 async def open_zookeeper(hosts: str) -> ToolZk:
     """A session in a ZooKeeper that brokers use. Raises ToolFailed, ZkUnavailable."""
     zk = ToolZk(hosts)
-    await zk.start(CONNECT_MS)
+    warning = asyncio.get_running_loop().create_task(_warn(hosts))
+    try:
+        await zk.start(CONNECT_MS)
+    finally:
+        warning.cancel()
     try:
         if not await response(zk.is_kafka()):
             raise ToolFailed("there is no cluster in this ZooKeeper: /brokers/topics does not exist (is the chroot missing?)")
@@ -39,6 +48,11 @@ async def open_zookeeper(hosts: str) -> ToolZk:
         await zk.stop()
         raise
     return zk
+
+
+async def _warn(hosts: str) -> None:
+    await asyncio.sleep(PATIENCE_S)
+    click.echo(f"ZooKeeper is not reachable yet ({await why_silent(hosts)}); trying for up to {CONNECT_MS / 1000:g} s", err=True)
 
 
 class ZnodesCluster:

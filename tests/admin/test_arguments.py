@@ -9,6 +9,8 @@ import pytest
 
 from klamm.admin import AdminClient, AsyncAdminClient, ConfigChange, ConfigResource, ResourceType
 from klamm.admin.values import AlterOperation
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.tests.admin.scripted import ScriptedCluster
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")
@@ -73,6 +75,7 @@ WRONG: list[tuple[str, type[Exception], Callable[[Any], Any]]] = [
     ("a change is a pair", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [("retention.ms", "1")]})),
     ("a value is a number", TypeError, lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms", 1)]})),  # type: ignore[arg-type]
     ("nothing to set", ValueError, lambda a: a.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms")]})),
+    ("a value of a mapping is a number", TypeError, lambda a: a.incremental_alter_configs({TOPIC: {"retention.ms": 1}})),
     (
         "a value to delete",
         ValueError,
@@ -133,3 +136,32 @@ def test_kafka_pythons_partition_finds_the_outcome_of_ours() -> None:
 
     assert PartitionResult({TopicPartition("a", 0): None}).values() == {Theirs("a", 0): None}
     PartitionResult({TopicPartition("a", 0): None}).partition_result(Theirs("a", 0))
+
+
+def test_a_change_without_a_value_says_how_to_delete(cluster: ScriptedCluster) -> None:
+    cluster.add(1)
+    with AdminClient(cluster.bootstrap) as admin, pytest.raises(ValueError) as refused:
+        admin.incremental_alter_configs({TOPIC: [ConfigChange("retention.ms")]})
+    deletion = 'ConfigChange("retention.ms", operation=AlterOperation.DELETE)'
+    assert str(refused.value) == f"retention.ms: SET needs a value; to delete it: {deletion}"
+
+
+def test_changes_as_a_mapping_set_values_and_delete_those_without(cluster: ScriptedCluster) -> None:
+    (broker,) = cluster.add(1)
+    broker.on(ApiKey.INCREMENTAL_ALTER_CONFIGS, _altered)
+    with AdminClient(cluster.bootstrap) as admin:
+        admin.incremental_alter_configs({TOPIC: {"retention.ms": "1000", "cleanup.policy": None}}).all()
+    (body,) = broker.bodies(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+    (resource,) = body.resources
+    operations = AlterOperation.SET, AlterOperation.DELETE
+    assert [tuple(config) for config in resource.configs] == [
+        ("retention.ms", operations[0], "1000"),
+        ("cleanup.policy", operations[1], None),
+    ]
+
+
+def _altered(body: Any, _version: int) -> Any:
+    row = messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return messages.IncrementalAlterConfigsResponse(
+        responses=[row(resource_type=each.resource_type, resource_name=each.resource_name) for each in body.resources]
+    )

@@ -66,7 +66,7 @@ def test_the_time_out_of_the_client_holds_for_calls_that_name_none() -> None:
 def test_a_refused_connection_ends_in_a_time_out_that_names_the_reason() -> None:
     with silent_port() as listener:
         port = listener.getsockname()[1]
-    with AdminClient(f"127.0.0.1:{port}") as admin, pytest.raises(TimedOut, match=rf"127.0.0.1:{port} cannot be reached.*ECONNREFUSED"):
+    with AdminClient(f"127.0.0.1:{port}") as admin, pytest.raises(TimedOut, match=f":{port} cannot be reached: Connection refused"):
         admin.describe_cluster(timeout_ms=300)
 
 

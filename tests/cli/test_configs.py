@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 
@@ -129,9 +130,22 @@ def test_what_the_cluster_refuses_is_one_line(cluster: Members) -> None:
     assert stored(cluster) == {}
 
 
-def test_an_error_without_a_text_is_its_code(cluster: Members) -> None:
+def test_a_topic_that_does_not_exist_is_one_line_without_a_heading(cluster: Members) -> None:
     said = configs(cluster, "--entity-type", "topics", "--entity-name", "no-such", "--describe")
-    assert (said.returncode, said.stderr) == (1, "klamm: UNKNOWN_TOPIC_OR_PARTITION\n")
+    line = "klamm: UNKNOWN_TOPIC_OR_PARTITION: The topic 'no-such' does not exist.\n"
+    assert (said.returncode, said.stdout, said.stderr) == (1, "", line)
+
+
+def test_configs_as_json_are_one_line(cluster: Members) -> None:
+    topic = cluster.topic([0])
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    assert configs(cluster, *entity, "--alter", "--add-config", "retention.ms=1000").returncode == 0
+    heard(cluster, "--entity-type", "topics", "--entity-name", topic)
+    (config,) = json.loads(configs(cluster, *entity, "--describe", "--json").stdout)["configs"]
+    assert (config["name"], config["value"], config["sensitive"]) == ("retention.ms", "1000", False)
+    assert config["synonyms"][0] == {"source": "DYNAMIC_TOPIC_CONFIG", "name": "retention.ms", "value": "1000"}
+    wrong = configs(cluster, *entity, "--alter", "--delete-config", "retention.ms", "--json")
+    assert wrong.returncode == 1 and "--json needs --describe" in wrong.stderr
 
 
 @pytest.mark.slow

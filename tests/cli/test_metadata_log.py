@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from klamm.admin import Closed, MetadataLogPart, TimedOut
+from klamm.cli import tool_client
 from klamm.cli.metadata_log import reader
 from klamm.cli.metadata_log.sinks import JsonLines
 from klamm.cli.tool_failures import ToolFailed
@@ -306,7 +307,7 @@ def test_a_controller_that_sends_nothing_does_not_keep_it(controller: ScriptedBr
 
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "CONNECT_MS", 300)
+    monkeypatch.setattr(tool_client, "CONNECT_MS", 300)
     assert "127.0.0.1:1" in one_line(call("metadata-log", "dump", "--bootstrap-server", "127.0.0.1:1"))
 
 
