@@ -17,7 +17,7 @@ from klamm.configs.types import parse_integer
 class BrokerIds:
     """A list of broker ids: numbers from 0 on. Whether there are such brokers does not matter."""
 
-    def check(self, value: Any) -> str | None:
+    def check(self, _name: str, value: Any) -> str | None:
         for element in value:
             try:
                 valid = parse_integer(element) >= 0

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from klamm.configs import rules as config_rules
 from klamm.configs.blacklist import BLACKLIST
 from klamm.configs.definition import ConfigKey, synonyms
-from klamm.configs.dynamic import check_entry, check_listener_configs, usable
+from klamm.configs.dynamic import check_entry, check_listener_configs, check_names, usable
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
 from klamm.configs.passwords import PasswordEncoder
@@ -106,6 +106,7 @@ class BrokerConfig:
 
     def validate_dynamic(self, properties: Mapping[str, str], per_broker: bool) -> tuple[ListenerConfig, ...]:
         """Check the complete configs of this broker's entity, or of the default entity; the listeners with them. Raises ConfigError."""
+        check_names(properties, self.own_keys)
         for name, text in properties.items():
             check_entry(name, text, per_broker, self.own_keys)
         default, own = (self.dynamic_default, properties) if per_broker else (properties, self.dynamic_own)

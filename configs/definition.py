@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from klamm.configs.types import ConfigError, ConfigType, parse
-from klamm.configs.validators import Validator
+from klamm.configs.validators import Validator, blamed
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -62,9 +62,9 @@ class ConfigKey:
     def parse(self, text: str) -> Any:
         """The value of a property's text. Raises ConfigError."""
         value = parse(self.name, text, self.type)
-        reason = self.valid.check(value) if self.valid is not None else None
-        if reason is not None:
-            raise ConfigError(self.name, text, reason)
+        reason = None if self.valid is None else self.valid.check(self.name, value)
+        if self.valid is not None and reason is not None:
+            raise ConfigError(self.name, blamed(self.valid, value), reason)
         return value
 
 

@@ -7,7 +7,7 @@ its prefix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from klamm.configs import rules as config_rules
 from klamm.configs.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
@@ -38,6 +38,28 @@ _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creat
 _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER} | _CLUSTER_WIDE_OF_LISTENERS
 
 
+_SMALL_SET = 4
+"""Up to so many elements Scala writes `Set(…)`."""
+
+
+def check_names(names: Iterable[str], own: Mapping[str, ConfigKey]) -> None:
+    """Check that all these configs can change at run time, and without a listener. Raises ConfigError, which names all that cannot."""
+    kafkas = [name for name in names if name not in own]
+    fixed = [name for name in kafkas if name in BROKER and BROKER[name].mode is READ_ONLY]
+    if fixed:
+        text = f"Cannot update these configs dynamically: {_set(fixed)}"
+        raise ConfigError(fixed[0], None, "cannot change while the broker runs", text)
+    secured = [name for name in kafkas if name in _PER_LISTENER]
+    if secured:
+        what = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        raise ConfigError(secured[0], None, "belongs to a listener", f"{what}: HashSet({', '.join(secured)})")
+
+
+def _set(names: list[str]) -> str:
+    """Names as Scala writes a set of them."""
+    return f"{'Set' if len(names) <= _SMALL_SET else 'HashSet'}({', '.join(names)})"
+
+
 def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, ConfigKey]) -> None:
     """Check one entry of an entity; `own` are configs that Kafka does not have. Raises ConfigError, in whose text
     no password is.
@@ -50,10 +72,7 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
         key.parse(text)
         return
     key = BROKER.get(name)
-    if key is not None and key.mode is READ_ONLY:
-        raise ConfigError(name, shown, "cannot change while the broker runs")
-    if name in _PER_LISTENER:
-        raise ConfigError(name, shown, "can change only for one listener, with the prefix listener.name.<name>.")
+    check_names((name,), own)
     base = without_listener(name)
     typed = DYNAMIC.get(base or name) or QUOTAS.get(base or name)
     if typed is not None:
@@ -61,7 +80,8 @@ def check_entry(name: str, text: str, per_broker: bool, own: Mapping[str, Config
     if per_broker:
         return
     if (key is not None and key.mode is PER_BROKER) or (base is not None and base not in _CLUSTER_WIDE_OF_LISTENERS):
-        raise ConfigError(name, shown, "can be set for a single broker only")
+        text = f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+        raise ConfigError(name, shown, "can be set for a single broker only", text)
 
 
 def check_listener_configs(

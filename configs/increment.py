@@ -44,16 +44,24 @@ def incremented(
     """
     configs = dict(stored)
     for name, number, value in changes:
-        operation = Operation(number)
+        operation = _operation(number)
         if operation is Operation.DELETE:
             configs.pop(name, None)
         elif value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Config {name} cannot be null")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
         elif operation is Operation.SET:
             configs[name] = value
         else:
             configs[name] = _list_after(configs.get(name), operation, value, _list_key(name, operation, table, elsewhere))
     return configs
+
+
+def _operation(number: int) -> Operation:
+    """Raises ValueError."""
+    try:
+        return Operation(number)
+    except ValueError:
+        raise ValueError(f"Unknown operations type {number}") from None
 
 
 def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey], elsewhere: Collection[str]) -> ConfigKey:
@@ -63,7 +71,7 @@ def _list_key(name: str, operation: Operation, table: Mapping[str, ConfigKey], e
     if key is None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Kafka, where an exception leads to this code
     if key.type is not ConfigType.LIST:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{operation.name} needs a list, {name} is none")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value {operation.name.lower()} is not allowed for config key: {name}")
     return key
 
 

@@ -136,15 +136,17 @@ def _level(name: str, number: int, word: str | None) -> int:
     except ValueError:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
     if operation in (Operation.APPEND, Operation.SUBTRACT):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} is not possible for a log level")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{operation.name} operation is not allowed for the BROKER_LOGGER resource")
     if name not in _BY_NAME:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation is Operation.DELETE:
         if name == ROOT:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The root logger must have a level")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
         return logging.NOTSET
     if word not in LEVELS:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Logger {name} cannot have level {word}; levels are {', '.join(LEVELS)}")
+        levels = ", ".join(sorted(LEVELS))
+        text = f"Cannot set the log level of {name} to {word} as it is not a supported log level. Valid log levels are {levels}"
+        raise ApiError(ErrorCode.INVALID_CONFIG, text)
     return LEVELS[word]
 
 

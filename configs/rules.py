@@ -190,6 +190,7 @@ def _early_start_listeners(values: Values) -> None:
             raise ConfigError("early.start.listeners", text, f"{name} is not among the listeners")
 
 
+_INVALID_DYNAMIC = "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
 _POOLS = (
     "num.io.threads",
     "num.network.threads",
@@ -217,8 +218,15 @@ def check_limit(name: str, current: int, proposed: int) -> None:
     if name not in _POOLS:
         if proposed <= 0:
             raise ConfigError(name, proposed, "must be above 0")
-    elif not max(1, current // 2) <= proposed <= current * 2:
-        raise ConfigError(name, proposed, f"must be at least 1, at least half and at most double the present {current}")
+        return
+    reason = None
+    if proposed < max(1, current // 2):
+        reason = f"value should be at least half the current value {current}" if proposed > 0 else "value should be at least 1"
+    elif proposed > current * 2:
+        reason = f"value should not be greater than double the current value {current}"
+    if reason is not None:
+        text = f"Dynamic thread count update validation failed for {name}={proposed}, {reason}"
+        raise ConfigError(name, proposed, reason, _INVALID_DYNAMIC.format(text))
 
 
 def check_local_retention(local: int, key: str, total: int, total_key: str) -> None:

@@ -17,6 +17,8 @@ from klamm.configs.table_topic import MAX_LONG
 from klamm.configs.types import ConfigError
 from klamm.protocol.errors import ApiError, ErrorCode
 
+_NOT_WITH_ZOOKEEPER = "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."
+_NO_TIERED_STORAGE = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 _MESSAGE_FORMAT_FIXED_SINCE = MetadataVersion.of("3.0-IV0")
 
 
@@ -54,9 +56,9 @@ def validate_topic_configs(configs: Mapping[str, str | None], config: BrokerConf
     given: dict[str, str] = {}
     for name, text in configs.items():
         if name not in TOPICS:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config {name}")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         if text is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Topic config {name} cannot be null")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
         given[name] = text
     try:
         values = topic_values(given, config)
@@ -68,14 +70,16 @@ def validate_topic_configs(configs: Mapping[str, str | None], config: BrokerConf
 def _check(values: Mapping[str, Any], config: BrokerConfig) -> None:
     """The rules between a topic's configs."""
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
-        raise ConfigError("min.compaction.lag.ms", values["min.compaction.lag.ms"], "is above max.compaction.lag.ms")
+        least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+        text = f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        raise ConfigError("min.compaction.lag.ms", least, "is above max.compaction.lag.ms", text)
     for name in ("remote.log.copy.disable", "remote.log.delete.on.disable"):
         if values[name]:
-            raise ConfigError(name, values[name], "cannot be set with ZooKeeper")
+            raise ConfigError(name, True, "cannot be set with ZooKeeper", _NOT_WITH_ZOOKEEPER)
     if not values["remote.storage.enable"]:
         return
     if not config.get("remote.log.storage.system.enable"):
-        raise ConfigError("remote.storage.enable", True, "the brokers have no tiered storage")
+        raise ConfigError("remote.storage.enable", True, "the brokers have no tiered storage", _NO_TIERED_STORAGE)
     if "compact" in values["cleanup.policy"]:
         raise ConfigError("remote.storage.enable", True, "compacted topics cannot be tiered")
     for local, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):

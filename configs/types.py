@@ -31,12 +31,12 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(Exception):
-    """A config cannot have this value. `reason` is a clause that goes on after a colon."""
+    """A config cannot have this value. `reason` goes on after a colon; `text` stands for the whole line where Kafka has another one."""
 
-    def __init__(self, key: str, value: object, reason: str) -> None:
+    def __init__(self, key: str, value: object, reason: str, text: str | None = None) -> None:
         shown = text_of(value)
-        what = "Missing value" if shown is None else f"Invalid value {shown or repr(shown)}"
-        super().__init__(f"{what} for configuration {key}: {reason}")
+        what = "Missing value" if shown is None else f"Invalid value {shown}"
+        super().__init__(f"{what} for configuration {key}: {reason}" if text is None else text)
         self.key = key
         self.value = value
         self.reason = reason
@@ -89,7 +89,7 @@ def parse_double(text: str) -> float:
 def _boolean(name: str, text: str) -> bool:
     lowered = text.lower()
     if lowered not in ("true", "false"):
-        raise ConfigError(name, text, "neither true nor false")
+        raise ConfigError(name, text, "Expected value to be either true or false")
     return lowered == "true"
 
 
@@ -98,7 +98,7 @@ def _integer(type_: ConfigType) -> Callable[[str, str], int]:
         try:
             return parse_integer(text, _BITS[type_])
         except ValueError as error:
-            raise ConfigError(name, text, f"not a number of type {type_.name}") from error
+            raise ConfigError(name, text, f"Not a number of type {type_.name}") from error
 
     return parse_it
 
@@ -107,7 +107,7 @@ def _double(name: str, text: str) -> float:
     try:
         return parse_double(text)
     except ValueError as error:
-        raise ConfigError(name, text, "not a number of type DOUBLE") from error
+        raise ConfigError(name, text, "Not a number of type DOUBLE") from error
 
 
 _PARSERS: dict[ConfigType, Callable[[str, str], Any]] = {

@@ -8,7 +8,7 @@ where a rule takes a list (KIP-491): after a failure, in a controlled shutdown, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from klamm.controller.values import intern_ints
 from klamm.protocol.nouns import Ints
@@ -111,3 +111,18 @@ class ControlledShutdown:
 
 
 Strategy = Offline | Preferred | Reassigned | ControlledShutdown
+
+
+def kafkas_name(strategy: Strategy) -> str:
+    """The strategy as Apache Kafka names it in errors, which scripts look for."""
+    match strategy:
+        case Offline(allow_unclean):
+            return f"OfflinePartitionLeaderElectionStrategy({str(allow_unclean).lower()})"
+        case Preferred():
+            return "PreferredReplicaPartitionLeaderElectionStrategy"
+        case Reassigned():
+            return "ReassignPartitionLeaderElectionStrategy"
+        case ControlledShutdown():
+            return "ControlledShutdownPartitionLeaderElectionStrategy"
+        case _:
+            assert_never(strategy)

@@ -20,7 +20,7 @@ log = logging.getLogger("klamm.controller")
 
 
 _UNKNOWN = ElectionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.", None)
-_DOOMED = ElectionResult(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.", None)
+_DOOMED = ElectionResult(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted", None)
 _NEEDLESS = ElectionResult(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.", None)
 _UNAVAILABLE = {
     Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,

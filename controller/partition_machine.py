@@ -201,12 +201,8 @@ def _failure(term: Term, p: Partition, why: Uncommitted, strategy: Strategy) -> 
             text = f"{p} has no state in ZooKeeper"
         case Refusal.NEWER_CONTROLLER if state is not None:
             text = f"{p} was written by controller epoch {state.controller_epoch}, mine is {term.cluster.epoch}"
-        case Refusal.NO_REPLICA_ONLINE:
-            text = f"no replica of {p} is online"
-        case Refusal.NO_LEADER if isinstance(strategy, elections.Offline):
-            text = f"no in-sync replica of {p} is online and unclean election is disabled"
-        case Refusal.NO_LEADER if state is not None:
-            text = f"no eligible leader for {p}: replicas {list(p.assignment.replicas)}, isr {list(state.isr)}"
+        case Refusal.NO_REPLICA_ONLINE | Refusal.NO_LEADER:
+            text = f"Failed to elect leader for partition {p} under strategy {elections.kafkas_name(strategy)}"
         case Refusal.WRITE_FAILED:
             text = f"the state of {p} could not be written"
         case _:

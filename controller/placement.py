@@ -26,11 +26,13 @@ def place_replicas(
     are that start. Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, UNKNOWN_SERVER_ERROR (some brokers lack a rack).
     """
     if partitions <= 0:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least one partition, not {partitions}")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if replication_factor <= 0:
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a partition needs at least one replica, not {replication_factor}")
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > len(racks):
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{replication_factor} replicas do not fit on {len(racks)} brokers")
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor: {replication_factor} larger than available brokers: {len(racks)}."
+        )
     check_racks(racks)
     ids = sorted(racks)
     if racks[ids[0]] is None:

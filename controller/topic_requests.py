@@ -31,6 +31,7 @@ MAX_CREATED_PARTITIONS = 46_341
 MAX_PARTITIONS = 100_000
 """No topic grows beyond: however short its replica lists, its znode would be larger than ZooKeeper takes."""
 
+BOTH_GIVEN = "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time."
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Assignments = dict[int, Ints]
@@ -48,6 +49,17 @@ def is_valid_name(name: str) -> bool:
 def flat_name(name: str) -> str:
     """The name with its dots read as underscores, as in metric names: no two topics may share it."""
     return name.replace(".", "_")
+
+
+def why_invalid(name: str) -> str:
+    """What is wrong with a name that is not valid, in Kafka's words."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 
 
 class TopicNames:
@@ -110,17 +122,22 @@ class CreationFacts:
     dice: Callable[[int], int]
 
 
+def already_exists(name: str) -> ApiError:
+    """The error whose text scripts look for."""
+    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
 def refuse_creations(names: Sequence[str], may_create: Callable[[str], bool]) -> list[ApiError | None]:
     """The checks that look at the request alone, one result for each entry: reserved name, named twice, not authorised."""
     times = Counter(names)
     refusals: list[ApiError | None] = []
     for name in names:
         if name == CLUSTER_METADATA_TOPIC:
-            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, f"{name} is reserved and cannot be created"))
+            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."))
         elif times[name] > 1:
-            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once"))
+            refusals.append(ApiError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
         elif not may_create(name):
-            refusals.append(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed to create this topic"))
+            refusals.append(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
         else:
             refusals.append(None)
     return refusals
@@ -133,14 +150,14 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     """
     name = topic.name
     if name in facts.cached:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
+        raise already_exists(name)
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"no value for {', '.join(nulls)}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     explicit = bool(topic.assignments)
     if explicit:
         if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "replica assignments need -1 partitions and replication factor -1")
+            raise ApiError(ErrorCode.INVALID_REQUEST, BOTH_GIVEN)
         assignments = {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
         count = len(assignments)
     else:
@@ -149,7 +166,7 @@ def plan_topic(topic: Any, facts: CreationFacts, *, written: bool = True) -> Top
     _check_name(name, facts)
     try:
         if count > MAX_CREATED_PARTITIONS:
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a topic is created with at most {MAX_CREATED_PARTITIONS} partitions")
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"A topic is created with at most {MAX_CREATED_PARTITIONS} partitions")
         if explicit:
             _check_assignments(assignments)
         configs = {config.name: config.value for config in topic.configs}
@@ -179,31 +196,28 @@ def _place(topic: Any, count: int, facts: CreationFacts) -> Assignments:
 
 def _check_name(name: str, facts: CreationFacts) -> None:
     if not is_valid_name(name):
-        raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"{name!r} is not a topic name: 1 to {MAX_NAME_LENGTH} of a-z A-Z 0-9 . _ - and neither . nor ..",
-        )
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why_invalid(name)}")
     if facts.queued_for_deletion(name):
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} is still being deleted")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if facts.existing is None:
         if "." in name or "_" in name:
             raise TopicNamesNeeded(name)
         return
     if name in facts.existing:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name} already")
+        raise already_exists(name)
     other = facts.existing.colliding(name)
     if other is not None:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the topic {other} differ only in dots and underscores")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}")
 
 
 def _check_assignments(assignments: Assignments) -> None:
     if len({len(replicas) for replicas in assignments.values()}) != 1:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions have different numbers of replicas")
-    for partition, replicas in assignments.items():
-        if len(set(replicas)) < len(replicas):
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} names a broker twice")
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "All partitions should have the same number of replicas")
+    if any(len(set(replicas)) < len(replicas) for replicas in assignments.values()):
+        shown = ", ".join(f"{partition} -> ArrayBuffer({', '.join(map(str, ids))})" for partition, ids in assignments.items())
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Duplicate replica assignment found: HashMap({shown})")
     if any(partition not in assignments for partition in range(len(assignments))):
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps")
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
 
 
 # CreatePartitions
@@ -225,11 +239,11 @@ def refuse_growths(
     refusals: dict[str, ApiError | None] = {}
     for name, times in Counter(names).items():
         if times > 1:
-            refusals[name] = ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            refusals[name] = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         elif not may_alter(name):
-            refusals[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed to alter this topic")
+            refusals[name] = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
         elif queued_for_deletion(name):
-            refusals[name] = ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is being deleted")
+            refusals[name] = ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         else:
             refusals[name] = None
     return refusals
@@ -239,12 +253,14 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
     """What to add for one CreatePartitionsTopic. `racks` are the registered brokers. Raises ApiError."""
     name = topic.name
     if stored is not None and any(assignment.is_reassigning for assignment in stored.assignments.values()):
-        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {name} are being reassigned")
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'.")
     if stored is None or not stored.assignments:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     current = len(stored.assignments)
     if topic.count <= current:
-        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} has {current} partitions, which cannot become {topic.count}")
+        same = f"Topic already has {current} partitions."
+        fewer = f"Topic currently has {current} partitions, which is higher than the requested {topic.count}."
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, same if topic.count == current else fewer)
     first = stored.assignments.get(0)
     if topic.assignments is not None:
         added = _explicit_growth(topic, current, first, racks)
@@ -260,26 +276,30 @@ def plan_growth(topic: Any, stored: StoredTopic | None, racks: Racks) -> GrowthP
 
 def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: Racks) -> Assignments:
     lists = [tuple(entry.broker_ids) for entry in topic.assignments]
-    unknown = sorted({broker for replicas in lists for broker in replicas if broker not in racks})
+    unknown = list(dict.fromkeys(broker for replicas in lists for broker in replicas if broker not in racks))
     if unknown:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no such broker: {', '.join(map(str, unknown))}")
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
     if len(lists) != topic.count - current:
         raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{topic.count - current} partitions to add, but {len(lists)} lists of replicas"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {topic.count - current} but {len(lists)} assignments provided.",
         )
     if first is None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic.name} has no partition 0 to follow")
     for index, replicas in enumerate(lists, current):
         if not replicas:
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} has no replicas")
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Cannot have replication factor of 0 for partition id {index}.")
         if len(set(replicas)) < len(replicas):
-            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} names a broker twice")
-    for index, replicas in enumerate(lists, current):
-        if len(replicas) != len(first.replicas):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {index} has {len(replicas)} replicas, partition 0 has {len(first.replicas)}",
-            )
+            text = f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, sorted(replicas)))} for partition id {index}."
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    wrong = [(index, len(replicas)) for index, replicas in enumerate(lists, current) if len(replicas) != len(first.replicas)]
+    if wrong:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Inconsistent replication factor between partitions, partition 0 has {len(first.replicas)} while partitions "
+            f"[{', '.join(str(index) for index, _ in wrong)}] have replication factors [{', '.join(str(size) for _, size in wrong)}], "
+            "respectively.",
+        )
     return dict(enumerate(lists, current))
 
 

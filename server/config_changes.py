@@ -41,6 +41,9 @@ Proposal = Callable[[Configs], Configs]
 """From what is stored to what is to be stored. Raises ApiError, ValueError for an operation that does not exist."""
 
 
+_OF_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='{}'): "
+
+
 class ConfigOutcome(NamedTuple):
     """One resource's result; the message is None where all is well or the code says it all."""
 
@@ -60,9 +63,9 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
         await pace(1 + len(resource.configs))
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The request names this resource more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             if len({config.name for config in resource.configs}) < len(resource.configs):
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The request names a config key more than once")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             await alter(resource)
         except ApiError as error:
             outcomes.append(ConfigOutcome(error.code, error.message))
@@ -105,20 +108,26 @@ async def alter_configs(ctx: Context, resource_type: int, name: str, requested: 
         case 4:
             await _alter_broker(ctx, name, requested, propose, validate_only)
         case _:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Configs of resource type {resource_type} cannot be changed here")
+            raise ApiError(ErrorCode.INVALID_REQUEST, _unsupported(resource_type))
+
+
+def _unsupported(resource_type: int) -> str:
+    if resource_type == CLIENT_METRICS:
+        return "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
+    return f"Unknown resource type {resource_type}"
 
 
 def _check_topic(ctx: Context, topic: str) -> None:
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.TOPIC, topic):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Not authorized to alter the topic's configs")
     if not topic:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "There are no default configs of topics")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
 
 
 async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     _check_topic(ctx, topic)
     if not may_be_in_path(topic):
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid topic name {topic!r}")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{_OF_TOPIC.format(topic)}it is no name of a topic")
     # the change is judged before the topic is looked for; what is stored for a topic that does not exist changes no verdict
     stored = await ctx.services.admin_store.read_config("topics", topic) if ctx.services.metadata.contains(topic) else None
     try:
@@ -130,10 +139,15 @@ async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: 
 
 async def _store_topic(ctx: Context, topic: str, requested: Requested, configs: Configs, validate_only: bool) -> None:
     if not ctx.services.metadata.contains(topic):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
     if not await ctx.services.admin_store.topic_exists(topic):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic} any more")
-    validate_topic_configs(configs, ctx.services.config)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+    try:
+        validate_topic_configs(configs, ctx.services.config)
+    except ApiError as error:
+        if isinstance(error.__cause__, ConfigError):
+            raise ApiError(error.code, f"{_OF_TOPIC.format(topic)}{error.message}") from error
+        raise
     _check_policy(ctx, TOPIC, topic, requested)
     if not validate_only:
         log.info("configs of topic %s become %s", topic, ", ".join(configs) or "none")
@@ -184,12 +198,22 @@ def check_may_alter_cluster(ctx: Context) -> None:
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to alter configs of brokers")
 
 
-def check_is_own_id(ctx: Context, name: str) -> None:
-    """Raises ApiError when the name is not the id of this broker."""
-    try:
-        broker_id = parse_integer(name)
-    except ValueError:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"A broker id is a number, not {name!r}") from None
+def check_is_own_id(ctx: Context, name: str, what: str = "Node", other: str = ", but ") -> None:
+    """Raises ApiError when the name is not the id of this broker, in the words that Kafka has for the request."""
     own_id = ctx.services.identity.broker_id
-    if broker_id != own_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"This is broker {own_id}, not {broker_id}; send the request to that broker")
+    if _number(name, what) != own_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own_id}{other}received {name}")
+
+
+def check_is_own_logger(ctx: Context, name: str) -> None:
+    """`check_is_own_id` for a change of log levels. As Kafka's, the text names this broker twice, and the one requested not at all."""
+    own_id = ctx.services.identity.broker_id
+    if _number(name, "Node") != own_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {own_id}, but received {own_id}")
+
+
+def _number(name: str, what: str) -> int:
+    try:
+        return parse_integer(name)
+    except ValueError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}") from None

@@ -17,7 +17,7 @@ async def handle(ctx: Context, request: messages.AlterConfigsRequest) -> message
     async def alter(resource: messages.AlterConfigsRequest.AlterConfigsResource) -> None:
         nulls = [config.name for config in resource.configs if config.value is None]
         if nulls:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is not a valid value for {', '.join(nulls)}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
         configs = {config.name: config.value for config in resource.configs if config.value is not None}
         await replace_configs(ctx, resource.resource_type, resource.resource_name, configs, request.validate_only)
 

@@ -17,9 +17,14 @@ BROKERS, CONTROLLERS = 1, 2
 
 def handle(ctx: Context, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
     if request.endpoint_type == CONTROLLERS:
-        return refuse(request, ctx.api_version, ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker, it does not describe controllers")
+        return refuse(
+            request,
+            ctx.api_version,
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
     if request.endpoint_type != BROKERS:
-        return refuse(request, ctx.api_version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+        return refuse(request, ctx.api_version, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     operations = metadata_responses.OPERATIONS_OMITTED
     if request.include_cluster_authorized_operations:
         allowed = ctx.authorize(Operation.DESCRIBE, ResourceType.CLUSTER)

@@ -23,7 +23,7 @@ from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broke
 from klamm.configs.log_levels import log_levels
 from klamm.configs.types import ConfigError, ConfigType
 from klamm.controller.pace import SLICE, Pace
-from klamm.controller.topic_requests import is_valid_name
+from klamm.controller.topic_requests import is_valid_name, why_invalid
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -45,7 +45,11 @@ MAX_RESPONSE_BYTES = 100_000_000
 Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
 Result: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResult"
 
-_NO_SUCH_KIND = ErrorCode.INVALID_REQUEST, "This resource type has no configs"
+_NO_SUCH_KIND = (
+    ErrorCode.INVALID_REQUEST,
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. "
+    "See the broker logs for more details.",
+)
 
 
 def handle(
@@ -123,7 +127,7 @@ def _hidden(resource: Resource) -> Result:
 async def _topic(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resource) -> Result:
     name = resource.resource_name
     if not is_valid_name(name):
-        return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a topic name")
+        return _failed(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why_invalid(name)}")
     if not ctx.services.metadata.contains(name):
         return _failed(resource, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     try:
@@ -138,10 +142,14 @@ def _own(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resou
     """This broker's configs or log levels, or those of all brokers by default."""
     try:
         if resource.resource_type == CLIENT_METRICS:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics have no configs with ZooKeeper")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")
         if resource.resource_type == BROKER and not resource.resource_name:
             return _described(request, resource, describe_default_broker(ctx.services.config))
-        check_is_own_id(ctx, resource.resource_name)
+        if resource.resource_type == BROKER_LOGGER and not resource.resource_name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        check_is_own_id(
+            ctx, resource.resource_name, "Broker", " but " if resource.resource_type == BROKER_LOGGER else " or empty string, but "
+        )
     except ApiError as error:
         return _failed(resource, error.code, error.message)
     if resource.resource_type == BROKER:

@@ -21,7 +21,7 @@ from klamm.server.config_changes import (
     TOPIC,
     alter_configs,
     alter_each,
-    check_is_own_id,
+    check_is_own_logger,
     check_may_alter_cluster,
     result_rows,
 )
@@ -53,10 +53,10 @@ async def _alter(ctx: Context, resource: messages.IncrementalAlterConfigsRequest
     changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
     nulls = [name for name, operation, value in changes if value is None and operation != Change.DELETE]
     if nulls:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null is not a valid value for {', '.join(nulls)}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     if resource.resource_type == BROKER_LOGGER:
         check_may_alter_cluster(ctx)
-        check_is_own_id(ctx, resource.resource_name)
+        check_is_own_logger(ctx, resource.resource_name)
         set_log_levels(changes, validate_only)
         clear_all()
         return

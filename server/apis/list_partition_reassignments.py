@@ -22,7 +22,7 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
         named = None if request.topics is None else await _named(request.topics)
         found = await ctx.services.controller.list_reassignments(named, ctx.cause)
     except ApiError as error:
-        return refuse(request, ctx.api_version, error.code, error.message or "This is not the active controller.")
+        return refuse(request, ctx.api_version, error.code, error.message or "This is not the correct controller for this cluster.")
     response = messages.ListPartitionReassignmentsResponse
     row_type = response.OngoingPartitionReassignment
     encode = messages.struct_encoder("ListPartitionReassignmentsResponse", "OngoingPartitionReassignment", ctx.api_version)

@@ -331,7 +331,7 @@ def test_dynamic_unfit(properties):
 @pytest.mark.parametrize("properties", SINGLE_BROKER_ONLY, ids=str)
 def test_not_for_all_brokers(properties):
     config().validate_dynamic(properties, per_broker=True)
-    with pytest.raises(ConfigError, match="single broker only"):
+    with pytest.raises(ConfigError, match="at default cluster level, broker id must be specified: Set"):
         config().validate_dynamic(properties, per_broker=False)
     assert config().apply_dynamic(properties, {}).problems
     config().validate_dynamic({"listener.name.plaintext.max.connections": "5"}, per_broker=False)

@@ -41,7 +41,7 @@ def test_what_kafka_encrypted_is_decrypted():
 def test_the_refusal_of_a_password_does_not_show_it(name, per_broker):
     with pytest.raises(ConfigError) as refused:
         check_entry(name, "hunter2", per_broker, {})
-    assert str(refused.value).startswith(f"Invalid value [hidden] for configuration {name}: ")
+    assert "hunter2" not in str(refused.value) and name in str(refused.value)
     assert "hunter2" not in repr(refused.value)
 
 

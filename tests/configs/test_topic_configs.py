@@ -93,6 +93,61 @@ def test_unfit(configs, broker):
     assert caught.value.message
 
 
+NUMBER, FLAG, LEAST = "Not a number of type", "Expected value to be either true or false", "Value must be at least"
+REPLICAS = "must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+CODECS = "String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"
+KAFKAS_TEXTS = [
+    # (config, value, the value and the reason that Apache Kafka 3.9.1 shows)
+    ("retention.ms", "x", "x", f"{NUMBER} LONG"),
+    ("retention.ms", "", "", f"{NUMBER} LONG"),
+    ("retention.ms", "-2", "-2", f"{LEAST} -1"),
+    ("max.message.bytes", "99999999999", "99999999999", f"{NUMBER} INT"),
+    ("max.message.bytes", "-1", "-1", f"{LEAST} 0"),
+    ("min.cleanable.dirty.ratio", "x", "x", f"{NUMBER} DOUBLE"),
+    ("min.cleanable.dirty.ratio", "1.5", "1.5", "Value must be no more than 1"),
+    ("compression.zstd.level", "100", "100", "Value must be no more than 22"),
+    ("compression.gzip.level", "0", "0", "Value must be between 1 and 9 or equal to -1"),
+    ("compression.gzip.level", "10", "10", "Value must be between 1 and 9 or equal to -1"),
+    ("preallocate", "1", "1", FLAG),
+    ("compression.type", "brotli", "brotli", CODECS),
+    ("cleanup.policy", "compact,foo", "foo", "String must be one of: compact, delete"),
+    ("message.timestamp.type", "never", "never", "String must be one of: CreateTime, LogAppendTime"),
+    ("message.format.version", "9.9", "9.9", "Version 9.9 is not a valid version"),
+    ("leader.replication.throttled.replicas", "x:1", "[x:1]", f"leader.replication.throttled.replicas {REPLICAS}"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "shown", "reason"), KAFKAS_TEXTS)
+def test_a_value_is_refused_in_the_words_of_kafka(name, text, shown, reason):
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs({name: text}, config())
+    assert caught.value.message == f"Invalid value {shown} for configuration {name}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("configs", "text"),
+    [
+        ({"no.such": "1"}, "Unknown topic config name: no.such"),
+        (
+            {"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "10"},
+            "conflict topic config setting min.compaction.lag.ms (100) > max.compaction.lag.ms (10)",
+        ),
+        (
+            {"remote.log.copy.disable": "true"},
+            "It is invalid to set `remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode.",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+        ),
+    ],
+)
+def test_configs_are_refused_in_the_words_of_kafka(configs, text):
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs(configs, config())
+    assert caught.value.message == text
+
+
 LIST = "leader.replication.throttled.replicas"
 SET, DELETE, APPEND, SUBTRACT = Operation
 STEPS = [

@@ -22,7 +22,7 @@ def test_integers(text, value):
 
 @pytest.mark.parametrize("text", ["", "+", "-", "0x10", "1_0", "5L", "5.0", "--5", "1 0", "\xa05", "9223372036854775808"])
 def test_no_integers(text):
-    with pytest.raises(ConfigError, match="not a number of type LONG"):
+    with pytest.raises(ConfigError, match="Not a number of type LONG"):
         parse("k", text, ConfigType.LONG)
 
 
@@ -67,7 +67,7 @@ def test_doubles(text, shown):
 
 @pytest.mark.parametrize("text", ["", "1_0", "٣", "e5", ".", "0x1", "infinity", "nan", "1,5", "0.5 f"])
 def test_no_doubles(text):
-    with pytest.raises(ConfigError, match="not a number of type DOUBLE"):
+    with pytest.raises(ConfigError, match="Not a number of type DOUBLE"):
         parse("k", text, ConfigType.DOUBLE)
 
 
@@ -85,7 +85,7 @@ def test_booleans(text, value):
 
 @pytest.mark.parametrize("text", ["yes", "1", "", "tru e"])
 def test_no_booleans(text):
-    with pytest.raises(ConfigError, match="neither true nor false"):
+    with pytest.raises(ConfigError, match="Expected value to be either true or false"):
         parse("k", text, ConfigType.BOOLEAN)
 
 
@@ -100,9 +100,9 @@ def test_lists(text, value):
 def test_one_line_names_key_value_and_reason():
     with pytest.raises(ConfigError) as caught:
         BROKER["num.partitions"].parse("0")
-    assert str(caught.value) == "Invalid value 0 for configuration num.partitions: must be at least 1"
-    assert (caught.value.key, caught.value.value) == ("num.partitions", "0")
-    assert str(ConfigError("k", "", "r")) == "Invalid value '' for configuration k: r"
+    assert str(caught.value) == "Invalid value 0 for configuration num.partitions: Value must be at least 1"
+    assert (caught.value.key, caught.value.value) == ("num.partitions", 0)
+    assert str(ConfigError("k", "", "r")) == "Invalid value  for configuration k: r", "Kafka shows nothing either"
     assert str(ConfigError("k", None, "r")) == "Missing value for configuration k: r"
     assert str(ConfigError("k", ("a", "b"), "r")) == "Invalid value a,b for configuration k: r"
 

@@ -35,7 +35,7 @@ def test_files_are_written_as_they_are_read() -> None:
         assert file.text() == file.path.read_text(encoding="utf-8"), file.path.name
 
 
-def test_ids_addresses_times_and_texts_are_masked() -> None:
+def test_ids_addresses_and_times_are_masked_and_texts_of_errors_stay() -> None:
     printed = (
         "Topic: t\tTopicId: AbCdEfGhIjKlMnOpQrStUg\tPartitionCount: 1\n\n"
         "Error while executing topic command : Topic 't' is there.\n"
@@ -46,8 +46,8 @@ def test_ids_addresses_times_and_texts_are_masked() -> None:
     )
     assert masked(printed, Path("/a/folder")) == [
         "Topic: t\tTopicId: <id>\tPartitionCount: 1",
-        "Error while executing topic command : <text>",
-        "[<time>] ERROR org.apache.kafka.common.errors.TopicExistsException: <text>",
+        "Error while executing topic command : Topic 't' is there.",
+        "[<time>] ERROR org.apache.kafka.common.errors.TopicExistsException: Topic 't' is there.",
         "<address> (id: 0 rack: null)",
         "log.dirs=<folder>/broker-0/data",
     ]

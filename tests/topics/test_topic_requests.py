@@ -104,6 +104,42 @@ def test_one_fault(code: ErrorCode, fault: dict[str, Any]) -> None:
     assert refused(topic(**fault), written=False) is code
 
 
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (topic("cached"), "Topic 'cached' already exists."),
+        (topic("ghost"), "Topic 'ghost' already exists."),
+        (topic("dying"), "Topic 'dying' is marked for deletion."),
+        (topic("a_b"), "Topic 'a_b' collides with existing topics: a.b"),
+        (topic(rf=9), "Replication factor: 9 larger than available brokers: 3."),
+        (topic(rf=0), "Replication factor must be larger than 0."),
+        (topic(partitions=0), "Number of partitions must be larger than 0."),
+        (
+            topic("bad/name"),
+            "Topic name is invalid: 'bad/name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        (topic(""), "Topic name is invalid: the empty string is not allowed"),
+        (topic(".."), "Topic name is invalid: '..' is not allowed"),
+        (topic("a" * 250), f"Topic name is invalid: the length of '{'a' * 250}' is longer than the max allowed length 249"),
+        (
+            topic(assign={0: [0]}),
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time.",
+        ),
+        (manual({0: [0], 1: [0, 1]}), "All partitions should have the same number of replicas"),
+        (manual({0: [1, 2], 1: [2, 2]}), "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(1, 2), 1 -> ArrayBuffer(2, 2))"),
+        (manual({0: [1], 2: [1]}), "partitions should be a consecutive 0-based integer sequence"),
+        (
+            topic(configs=[("retention.ms", None), ("cleanup.policy", None)]),
+            "Null value not supported for topic configs: retention.ms,cleanup.policy",
+        ),
+    ],
+)
+def test_a_topic_is_refused_in_the_words_of_kafka(wanted: Any, text: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        plan_topic(wanted, facts())
+    assert refusal.value.message == text
+
+
 PAIRS = [pair for pair in itertools.combinations(range(len(FAULTS)), 2) if pair not in ((3, 7), (4, 7))]
 """Without those that cannot meet: counts of an automatic placement, and a bad explicit one."""
 
@@ -268,6 +304,29 @@ def stored(*lists: tuple[int, ...]) -> StoredTopic:
 BROKERS: dict[int, str | None] = {0: None, 1: None, 2: None}
 TWO = stored((1, 2), (2, 0))
 MOVING = StoredTopic(ID, {0: Assignment((1, 2)), 1: Assignment((0, 1), adding=(0,))})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (growth(2), "Topic already has 2 partitions."),
+        (growth(1), "Topic currently has 2 partitions, which is higher than the requested 1."),
+        (growth(3, [[99, 1]]), "Unknown broker(s) in replica assignment: 99."),
+        (growth(4, [[99, 1], [98, 97]]), "Unknown broker(s) in replica assignment: 99, 98, 97."),
+        (growth(4, [[1, 2]]), "Increasing the number of partitions by 2 but 1 assignments provided."),
+        (growth(3, [[1, 1]]), "Duplicate brokers not allowed in replica assignment: 1, 1 for partition id 2."),
+        (growth(3, [[]]), "Cannot have replication factor of 0 for partition id 2."),
+        (
+            growth(5, [[1, 2], [1], [0, 1, 2]]),
+            "Inconsistent replication factor between partitions, partition 0 has 2 while partitions [3, 4] "
+            "have replication factors [1, 3], respectively.",
+        ),
+    ],
+)
+def test_a_growth_is_refused_in_the_words_of_kafka(wanted: Any, text: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        plan_growth(wanted, TWO, BROKERS)
+    assert refusal.value.message == text
 
 
 @pytest.mark.parametrize(
