@@ -32,7 +32,7 @@ Change = tuple[str, int, str | None]
 def check_operations(changes: Iterable[Change]) -> None:
     """Check that all operations exist. Raises ValueError."""
     for _, number, _ in changes:
-        Operation(number)
+        _operation(number)
 
 
 def incremented(

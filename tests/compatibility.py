@@ -77,7 +77,8 @@ def _head() -> list[str]:
         "# Compatibility with Apache Kafka 3.9.1\n",
         "What has been compared with a real Kafka in ZooKeeper mode, and what came of it. Outcomes are a real broker's, recorded;",
         "`make test` compares Klamm with them, `make test-all` starts real brokers and compares these again. Masked before comparing:",
-        "times, ports, ids of topics and clusters, broker epochs, and the wording of error messages (whether there is one is compared).\n",
+        "times, ports, ids of topics and clusters, broker epochs, and the wording of error messages (whether there is one is",
+        "compared; in what Kafka's tools print the wording is compared too).\n",
     ]
 
 

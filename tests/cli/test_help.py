@@ -63,7 +63,7 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
         (("serve", "--topic", "no/slash"), "--topic: 'no/slash' is not a topic name"),
         (("serve", "--topic", "orders:1:4"), "--topic: orders cannot have 4 replicas on 3 brokers"),
         (("serve", "--topic", "orders", "--topic", "orders:2"), "--topic: orders is named twice"),
-        (("serve", "--topic", "orders:6:3:cleanup.polcy=compact"), "--topic: orders: Unknown topic config cleanup.polcy"),
+        (("serve", "--topic", "orders:6:3:cleanup.polcy=compact"), "--topic: orders: Unknown topic config name: cleanup.polcy"),
         (("serve", "--topic", "orders:retention.ms=x"), "--topic: orders: Invalid value x for configuration retention.ms"),
         (("serve", "--config", "num.partitions=many"), "--config: Invalid value many for configuration num.partitions"),
         (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
