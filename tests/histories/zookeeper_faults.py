@@ -10,6 +10,8 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
+from kazoo.handlers.threading import KazooTimeoutError
+
 from klamm.server.local.loop_thread import LoopThread
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.harness.proxy import Proxy
@@ -69,9 +71,13 @@ class FailingZooKeeper:
         self._again(chaos)
 
     def take_over(self, chaos: Chaos, broker_id: int) -> None:
-        """Somebody with the broker's session id and password closes its session."""
+        """Somebody with the broker's session id and password closes its session, unless that is over already."""
         epoch = self.tree.broker_epoch(broker_id)
-        self._loop.call(self._ways[broker_id].end_session())
+        try:
+            self._loop.call(self._ways[broker_id].end_session())
+        except KazooTimeoutError:
+            chaos.done["session over already"] += 1
+            return
         wait_for(lambda: self.tree.broker_epoch(broker_id) not in (-1, epoch), f"{broker_id} has a new session")
         self._again(chaos)
 

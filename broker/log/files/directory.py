@@ -298,6 +298,7 @@ class LogDirectory:
         marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(marker)
         remove(marker)
+        remove_temporaries(self.path, REPLACED)
         for folder in self._unfinished:
             shutil.rmtree(folder, ignore_errors=True)
 
