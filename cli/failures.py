@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from klamm.cli.logs import printable
+from klamm.machine.extras import install_command
 
 FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ENOSPC})
+
+
+
+class PackageMissing(Exception):
+    """A package of one of Klamm's extras is not installed; the text is one line with the command that installs it."""
+
 
 EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.configs.types", "ConfigError"),
     ("klamm.configs.properties", "PropertiesError"),
     ("klamm.pipeline.simulation.snapshot", "BadSource"),
     ("klamm.pipeline.simulation.steps", "BadStep"),
+    ("klamm.cli.failures", "PackageMissing"),
     ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.broker_server", "StartFailed"),
     ("klamm.zk.java", "EmbeddedZooKeeperError"),
@@ -26,6 +36,18 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.pipeline.session", "NoSpark"),
 )
 """Module and name of each exception class of such failures."""
+
+
+@contextmanager
+def extra_needed(extra: str, who: Callable[[], str]) -> Iterator[None]:
+    """Raise PackageMissing if a package is missing meanwhile that is not Klamm's. `who` says what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package in ("", "klamm"):
+            raise
+        raise PackageMissing(f"{who()} needs {package}: {install_command(extra)}") from missing
 
 
 def one_line(failure: BaseException) -> str | None:

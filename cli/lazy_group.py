@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, cast
 
 import click
 
+from klamm.cli.failures import extra_needed
+
 
 class LazyGroup(click.Group):
-    """Finds a command by its name without importing the others. `modules`: name → the module that has its `command`."""
+    """Finds a command by its name without importing the others. `modules`: name → the module that has its `command`.
 
-    def __init__(self, *args: Any, modules: Mapping[str, str], **attributes: Any) -> None:
+    `extra` is the extra that all of them need: a package that is missing is one line with the command that installs it.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], extra: str | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self._modules = modules
+        self._extra = extra
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""
@@ -25,3 +32,22 @@ class LazyGroup(click.Group):
         if cmd_name not in self._modules:
             return None
         return cast(click.Command, importlib.import_module(self._modules[cmd_name]).command)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was chosen."""
+        if self._extra is None:
+            return super().invoke(ctx)
+        with extra_needed(self._extra, lambda: f"{ctx.command_path} {ctx.invoked_subcommand}"):
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name. A name that is none fails with the names that it resembles."""
+        name = args[0]
+        if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
+            similar = difflib.get_close_matches(name, self._modules)
+            ctx.fail(f"No such command '{name}'.{f' Did you mean {_either(similar)}?' if similar else ''}")
+        return super().resolve_command(ctx, args)
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from klamm.cli.failures import extra_needed
 from klamm.cli.output import say
 from klamm.machine.replaced_file import replace_file
 
@@ -23,14 +24,12 @@ def command(lake: Path, output: Path, run: str | None) -> None:
     klamm report ./lake
     klamm report ./lake --run 20261122T211500Z-a1b2 -o incident.html
     """
-    try:
+    with extra_needed("pipeline", lambda: "klamm report"):
         from klamm.pipeline.lean_arrow import leave_out_pandas
         from klamm.pipeline.report import page
         from klamm.pipeline.report.facts import NothingToReport
         from klamm.pipeline.report.write import report
-    except ImportError as missing:
-        raise click.ClickException(f"the report needs {missing.name}: pip install 'klamm[pipeline]'") from missing
-    from klamm.pipeline.rules.runner import rules
+        from klamm.pipeline.rules.runner import rules
 
     leave_out_pandas()
     texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}

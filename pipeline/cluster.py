@@ -67,7 +67,8 @@ def spark_home() -> Path:
 
 def _folder(package: str) -> Path:
     spec = find_spec(package)
-    assert spec is not None and spec.origin is not None
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     return Path(spec.origin).parent
 
 

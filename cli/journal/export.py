@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.journal.options import LAKE, arrow_needed, choice, choice_options, existing, tell_torn
+from klamm.cli.journal.options import LAKE, choice, choice_options, existing, tell_torn
 from klamm.cli.output import CannotWrite, say
 
 
@@ -35,12 +35,11 @@ def command(
     existing(lake)
     if form == "parquet" and str(output) == "-":
         raise click.UsageError("--format parquet needs a folder: -o FOLDER")
-    with arrow_needed():
-        from klamm.journal.rows import Reading
-        from klamm.pipeline.export import export_jsonl, export_parquet
-        from klamm.pipeline.lines import decoded, json_line
+    from klamm.journal.rows import Reading
+    from klamm.pipeline.export import export_jsonl, export_parquet
+    from klamm.pipeline.lines import decoded, json_line
 
-        wanted = choice(runs, brokers, keys, clients, topic, events)
+    wanted = choice(runs, brokers, keys, clients, topic, events)
     rows = Reading(lake, wanted, tell_torn).rows()
     if str(output) == "-":
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,18 +48,6 @@ def choice_options(function: F) -> F:
     ):
         function = decorate(function)
     return function
-
-
-@contextmanager
-def arrow_needed() -> Iterator[None]:
-    """A package that is missing is one line, with the way out."""
-    try:
-        yield
-    except ImportError as missing:
-        name = (missing.name or str(missing)).partition(".")[0]
-        if name == "klamm":
-            raise
-        raise click.ClickException(f"journals need {name}: pip install 'klamm[journal]'") from missing
 
 
 def existing(lake: Path) -> Path:

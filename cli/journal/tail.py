@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.journal.options import LAKE, arrow_needed, choice, choice_options, existing, tell_torn
+from klamm.cli.journal.options import LAKE, choice, choice_options, existing, tell_torn
 from klamm.cli.logs import printable
 from klamm.cli.output import CannotWrite, say
 
@@ -43,10 +43,9 @@ def command(
     klamm journal tail ./lake --api LeaderAndIsr --api UpdateMetadata --node 2 --full
     """
     existing(lake)
-    with arrow_needed():
-        from klamm.journal.rows import Follower, Reading
+    from klamm.journal.rows import Follower, Reading
 
-        wanted = choice(runs, brokers, keys, clients, topic, events)
+    wanted = choice(runs, brokers, keys, clients, topic, events)
     try:
         reading = Reading(lake, wanted, tell_torn)
         if last is None and not follow:

@@ -14,11 +14,11 @@ COMMANDS = {
 """Command → the module that has its `command`."""
 
 
-@click.command(cls=LazyGroup, modules=COMMANDS, short_help="Show, export and verify journals of frames and events.")
+@click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export and verify journals of frames and events.")
 def command() -> None:
     """Show, export and verify the journals in a lake, the folder of `klamm serve --journal LAKE`, also while brokers write them.
 
-    Neither Java nor Spark is needed: pip install 'klamm[journal]'.
+    It needs pyarrow, but neither Java nor Spark.
 
     \b
     klamm journal tail LAKE --follow --api Metadata

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.journal.options import BROKER_ID, LAKE, arrow_needed, existing
+from klamm.cli.journal.options import BROKER_ID, LAKE, existing
 from klamm.cli.logs import printable
 from klamm.cli.output import say
 
@@ -29,8 +29,7 @@ def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json
     files are named too; they alone do not change the exit code.
     """
     existing(lake)
-    with arrow_needed():
-        from klamm.journal.proof import verify
+    from klamm.journal.proof import verify
     proofs, foreign = verify(lake, frozenset(runs) if runs else None, frozenset(brokers) if brokers else None)
     if not proofs:
         raise click.ClickException(f"{lake}: no journal{' of this run and broker' if runs or brokers else ''}")

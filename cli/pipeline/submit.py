@@ -22,7 +22,7 @@ from klamm.cli.parameters import KeyValue
 def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], program: tuple[str, ...]) -> None:
     """Run PROGRAM, a Python file with its arguments, by spark-submit, with the settings of `klamm pipeline run`.
 
-    Workers get Klamm's code as a zip, and need what it is built on (`pip install 'klamm[pipeline]'`), for example from Klamm's image.
+    Workers get Klamm's code as a zip, and need what it is built on, the packages of the extra `pipeline`, for example from Klamm's image.
 
     \b
     klamm pipeline submit --master spark://host:7077 -- job.py /lake

@@ -19,7 +19,7 @@ COMMANDS = {
 """Command → the module that has its `command`."""
 
 
-@click.command(cls=LazyGroup, modules=COMMANDS, short_help="Turn journals into tables, verdicts and reports, with Spark.")
+@click.command(cls=LazyGroup, modules=COMMANDS, extra="pipeline", short_help="Turn journals into tables, verdicts and reports, with Spark.")
 def command() -> None:
     """Turn the journals of a lake into tables, verdicts and reports, with Spark.
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from klamm.journal import reading
+from klamm.machine.extras import install_command
 from klamm.tests.cli.running import Running
 from klamm.tests.harness.read_only import WITHOUT_OVERRIDES, read_only
 from klamm.tests.journal.test_cluster import gaps, rows
@@ -96,7 +97,7 @@ def test_without_pyarrow_the_option_is_refused_with_the_way_out(serve: Any, tmp_
     (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError('no', name='pyarrow')")
     cluster = serve("--brokers", 1, "--journal", tmp_path / "lake", environ={"PYTHONPATH": str(tmp_path)})
     assert cluster.ended() == 1
-    assert "klamm.journal.dir needs pyarrow: pip install 'klamm[journal]'" in cluster.rest()
+    assert f"klamm.journal.dir needs pyarrow: {install_command('journal')}" in cluster.rest()
     assert "Traceback" not in cluster.stderr
 
 

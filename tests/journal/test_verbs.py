@@ -17,6 +17,7 @@ import pytest
 from klamm.journal import reading
 from klamm.journal.columns import Flag
 from klamm.journal.segments import LOCK
+from klamm.machine.extras import install_command
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -134,7 +135,7 @@ def test_without_arrow_the_way_out_is_one_line(tmp_path: Path, command: str, mon
 
     monkeypatch.setattr(builtins, "__import__", without_arrow)
     said = call("journal", command, tmp_path)
-    assert (said.returncode, said.stderr) == (1, "klamm: journals need pyarrow: pip install 'klamm[journal]'\n")
+    assert (said.returncode, said.stderr) == (1, f"klamm: klamm journal {command} needs pyarrow: {install_command('journal')}\n")
 
 
 def test_the_commands_import_neither_spark_nor_what_comes_with_it(tmp_path: Path) -> None:

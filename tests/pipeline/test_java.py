@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.pipeline import java
+from klamm.machine.extras import install_command
 from klamm.pipeline.java import NoJava, find_java
 from klamm.pipeline.session import session_settings
 
@@ -45,7 +45,10 @@ def test_without_java_one_line_says_what_there_is_and_what_to_do(tmp_path: Path)
     named, on_path = runtime(tmp_path / "a", "1.8.0_392"), runtime(tmp_path / "b", "11.0.2")
     with pytest.raises(NoJava) as problem:
         find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin"))
-    assert str(problem.value) == f"no Java for Spark (JAVA_HOME has Java 8, PATH has Java 11): {java.WAY_OUT}"
+    assert str(problem.value) == (
+        "no Java for Spark (JAVA_HOME has Java 8, PATH has Java 11): install Java 17 or 21 (JAVA_HOME or PATH names it), "
+        f"or `{install_command('pipeline')}`, which brings one"
+    )
     with pytest.raises(NoJava, match=r"^no Java for Spark \(JAVA_HOME has no Java that starts\): "):
         find_java(environ(tmp_path, JAVA_HOME=tmp_path))
     with pytest.raises(NoJava, match=r"^no Java for Spark: "):
