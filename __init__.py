@@ -3,10 +3,9 @@
 `klamm.Cluster` is what other programs use; it is imported when it is asked for, so that `import klamm` costs nothing.
 """
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 __all__ = ["Cluster", "__version__"]
+TYPE_CHECKING = False  # True for type checkers; `typing` itself takes longer to import than all else here
 
 if TYPE_CHECKING:
     from klamm.server.local.library import Cluster

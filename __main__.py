@@ -1,5 +1,5 @@
 """`python -m klamm` is the command `klamm`."""
 
-from klamm.cli.main import main
+from klamm.cli.start import main
 
 main()

@@ -14,6 +14,14 @@ FILE_ERRORS = frozenset({errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENOTDIR
 
 
 
+class StoppedEarly(Exception):
+    """A signal stopped the process before it was ready."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("interrupted before it was ready")
+        self.exit_code = 128 + number
+
+
 class PackageMissing(Exception):
     """A package of one of Klamm's extras is not installed; the text is one line with the command that installs it."""
 

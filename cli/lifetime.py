@@ -1,6 +1,7 @@
 """The life of a server process: start, report that it is ready, wait for a signal or a failure, stop in order.
 
-SIGINT and SIGTERM stop the process at any time, also during its start. A second signal ends it at once; child processes end with it.
+SIGINT and SIGTERM stop the process at any time. Before it is ready that is a failure (`StoppedEarly`). A second signal ends it at once;
+child processes end with it.
 Signals are noted from the beginning, before there is an event loop.
 """
 
@@ -12,6 +13,8 @@ import signal
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Protocol
+
+from klamm.cli.failures import StoppedEarly
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,15 +34,15 @@ class StopSignals:
 
     def __init__(self) -> None:
         """Install the signal handlers."""
-        self._received = False
+        self._received: int | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         for number in SIGNALS:
             signal.signal(number, self._on_signal)
 
     @property
-    def received(self) -> bool:
-        """True after the first signal."""
+    def received(self) -> int | None:
+        """The first signal."""
         return self._received
 
     async def wait(self) -> None:
@@ -47,13 +50,13 @@ class StopSignals:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         for number in SIGNALS:
             self._loop.add_signal_handler(number, self._on_signal, number)
-        if not self._received:
+        if self._received is None:
             await self._stop.wait()
 
     def _on_signal(self, number: int, _frame: FrameType | None = None) -> None:
-        if self._received:
+        if self._received is not None:
             os._exit(128 + number)
-        self._received = True
+        self._received = number
         if self._stop is not None:
             self._stop.set()
 
@@ -65,7 +68,7 @@ async def _nothing_fails() -> None:
 async def live(
     serving: Serving, signals: StopSignals, ready: Callable[[], None], failure: Callable[[], Coroutine[Any, Any, None]] = _nothing_fails
 ) -> None:
-    """Start `serving`, call `ready`, stop at the first signal.
+    """Start `serving`, call `ready`, stop at the first signal. Raises StoppedEarly if that comes before `ready`.
 
     `failure` waits for a failure that ends the process, and raises it. When the start or `failure` raises, `serving` is stopped and the
     exception goes on to the caller.
@@ -82,6 +85,8 @@ async def live(
             await asyncio.wait({stop, failing}, return_when=asyncio.FIRST_COMPLETED)
         else:
             await _cancelled(start)
+            if stop.done() and signals.received is not None:
+                raise StoppedEarly(signals.received)
         if not stop.done():
             failing.result()
     finally:

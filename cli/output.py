@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import click
 
+from klamm.cli.exit_codes import FAILED
+
 
 class CannotWrite(Exception):
     """stdout cannot be written; the text of the exception is one line."""
@@ -35,6 +37,11 @@ def say(text: str) -> None:
         raise CannotWrite(f"stdout: {error.strerror}") from error
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 run`, `2 runs`, `10,000 runs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def tell_scripts(reason: str) -> None:
     """Write the reason of a failure as a line of JSON on stdout if --json is among the arguments, even if they could not be parsed."""
     if "--json" in sys.argv[1:]:
@@ -42,7 +49,9 @@ def tell_scripts(reason: str) -> None:
             say(json.dumps({"error": reason}))
 
 
-def end_with_failure(who: str, reason: str) -> NoReturn:
-    """Exit with code 1 and one line on stderr."""
+def end_with_failure(who: str, reason: str, code: int = FAILED) -> NoReturn:
+    """Exit with this code and one line on stderr."""
     tell_scripts(reason)
-    sys.exit(f"{who}: {reason}")
+    with suppress(OSError):
+        click.echo(f"{who}: {reason}", err=True)
+    sys.exit(code)

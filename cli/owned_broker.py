@@ -15,7 +15,7 @@ import threading
 import time
 from typing import NoReturn
 
-from klamm.cli.failures import one_line
+from klamm.cli.failures import StoppedEarly, one_line
 from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_to_stderr
 from klamm.cli.output import open_standard_streams, say
@@ -47,6 +47,8 @@ def main() -> None:
 
     try:
         run(serve)
+    except StoppedEarly as stopped:  # its owner wanted that
+        sys.exit(stopped.exit_code)
     except Exception as failure:
         line = one_line(failure)
         if line is None:

@@ -37,6 +37,18 @@ class Topic(click.ParamType[SeedTopic]):
             self.fail(str(error), param, ctx)
 
 
+class Whole(click.IntRange):
+    """A whole number in a range. click's own range calls what is not a number "not a valid integer range"."""
+
+    name = "integer"
+
+
+class Decimal(click.FloatRange):
+    """A number in a range; as `Whole`."""
+
+    name = "float"
+
+
 class Int64(click.ParamType[int]):
     """A whole number that fits into 64 bits."""
 

@@ -23,7 +23,7 @@ import click
 from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
-from klamm.cli.parameters import KEY_VALUE, TOPIC
+from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole
 from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
 @click.option(
     "--brokers",
-    type=click.IntRange(1, MAX_BROKERS),
+    type=Whole(1, MAX_BROKERS),
     default=3,
     show_default=True,
     help="Number of brokers; their ids are 1, 2, 3, …",
@@ -47,7 +47,7 @@ NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to advertise.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Whole(0, 65535),
     default=9092,
     show_default=True,
     help="Port of the first broker; the next brokers have the next ports. 0 chooses free ports.",

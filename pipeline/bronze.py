@@ -29,6 +29,10 @@ COMMIT_ROWS = 4_000_000
 """About how many rows one commit, hence one micro-batch, has."""
 
 
+KILLED = "no end mark"
+"""What the reader says of a segment whose writer was killed between two batches: nothing that is there is lost."""
+
+
 class Converted(NamedTuple):
     """A segment that is bronze. `torn` says why it ended before its end mark; None where it is whole."""
 
@@ -38,6 +42,11 @@ class Converted(NamedTuple):
     path: str
     rows: int
     torn: str | None
+
+    @property
+    def lost(self) -> str | None:
+        """Why rows at its end are lost; None where none is."""
+        return None if self.torn == KILLED else self.torn
 
     @property
     def entry(self) -> Entry:
@@ -140,12 +149,14 @@ class Commits:
         """(run, batch) of all segments that are committed."""
         self.rows = {"frames": 0, "events": 0}
         self.runs: set[str] = set()
+        self.torn: dict[tuple[str, str], str] = {}
+        """(run, batch) of segments that lost rows at their end → why."""
         self.last = -1
         for path in sorted(self._folder.glob("[0-9]*.json")):
             self.last = int(path.stem)
             for line in path.read_text(encoding="utf-8").splitlines():
                 row = json.loads(line)
-                self._count(Entry(f"bronze/{row['table']}", row["run"], row["batch"], row["path"], row["rows"]))
+                self._count(Converted(row["table"], row["run"], row["batch"], row["path"], row["rows"], row.get("torn")))
 
     def add(self, converted: Sequence[Converted]) -> None:
         """Make segments valid: first their lines of the manifest, then commits of about COMMIT_ROWS rows each."""
@@ -164,15 +175,22 @@ class Commits:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{self.last + 1:010d}.json"
         lines = (
-            json.dumps({"table": one.table, "run": one.run, "batch": one.batch, "path": one.path, "rows": one.rows}) + "\n" for one in chunk
+            json.dumps(
+                {"table": one.table, "run": one.run, "batch": one.batch, "path": one.path, "rows": one.rows}
+                | ({} if one.lost is None else {"torn": one.lost})
+            )
+            + "\n"
+            for one in chunk
         )
         with replacing(path) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8")
         self.last += 1
         for one in chunk:
-            self._count(one.entry)
+            self._count(one)
 
-    def _count(self, entry: Entry) -> None:
-        self.done.add((entry.run, entry.batch))
-        self.rows[entry.table.removeprefix("bronze/")] += entry.rows
-        self.runs.add(entry.run)
+    def _count(self, one: Converted) -> None:
+        self.done.add((one.run, one.batch))
+        self.rows[one.table] += one.rows
+        self.runs.add(one.run)
+        if one.lost is not None:
+            self.torn[one.run, one.batch] = one.lost

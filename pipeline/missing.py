@@ -1,4 +1,6 @@
-"""Which rows of journals are missing in the tables of silver: their numbers say it, and the marks of journals that ended early.
+"""Which rows of journals no rule can judge: they are missing in the tables of silver, or are there as bytes only, in quarantine.
+
+Rows are missing where their numbers have gaps, where a journal ended early, and where the end of a segment is torn.
 
 The frames and events of a broker in a run have the numbers 1, 2, 3, … together. So a count, the least and the greatest number of each
 broker prove that none is missing, and only where they do not are the numbers sorted.
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 from klamm.journal.reading import early_ends
 from klamm.journal.segments import node_folder
 from klamm.pipeline import manifest
+from klamm.pipeline.bronze import Commits
 from klamm.pipeline.tables import EVENT_TABLE, MESSAGES, QUARANTINE
 
 SHOWN = 20
@@ -36,6 +39,35 @@ class Missing(NamedTuple):
         rows = f"seq {self.first}" if self.last == self.first else f"seq {self.first} to {self.last}"
         what = f"seq {self.first} and what follows" if self.last is None else rows
         return f"run {self.run}, broker {self.node}: {what} missing{'' if self.why is None else f', {self.why}'}"
+
+
+class Torn(NamedTuple):
+    """A segment whose end is lost."""
+
+    run: str
+    segment: str
+    why: str
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"run {self.run}: the end of {self.segment} is torn: {self.why}"
+
+
+def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
+    """The segments of these runs that lost rows at their end, or all rows."""
+    ends = [Torn(run, batch, why) for (run, batch), why in Commits(lake).torn.items()]
+    whole = [
+        Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
+        for path in (lake / "journal").glob("run=*/node=*/*.torn")
+    ]
+    return sorted(one for one in ends + whole if one.run in runs)
+
+
+def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
+    """Run → its frames in quarantine, where there are any."""
+    counts = manifest.rows_by_run(lake, QUARANTINE.path)
+    return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
 
 
 def missing_rows(lake: Path, runs: Collection[str]) -> list[Missing]:

@@ -21,9 +21,6 @@ from klamm.pipeline.lake import spark_failures, written
 from klamm.pipeline.rules.runner import Judgement
 
 SEAL_WAIT_S = 5.0
-KILLED = "no end mark"
-"""What the reader says of a segment whose writer was killed between two batches: nothing that is there is lost."""
-
 
 class Progress(Protocol):
     """Where long work says how far it is."""
@@ -63,8 +60,8 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
             return Outcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
-        torn = [one for one in converted if one.torn is not None and one.torn != KILLED]
-        notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.torn}" for one in torn]
+        torn = [one for one in converted if one.lost is not None]
+        notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.lost}" for one in torn]
         commits.add(converted)
         runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
         progress.begin("silver", None)

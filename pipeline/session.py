@@ -27,10 +27,12 @@ from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.class_archive import archive_options
 from klamm.pipeline.cluster import code_zip, environment
 from klamm.pipeline.java import Java, find_java
+from klamm.pipeline.jvm import folders, start_jvm
 from klamm.pipeline.workers import MODULE, SETTING
 
 LOCAL = "local[*]"
 DEFAULT_PORT = 15002
+DEFAULT_MASTER_PORT = 7077
 REACH_S = 10.0
 
 _QUIET_LOG = """rootLogger.level = error
@@ -66,6 +68,7 @@ def open_session(
     `memory` is the driver's heap, `settings` are Spark's and go before ours. `options` are for the JVM, in the place of those that use the
     class archive. Raises NoJava and NoSpark.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if remote is not None:
@@ -75,9 +78,14 @@ def open_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _environment(java), tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as printed:
         try:
-            with _output_to(printed.fileno()):
+            _reach_master(master)
+            gateway = {}
+            if SparkContext._gateway is None:
+                submitted = {**chosen, "spark.master": master, "spark.app.name": name}
+                gateway = start_jvm(submitted, environment(java), printed.fileno()).environment
+            with _environment({**environment(java, {}), **gateway}):
                 return builder.getOrCreate()
         except Exception as problem:  # py4j and PySpark raise many classes for a JVM that does not start
             printed.seek(0)
@@ -167,6 +175,7 @@ def _socket_folder() -> str:
     """A folder that only this user can look into; it goes with this process."""
     folder = tempfile.mkdtemp(prefix="klamm-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folders.append(folder)
     return folder
 
 
@@ -192,6 +201,22 @@ def _reach(remote: str) -> None:
         socket.create_connection((address.hostname, DEFAULT_PORT if address.port is None else address.port), REACH_S).close()
 
 
+def _reach_master(master: str) -> None:
+    """Raise OSError where none of the masters of a `spark://` URL listens: Spark itself tries again for a minute, and does not say why."""
+    if not master.startswith("spark://"):
+        return
+    addresses = [urlsplit(f"//{address}") for address in master.removeprefix("spark://").split(",")]
+    failures = []
+    for address in addresses:
+        try:
+            socket.create_connection((address.hostname or "", address.port or DEFAULT_MASTER_PORT), REACH_S / len(addresses)).close()
+        except OSError as problem:
+            failures.append(problem)
+        else:
+            return
+    raise failures[-1]
+
+
 def _log_settings() -> Path:
     """The file that makes Spark's log quiet."""
     path = cache_folder() / "log4j2.properties"
@@ -201,9 +226,8 @@ def _log_settings() -> Path:
 
 
 @contextlib.contextmanager
-def _environment(java: Java) -> Iterator[None]:
-    """What the JVM and the Python workers inherit while the JVM starts."""
-    ours = environment(java, {})
+def _environment(ours: Mapping[str, str]) -> Iterator[None]:
+    """Variables that PySpark reads meanwhile, and that the Python workers inherit."""
     before = {key: os.environ.get(key) for key in ours}
     os.environ.update(ours)
     try:
@@ -216,30 +240,18 @@ def _environment(java: Java) -> Iterator[None]:
                 os.environ[key] = value
 
 
-@contextlib.contextmanager
-def _output_to(number: int) -> Iterator[None]:
-    """stdout and stderr of this process go to the file `number`, and for good those of processes that are started meanwhile."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(1), os.dup(2)]
-    os.dup2(number, 1)
-    os.dup2(number, 2)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for stream, copy in enumerate(kept, 1):
-            os.dup2(copy, stream)
-            os.close(copy)
-
-
 def _reason(problem: BaseException, printed: str) -> str:
     """The line that says most: what the JVM printed last as an error, else the first line of the exception."""
     stripped = (line.strip() for line in printed.splitlines())
-    lines = [line for line in stripped if ("Exception" in line or "rror" in line) and not line.startswith("at ")]
-    text = str(problem).strip() or type(problem).__name__
-    return lines[-1] if lines else text.splitlines()[0]
+    lines = [line for line in stripped if line and not line.startswith(_SAYS_NOTHING)]
+    errors = [line for line in lines if "Exception" in line or "rror" in line or line.startswith("Invalid")]
+    if isinstance(problem, OSError):
+        return problem.strerror or str(problem)
+    return errors[-1] if errors else (str(problem).strip() or type(problem).__name__).splitlines()[0]
+
+
+_SAYS_NOTHING = ("at ", "Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
+"""Lines of a JVM that follow the one with the reason."""
 
 
 FEW = 100_000

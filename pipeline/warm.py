@@ -14,6 +14,7 @@ from typing import Any
 from klamm.machine.folder_lock import lock_file
 from klamm.pipeline.class_archive import AOT_SINCE, archive_path, older_archives
 from klamm.pipeline.java import Java, find_java
+from klamm.pipeline.jvm import let_jvm_exit
 from klamm.pipeline.session import NoSpark, open_session
 
 EXIT_S = 900
@@ -45,8 +46,7 @@ def _make(java: Java, path: Path, work: Callable[[Any], None]) -> Path:
     gateway = SparkContext._gateway
     session.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends with it, and writes the archive then
-    gateway.proc.wait(EXIT_S)
+    let_jvm_exit(EXIT_S)  # it writes the archive then
     SparkContext._gateway = SparkContext._jvm = None
     if not temporary.exists():
         raise NoSpark(f"{java.launcher} wrote no class archive")

@@ -91,7 +91,7 @@ def test_a_wheel_holds_every_room_and_every_schema_and_no_more(wheel: Path) -> N
 def test_a_wheel_carries_command_licence_and_notice(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         info = {name.split("/", 1)[1]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/" in name}
-    assert "klamm = klamm.cli.main:main" in info["entry_points.txt"]
+    assert "klamm = klamm.cli.start:main" in info["entry_points.txt"]
     assert {"licenses/LICENSE", "licenses/NOTICE"} <= set(info)
     metadata = info["METADATA"]
     plain = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
@@ -105,7 +105,7 @@ def test_an_installed_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Pa
         "import sys; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f).lower()];"
         f"sys.path.insert(0, {str(tmp_path / 'site')!r}); import klamm;"
         f"assert klamm.__file__.startswith({str(tmp_path)!r}), klamm.__file__;"
-        "sys.argv = ['klamm', '--version']; from klamm.cli.main import main; main()"
+        "sys.argv = ['klamm', '--version']; from klamm.cli.start import main; main()"
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, f"klamm {klamm.__version__}\n"), ran.stderr

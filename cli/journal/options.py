@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from klamm.cli.logs import printable
+from klamm.cli.parameters import Whole
 from klamm.protocol.apis import APIS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 LAKE = click.Path(path_type=Path)
-BROKER_ID = click.IntRange(0, 2**31 - 1)
+BROKER_ID = Whole(0, 2**31 - 1)
 
 
 class Api(click.ParamType):

@@ -12,6 +12,7 @@ import click
 from klamm.cli.journal.options import LAKE, choice, choice_options, existing, tell_torn
 from klamm.cli.logs import printable
 from klamm.cli.output import CannotWrite, say
+from klamm.cli.parameters import Whole
 
 if TYPE_CHECKING:
     from klamm.journal.rows import Row
@@ -23,7 +24,7 @@ FOLLOW_LAST = 10
 
 @click.command("tail", short_help="Print decoded frames, a line each.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
-@click.option("-n", "last", type=click.IntRange(0, 1_000_000), metavar="N", help="Only the last N rows. Default: all; 10 with --follow.")
+@click.option("-n", "last", type=Whole(0, 1_000_000), metavar="N", help="Only the last N rows. Default: all; 10 with --follow.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with new rows, runs and brokers until Ctrl-C.")
 @click.option("--events", is_flag=True, help="Print events too.")
 @click.option("--full", is_flag=True, help="Print whole bodies.")

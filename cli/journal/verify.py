@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from klamm.cli.exit_codes import VIOLATED
 from klamm.cli.journal.options import BROKER_ID, LAKE, existing
 from klamm.cli.logs import printable
 from klamm.cli.output import say
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json: bool) -> None:
     """Prove of each broker in each run of LAKE that its rows have the numbers 1, 2, 3, …, frames and events together, without a gap.
 
-    Each gap is a line, and the exit code is then 1. Torn ends of segments, which a killed broker leaves, clocks that went back and foreign
+    Each gap is a line, and the exit code is then 3. Torn ends of segments, which a killed broker leaves, clocks that went back and foreign
     files are named too; they alone do not change the exit code.
     """
     existing(lake)
@@ -43,7 +44,7 @@ def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json
         for line in _lines(proofs, foreign, lake):
             say(printable(line))
     if broken:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(VIOLATED)
 
 
 def _lines(proofs: list[Proof], foreign: list[Path], lake: Path) -> Iterator[str]:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from klamm.cli.exit_codes import VIOLATED
 from klamm.cli.logs import printable
-from klamm.cli.output import say
+from klamm.cli.output import counted, say
+from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, session_options
 
 if TYPE_CHECKING:
@@ -24,18 +26,23 @@ SHOWN = 5
 @click.option("--run", "runs", multiple=True, metavar="ID", help="Judge only this run; may be repeated.")
 @click.option("--rule", "chosen", multiple=True, metavar="ID", help="Judge only by this rule, such as W-01; may be repeated.")
 @click.option(
-    "--fail-on", type=click.Choice(["error", "warn"]), default="error", show_default=True, help="Exit with 1 on violations so severe."
+    "--fail-on", type=click.Choice(["error", "warn"]), default="error", show_default=True, help="Exit with 3 on violations so severe."
 )
+@click.option("--fail-on-missing", is_flag=True, help="Exit with 3 also if rows are lost, torn or in quarantine: they are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
 @session_options
+@interruptible
 def command(
-    lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: str, as_json: bool, master: str, remote: str | None, memory: str
-) -> None:
+    lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: str, fail_on_missing: bool, as_json: bool,
+    master: str, remote: str | None, memory: str,
+) -> None:  # fmt: skip
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
     Each violation is shown with the decoded frames and the events that prove it. Rules that had nothing to look at are listed: they did
-    not pass, they were not exercised. The exit code is 1 if the server broke a rule, with `--fail-on warn` also if a client did.
-    The verdicts of all rules are stored in gold/verdicts and gold/rule_stats.
+    not pass, they were not exercised. Rows of the journals that no rule judges (lost, torn, in quarantine) are named on stderr and counted
+    in the last line. The verdicts of all rules are stored in gold/verdicts and gold/rule_stats.
+
+    The exit code is 3 if the server broke a rule, with `--fail-on warn` also if a client did; it is 1 if the runs could not be judged.
     """
     from klamm.pipeline.lean_arrow import leave_out_pandas
     from klamm.pipeline.rules.check import check
@@ -50,8 +57,8 @@ def command(
     else:
         for line in _lines(checked):
             say(printable(line))
-    if checked.violations("error" if fail_on == "error" else None):
-        raise click.exceptions.Exit(1)
+    if checked.violations("error" if fail_on == "error" else None) or (fail_on_missing and not checked.is_complete):
+        raise click.exceptions.Exit(VIOLATED)
 
 
 def _as_json(checked: Checked) -> dict[str, Any]:
@@ -63,6 +70,9 @@ def _as_json(checked: Checked) -> dict[str, Any]:
         "stats": [stat._asdict() for stat in checked.judgement.stats],
         "not_exercised": checked.not_exercised(),
         "missing": [each._asdict() for each in checked.missing],
+        "torn": [each._asdict() for each in checked.torn],
+        "quarantined": checked.quarantined,
+        "complete": checked.is_complete,
     }
 
 
@@ -71,7 +81,7 @@ def _lines(checked: Checked) -> list[str]:
     for (run, rule), verdicts in checked.by_rule().items():
         stat = checked.stat(run, rule)
         lines.append(f"{rule} {verdicts[0].severity}: {checked.rules[rule].statement}")
-        lines.append(f"  run {run}: {stat.violated} violations, {stat.checked} checked")
+        lines.append(f"  run {run}: {counted(stat.violated, 'violation')}, {stat.checked} checked")
         for verdict in verdicts[:SHOWN]:
             where = "" if verdict.conn_id is None else f", connection {verdict.conn_id}"
             lines.append(f"  broker {verdict.node_id}{where}, seq {verdict.seq}: {verdict.detail}")
@@ -83,5 +93,15 @@ def _lines(checked: Checked) -> list[str]:
         lines.append(f"not exercised: {', '.join(silent)}")
     errors, warnings = checked.violations("error"), checked.violations("warn")
     judged = len(checked.rules) - len(silent)
-    lines.append(f"{judged} of {len(checked.rules)} rules exercised in {len(checked.runs)} runs: {errors} errors, {warnings} warnings")
+    exercised = f"{judged} of {counted(len(checked.rules), 'rule')} exercised in {counted(len(checked.runs), 'run')}"
+    lines.append(f"{exercised}: {counted(errors, 'error')}, {counted(warnings, 'warning')}{_incomplete(checked)}")
     return lines
+
+
+def _incomplete(checked: Checked) -> str:
+    """What was not judged; nothing if all rows were."""
+    frames = sum(checked.quarantined.values())
+    parts = [counted(len(checked.missing), "gap")] if checked.missing else []
+    parts += [counted(len(checked.torn), "torn segment")] if checked.torn else []
+    parts += [f"{counted(frames, 'frame')} in quarantine"] if frames else []
+    return f"; not judged: {', '.join(parts)}" if parts else ""

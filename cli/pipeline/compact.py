@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.output import say
+from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, Bars, session_options
 
 
@@ -14,6 +15,7 @@ from klamm.cli.pipeline.options import LAKE, Bars, session_options
 @click.argument("lake", type=LAKE)
 @click.option("--purge", is_flag=True, help="Delete bronze, whose rows are all in silver. Frames are then kept in the journal only.")
 @session_options
+@interruptible
 def command(lake: Path, purge: bool, master: str, remote: str | None, memory: str) -> None:
     """Make one part of the many parts that each run of LAKE has in silver, sorted by broker, connection and row.
 

@@ -8,6 +8,7 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session_options
 
 
@@ -15,6 +16,7 @@ from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session
 @click.argument("lake", type=LAKE)
 @NO_VARIANT
 @session_options
+@interruptible
 def command(lake: Path, master: str, remote: str | None, memory: str, no_variant: bool) -> None:
     """Bring all tables of LAKE up to date with its journal, and judge its new runs by the conformance rules.
 

@@ -11,6 +11,7 @@ from types import FrameType
 import click
 
 from klamm.cli.output import say
+from klamm.cli.parameters import Whole
 
 START_S = 120.0
 POLL_S = 0.1
@@ -18,7 +19,7 @@ POLL_S = 0.1
 
 @click.command("serve", short_help="Run a Spark Connect server for --remote until Ctrl-C.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on. Whoever reaches it can run any code here.")
-@click.option("--port", type=click.IntRange(1, 65535), default=15002, show_default=True)
+@click.option("--port", type=Whole(1, 65535), default=15002, show_default=True)
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where the server's jobs run.")
 @click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
 def command(host: str, port: int, master: str, memory: str) -> None:

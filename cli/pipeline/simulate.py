@@ -13,6 +13,8 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.parameters import Decimal, Whole
+from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, Bars, session_options
 
 if TYPE_CHECKING:
@@ -103,9 +105,9 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 @click.option("--metadata-log", type=click.Path(path_type=Path), metavar="FILE", help="Begin with the end of a dumped metadata log.")
 @click.option("--run", metavar="RUN", help="Begin with the end of this run of LAKE's journal. Default: the last run.")
 @click.option("--partitions", type=AMOUNT, help="Generate a cluster with so many partitions, such as 10M.")
-@click.option("--brokers", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Of a generated cluster: 1, 2, …")
-@click.option("--replication-factor", type=click.IntRange(1, 100), default=3, show_default=True, help="Of a generated cluster.")
-@click.option("--racks", type=click.IntRange(0), default=0, help="Racks of a generated cluster. Default: none.")
+@click.option("--brokers", type=Whole(1, 100_000), default=100, show_default=True, help="Of a generated cluster: 1, 2, …")
+@click.option("--replication-factor", type=Whole(1, 100), default=3, show_default=True, help="Of a generated cluster.")
+@click.option("--racks", type=Whole(0), default=0, help="Racks of a generated cluster. Default: none.")
 @click.option("--placement", type=click.Choice(["kafka", "random"]), default="kafka", show_default=True, help="How replicas are placed.")
 @click.option("--topic-partitions", type=AMOUNT, default=100, show_default=True, help="Partitions of a generated topic.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the generated cluster and sizes.")
@@ -116,18 +118,19 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 @_step("unclean", click.Choice(["on", "off"]), "Step: unclean.leader.election.enable of all brokers.")
 @_step("elect-preferred", None, "Step: preferred leaders are elected for all partitions.")
 @_step("elect-unclean", None, "Step: unclean leaders are elected for all partitions without a leader.")
-@_step("rebalance", click.IntRange(0, 100), "Step: one automatic rebalance; the value is leader.imbalance.per.broker.percentage.")
+@_step("rebalance", Whole(0, 100), "Step: one automatic rebalance; the value is leader.imbalance.per.broker.percentage.")
 @_step("reassign", click.Path(path_type=Path), "Step: reassignments of a file, as kafka-reassign-partitions has it.")
-@click.option("--min-isr", type=click.IntRange(1), default=1, show_default=True, help="min.insync.replicas of topics without their own.")
+@click.option("--min-isr", type=Whole(1), default=1, show_default=True, help="min.insync.replicas of topics without their own.")
 @click.option("--sizes", metavar="FILE", help="Table (Parquet, CSV, JSON) with topic, partition and bytes. Default: lognormal sizes.")
 @click.option("--mean-bytes", type=AMOUNT, default=10**9, help="Mean of lognormal sizes. Default: 1G.")
-@click.option("--sigma", type=click.FloatRange(0, 5), default=1.0, show_default=True, help="Spread of lognormal sizes.")
+@click.option("--sigma", type=Decimal(0, 5), default=1.0, show_default=True, help="Spread of lognormal sizes.")
 @click.option("--throttle", type=AMOUNT, help="Bytes a second for each broker and direction: hours are computed.")
 @click.option("--rows", is_flag=True, help="Write each partition before and behind the steps to LAKE's table sim_partitions.")
 @click.option("--name", metavar="NAME", help="Of the simulation in LAKE's tables. Default: sim- and the time.")
 @click.option("--json", "as_json", is_flag=True, help="Print all results as one line of JSON.")
 @session_options
 @click.pass_context
+@interruptible
 def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | None, master: str, remote: str | None, memory: str,
             **given: Any) -> None:  # fmt: skip
     """Say what becomes of the leaders of a cluster, by the controller's own rules.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from klamm.cli.output import say
+from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import Bars
 
 
 @click.command("warm", short_help="Make Spark start in half the time, once per machine.")
+@interruptible
 def command() -> None:
     """Write an archive of the classes that Spark loads, which halves the time to start it.
 

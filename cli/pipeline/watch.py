@@ -11,12 +11,13 @@ import click
 
 from klamm.cli.logs import printable
 from klamm.cli.output import say
+from klamm.cli.parameters import Decimal
 from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session_options
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
 @click.argument("lake", type=LAKE)
-@click.option("--trigger", type=click.FloatRange(0.1), default=1.0, show_default=True, metavar="SECONDS", help="Time between two batches.")
+@click.option("--trigger", type=Decimal(0.1), default=1.0, show_default=True, metavar="SECONDS", help="Time between two batches.")
 @NO_VARIANT
 @session_options
 def command(lake: Path, trigger: float, master: str, remote: str | None, memory: str, no_variant: bool) -> None:

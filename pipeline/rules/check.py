@@ -12,7 +12,7 @@ from typing import Any
 
 from klamm.pipeline import manifest
 from klamm.pipeline.lake import PipelineFailed, existing, written
-from klamm.pipeline.missing import Missing, missing_rows, notes
+from klamm.pipeline.missing import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
@@ -35,12 +35,21 @@ class Checked:
     """For people, one line each."""
     missing: list[Missing] = field(default_factory=list)
     """Rows that the runs lack: what they would have proved is not judged."""
+    torn: list[Torn] = field(default_factory=list)
+    """Segments whose end is lost."""
+    quarantined: dict[str, int] = field(default_factory=dict)
+    """Run → frames in quarantine, which no rule can read."""
     lines: dict[Place, str] = field(default_factory=dict)
 
     def evidence(self, verdict: Verdict) -> list[tuple[int, str]]:
         """(seq, line) of each row that proves a verdict, in its order."""
         places = ((verdict.run_id, verdict.node_id, seq) for seq in dict.fromkeys(verdict.evidence or [verdict.seq]))
         return [(place[2], self.lines.get(place, f"seq {place[2]}  not in bronze")) for place in places]
+
+    @property
+    def is_complete(self) -> bool:
+        """All rows of the journals were judged."""
+        return not (self.missing or self.torn or self.quarantined)
 
     def by_rule(self) -> dict[tuple[str, str], list[Verdict]]:
         """(run, rule) → its violations."""
@@ -88,7 +97,10 @@ def check(lake: Path, open_session: Callable[[], Any], *, runs: Sequence[str] = 
     judgement = runner.judge_lake(open_session(), lake, judging, rules.values()) if stored is None else stored.by(rules)
     checked = Checked(judging, rules, judgement)
     checked.missing = missing_rows(lake, judging)
-    checked.notes += notes(checked.missing)
+    checked.torn = torn_segments(lake, judging)
+    checked.quarantined = quarantined_rows(lake, judging)
+    checked.notes += [*notes(checked.missing), *(one.line for one in checked.torn)]
+    checked.notes += [f"run {run}: {rows} frames in quarantine, no rule judges them" for run, rows in checked.quarantined.items()]
     if stored is None and not chosen:
         try:
             with written(lake):

@@ -47,11 +47,12 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("unheard-of",), "No such command 'unheard-of'"),
+        (("unheard-of",), "No such command 'unheard-of'.\n"),
+        (("servee",), "No such command 'servee'. Did you mean 'serve'?\n"),
+        (("pipeline", "chek"), "No such command 'chek'. Did you mean 'check'?\n"),
+        (("serve", "--brokers", "three"), "'three' is not a valid integer.\n"),
         (("--unheard-of",), "No such option '--unheard-of'"),
         (("broker",), "Missing argument 'FILE'"),
-        (("broker", "no-such-file.properties"), "no-such-file.properties: No such file or directory"),
-        (("broker", "/"), "/: Is a directory"),
         (("broker", "x", "--override", "no-value"), "'no-value' is not KEY=VALUE"),
         (("serve", "--brokers", "0"), "0 is not in the range 1<=x<=100"),
         (("serve", "--port", "65534"), "65534 leaves no ports for 3 brokers"),
@@ -69,34 +70,57 @@ def test_help_of_serve_names_every_option_and_the_defaults() -> None:
         (("serve", "--config", "auto.create.topics.enable"), "is not KEY=VALUE"),
     ],
 )
-def test_bad_arguments_are_one_line_and_exit_code_1(arguments: tuple[str, ...], reason: str) -> None:
+def test_bad_arguments_are_one_line_and_exit_code_2(arguments: tuple[str, ...], reason: str) -> None:
     said = call(*arguments)
-    assert (said.returncode, said.stdout) == (1, "")
+    assert (said.returncode, said.stdout) == (2, "")
     assert reason in said.stderr
     assert said.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    "words",
     [
-        (("serve", "--port", "many"), "klamm serve: Invalid value for '--port': 'many' is not a valid integer range."),
-        (("broker", "no-such-file.properties"), "klamm: no-such-file.properties: No such file or directory"),
-        (
-            ("reassign-partitions", "--list"),
-            "klamm reassign-partitions: exactly one of --bootstrap-server and --zookeeper is needed",
-        ),
+        ("configs", "--describe"), ("configs", "--unheard-of"), ("leader-election", "--election-type", "x"), ("leader-election",),
+        ("preferred-replica-election",), ("reassign-partitions", "--list"), ("reassign-partitions", "--throttle", "x"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_tools_that_stand_in_for_kafkas_end_with_1_for_a_wrong_command_line_too(words: tuple[str, ...]) -> None:
+    said = call(*words)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)
+
+
+@pytest.mark.parametrize("file, reason", [("no-such-file.properties", "No such file or directory"), ("/", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_a_failure_with_exit_code_1(file: str, reason: str) -> None:
+    said = call("broker", file)
+    assert (said.returncode, said.stdout, said.stderr) == (1, "", f"klamm: {file}: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line", "code"),
+    [
+        (("serve", "--port", "many"), "klamm serve: Invalid value for '--port': 'many' is not a valid integer.", 2),
+        (("broker", "no-such-file.properties"), "klamm: no-such-file.properties: No such file or directory", 1),
+        (("reassign-partitions", "--list"), "klamm reassign-partitions: exactly one of --bootstrap-server and --zookeeper is needed", 1),
     ],
 )
-def test_a_process_ends_with_the_same_line_and_code(arguments: tuple[str, ...], line: str) -> None:
+def test_a_process_ends_with_the_same_line_and_code(arguments: tuple[str, ...], line: str, code: int) -> None:
     said = run(*arguments)
-    assert (said.returncode, said.stdout, said.stderr) == (1, "", f"{line}\n")
+    assert (said.returncode, said.stdout, said.stderr) == (code, "", f"{line}\n")
     called = call(*arguments)
-    assert (called.returncode, called.stdout, called.stderr) == (1, "", f"{line}\n")
+    assert (called.returncode, called.stdout, called.stderr) == (code, "", f"{line}\n")
+
+
+def test_each_command_is_listed_once_and_exit_codes_are_explained() -> None:
+    lines = [line.split() for line in call("--help").stdout.splitlines()]
+    for verb in VERBS:
+        assert [line[0] for line in lines if line[:1] == [verb] or line[:2] == ["klamm", verb]] == [verb]
+    assert "Exit codes: 0 success; 1 failure; 2 wrong command line" in " ".join(word for line in lines for word in line)
 
 
 def test_with_json_a_bad_option_is_a_line_of_json_too() -> None:
     said = run("serve", "--port", "many", "--json")
-    assert said.returncode == 1
+    assert said.returncode == 2
     reason = json.loads(said.stdout)["error"]
     assert said.stdout.count("\n") == 1
     assert said.stderr == f"klamm serve: {reason}\n"

@@ -142,7 +142,7 @@ def test_ctrl_c_ends_a_watch_without_a_traceback(members: Members) -> None:
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)
     _, complaints = watching.communicate(timeout=WITHIN_S)
-    assert (watching.returncode, complaints.strip()) == (130, "")
+    assert (watching.returncode, complaints.strip()) == (130, "klamm: interrupted")
     members.succeed("--cancel", "--reassignment-json-file", file)
     members.settled(topic, [0])
 

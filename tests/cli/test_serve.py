@@ -128,7 +128,7 @@ def test_a_signal_while_the_zookeeper_starts_stops_it_too(start: Start, tmp_path
     cluster = start("serve", "--port", 0, "--json", environ={"TMPDIR": str(tmp_path)})
     wait_until(lambda: list(tmp_path.glob("klamm-*")), "a ZooKeeper starts")
     cluster.signal(signal.SIGTERM)
-    assert cluster.ended() == 0, cluster.stderr
+    assert cluster.ended() == 128 + signal.SIGTERM, cluster.stderr
     assert "Traceback" not in cluster.stderr
     wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
@@ -155,7 +155,7 @@ def test_a_signal_while_the_brokers_start_stops_it_too(start: Start) -> None:
     cluster = start("serve", "--port", 0, "--json", "--brokers", 20)
     cluster.logged("is registered")
     cluster.signal(signal.SIGTERM)
-    assert cluster.ended() == 0, cluster.stderr
+    assert cluster.ended() == 128 + signal.SIGTERM, cluster.stderr
     assert "Traceback" not in cluster.stderr
 
 
@@ -273,7 +273,7 @@ def test_closed_standard_streams_lead_nowhere_and_do_no_harm(start: Start, zooke
     with connected(zookeeper) as client:
         wait_until(lambda: client.exists(f"{chroot}/brokers/ids/1") and client.exists(f"{chroot}/controller"), "it is up")
     os.kill(pid, signal.SIGTERM)
-    assert cluster.rest().endswith("exit code 0\n"), cluster.stderr
+    assert cluster.rest().endswith(("exit code 0\n", "exit code 143\n")), cluster.stderr  # ready, or nearly so
     assert "Traceback" not in cluster.stderr
 
 

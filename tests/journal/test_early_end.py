@@ -52,7 +52,7 @@ def test_verify_says_why_a_journal_has_ended_and_which_rows_are_missing(tmp_path
         [*within, sys.executable, "-c", WRITE_UNTIL_IT_ENDS, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
     )
     code, _, said = ran.stdout.partition(" ")
-    assert code == "1", ran.stdout
+    assert code == "3", ran.stdout
     rows = int(said.split("; ")[1].split(" rows")[0].replace(",", ""))
     assert rows > 0
     (line,) = [line for line in said.splitlines() if "ended early" in line]

@@ -11,6 +11,7 @@ from klamm.journal.reading import seal_leftovers
 from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, pending
 from klamm.pipeline.lake import PipelineFailed, existing, written
+from klamm.pipeline.missing import torn_segments
 from klamm.pipeline.tables import BRONZE
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
@@ -108,6 +109,9 @@ def test_a_torn_segment_gives_its_whole_batches(tmp_path: Path) -> None:
     converted = {one.table: one for one in to_bronze(tmp_path)}
     assert (converted["frames"].rows, converted["events"].rows) == (6, 1)
     assert converted["frames"].torn not in (None, "no end mark")
+    assert Commits(tmp_path).torn == {("r", one.batch): one.torn for one in converted.values()}
+    assert [(one.run, one.why) for one in torn_segments(tmp_path, {"r"})] == [("r", converted[name].torn) for name in ("events", "frames")]
+    assert torn_segments(tmp_path, {"other"}) == []
 
 
 def test_what_cannot_be_renamed_is_read_as_it_is(tmp_path: Path) -> None:

@@ -45,13 +45,13 @@ def checked(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch, *arguments:
 @pytest.mark.slow
 def test_a_violation_is_printed_with_the_frames_that_prove_it(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = checked(spark, lake, monkeypatch, "--rule", "W-01", "--rule", "W-06")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "W-01 error: Responses leave in the order of their requests" in result.output
     assert "broker 1, connection 1, seq 6: answers the request of seq 3 after that of seq 4" in result.output
     assert "seq 6  response out  connection 1  Metadata v12  correlation id 1" in result.output
     assert '"clusterId":"c"' in result.output
     assert "not exercised: W-06" in result.output
-    assert result.output.endswith("1 of 2 rules exercised in 3 runs: 1 errors, 0 warnings\n")
+    assert result.output.endswith("1 of 2 rules exercised in 3 runs: 1 error, 0 warnings\n")
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_a_client_that_breaks_a_rule_is_a_warning(spark: Any, lake: Path, monkey
     arguments = ("--run", "client", "--rule", "W-10")
     assert checked(spark, lake, monkeypatch, *arguments).exit_code == 0
     result = checked(spark, lake, monkeypatch, *arguments, "--fail-on", "warn", "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     told = json.loads(result.output)
     assert [(one["rule"], one["seq"]) for one in told["violations"]] == [("W-10", 5)]
     assert told["violations"][0]["lines"][0].startswith("seq 5  request in")
@@ -142,6 +142,29 @@ def test_rows_that_are_missing_are_told_with_the_broker_and_their_numbers(
     gaps = [(one["node"], one["first"], one["last"]) for one in json.loads(result.stdout)["missing"]]
     assert gaps == [(1, 8, 10), (1, 13, 13), (2, 8, None)]
     assert (result.exit_code, checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--run", "whole").stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_rows_that_are_not_judged_are_counted_and_fail_the_check_on_request(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "raw", raw=2).close()
+    torn = write(tmp_path, "torn")
+    torn.batch()
+    simple_exchange(torn)
+    torn.kill(torn=9)
+    write(tmp_path, "whole").close()
+    run_with(spark, tmp_path)
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01")
+    assert result.exit_code == 0 and "; not judged: 1 gap, 2 torn segments, 2 frames in quarantine\n" in result.stdout
+    assert "run raw: 2 frames in quarantine, no rule judges them" in result.stderr
+    assert "run torn: the end of node=1/frames-" in result.stderr
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--fail-on-missing", "--json")
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["quarantined"], told["complete"]) == (3, {"raw": 2}, False)
+    assert {one["run"] for one in told["torn"]} == {"torn"}
+    result = checked(spark, tmp_path, monkeypatch, "--rule", "W-01", "--fail-on-missing", "--run", "whole", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["complete"]) == (0, True)
 
 
 def test_of_many_gaps_the_first_are_told_and_how_many_there_are() -> None:
