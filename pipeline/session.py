@@ -13,9 +13,11 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -27,7 +29,7 @@ from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.class_archive import archive_options
 from klamm.pipeline.cluster import code_zip, environment
 from klamm.pipeline.java import Java, find_java
-from klamm.pipeline.jvm import folders, start_jvm
+from klamm.pipeline.jvm import JvmEnded, folders, start_jvm
 from klamm.pipeline.workers import MODULE, SETTING
 
 LOCAL = "local[*]"
@@ -85,7 +87,7 @@ def open_session(
             if SparkContext._gateway is None:
                 submitted = {**chosen, "spark.master": master, "spark.app.name": name}
                 gateway = start_jvm(submitted, environment(java), printed.fileno()).environment
-            with _environment({**environment(java, {}), **gateway}):
+            with _environment({**environment(java, {}), **gateway}), _signal_handlers_kept():
                 return builder.getOrCreate()
         except Exception as problem:  # py4j and PySpark raise many classes for a JVM that does not start
             printed.seek(0)
@@ -226,6 +228,17 @@ def _log_settings() -> Path:
 
 
 @contextlib.contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """PySpark replaces the handler of SIGINT by one that asks the JVM first. The handler that was set before is set again."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
 def _environment(ours: Mapping[str, str]) -> Iterator[None]:
     """Variables that PySpark reads meanwhile, and that the Python workers inherit."""
     before = {key: os.environ.get(key) for key in ours}
@@ -242,16 +255,22 @@ def _environment(ours: Mapping[str, str]) -> Iterator[None]:
 
 def _reason(problem: BaseException, printed: str) -> str:
     """The line that says most: what the JVM printed last as an error, else the first line of the exception."""
-    stripped = (line.strip() for line in printed.splitlines())
-    lines = [line for line in stripped if line and not line.startswith(_SAYS_NOTHING)]
-    errors = [line for line in lines if "Exception" in line or "rror" in line or line.startswith("Invalid")]
     if isinstance(problem, OSError):
         return problem.strerror or str(problem)
-    return errors[-1] if errors else (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    stripped = (line.strip() for line in printed.splitlines())
+    lines = [line for line in stripped if line and not line.startswith(_SAYS_NOTHING)]
+    errors = [line for line in lines if "Exception" in line or "rror" in line]
+    telling = errors or (lines if isinstance(problem, JvmEnded) else [])
+    return telling[-1] if telling else (str(problem).strip() or type(problem).__name__).splitlines()[0]
 
 
-_SAYS_NOTHING = ("at ", "Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
-"""Lines of a JVM that follow the one with the reason."""
+_SAYS_NOTHING = (
+    "at ",
+    "Error occurred during initialization of VM",
+    "Error: Could not create the Java Virtual Machine.",
+    "Error: A fatal exception has occurred.",
+)
+"""Lines of a JVM around the one with the reason."""
 
 
 FEW = 100_000

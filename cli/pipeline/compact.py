@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
-from klamm.cli.output import say
+from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, Bars, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, Bars, session_options
 
 
 @click.command("compact", short_help="Make few large files of many small ones.")
 @click.argument("lake", type=LAKE)
+@JSON
 @click.option("--purge", is_flag=True, help="Delete bronze, whose rows are all in silver. Frames are then kept in the journal only.")
 @session_options
 @interruptible
-def command(lake: Path, purge: bool, master: str, remote: str | None, memory: str) -> None:
+def command(lake: Path, purge: bool, as_json: bool, master: str, remote: str | None, memory: str) -> None:
     """Make one part of the many parts that each run of LAKE has in silver, sorted by broker, connection and row.
 
     Readers that began before go on with files that are deleted; run it while nobody reads.
@@ -29,6 +31,10 @@ def command(lake: Path, purge: bool, master: str, remote: str | None, memory: st
         bars.begin("compaction", None)
         done = compact.compact(open_session(master, remote=remote, memory=memory), folder)
         removed = compact.purge(folder) if purge else 0
-    say(f"{sum(one.parts for one in done)} parts of {len({one.table for one in done})} tables became {len(done)}")
+    if as_json:
+        say(json.dumps({"compacted": [one._asdict() for one in done], "bronze_files_deleted": removed}))
+        return
+    parts, tables = sum(one.parts for one in done), len({one.table for one in done})
+    say(f"{counted(parts, 'part')} of {counted(tables, 'table')} became {len(done)}")
     if purge:
-        say(f"{removed} files of bronze are deleted")
+        say(f"{counted(removed, 'file')} of bronze {'is' if removed == 1 else 'are'} deleted")

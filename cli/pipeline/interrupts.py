@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from klamm.cli.output import tell_scripts
@@ -27,26 +28,41 @@ LIMIT_S = 1.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class OrderlyEnd:
+    """For a command that goes on until a signal: once it `can_wait`, the first signal only sets `wanted`."""
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()
+        self.can_wait = False
+
+
 def interruptible(command: Callable[P, T]) -> Callable[P, T]:
     """A command that ends so."""
 
     @wraps(command)
     def interrupted_at_once(*arguments: P.args, **named: P.kwargs) -> T:
-        with _interrupts():
+        with interrupts():
             return command(*arguments, **named)
 
     return interrupted_at_once
 
 
 @contextmanager
-def _interrupts() -> Iterator[None]:
+def interrupts(orderly: OrderlyEnd | None = None) -> Iterator[None]:
     """Signals end what runs meanwhile, and this raises SystemExit with their exit code."""
     listening, telling = os.pipe()
     os.set_blocking(telling, False)
     heard: list[int] = []
+    seen: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        if orderly is None or not orderly.can_wait or len(seen) > 1:
+            raise KeyboardInterrupt
+
     before = signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in SIGNALS}
-    listener = threading.Thread(target=_listen, args=(listening, heard), name="interrupts", daemon=True)
+    handlers = {number: signal.signal(number, handle) for number in SIGNALS}
+    listener = threading.Thread(target=_listen, args=(listening, heard, orderly), name="interrupts", daemon=True)
     listener.start()
     try:
         yield
@@ -64,10 +80,14 @@ def _interrupts() -> Iterator[None]:
         sys.exit(128 + heard[0])
 
 
-def _listen(listening: int, heard: list[int]) -> None:
+def _listen(listening: int, heard: list[int], orderly: OrderlyEnd | None) -> None:
     """Wait for a signal or the end of the command; after a signal the process is gone soon."""
     while said := os.read(listening, 1):
         if said[0] not in SIGNALS:
+            continue
+        if orderly is not None and orderly.can_wait and not orderly.wanted.is_set():
+            orderly.wanted.set()
+            os.write(2, b"klamm: the tables are completed and judged; a second signal ends it at once\n")
             continue
         heard.append(said[0])
         os.write(2, f"{LINE}\n".encode())

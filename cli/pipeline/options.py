@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,6 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from klamm.cli.logs import printable
+from klamm.cli.output import counted, say
+
 if TYPE_CHECKING:
     from klamm.pipeline.run import Outcome
 
@@ -19,19 +24,36 @@ F = TypeVar("F", bound=Callable[..., Any])
 LAKE = click.Path(path_type=Path)
 
 
+class Memory(click.ParamType[str]):
+    """The size of a JVM's heap, as its option -Xmx has it."""
+
+    name = "SIZE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The size as it was given."""
+        if re.fullmatch(r"0*[1-9][0-9]*[kmgt]", value, re.ASCII | re.IGNORECASE) is None:
+            self.fail(f"{value!r} is not a size such as 512m or 2g", param, ctx)
+        return value
+
+
+MEMORY = click.option("--memory", type=Memory(), default="2g", show_default=True, help="Heap of Spark's driver, such as 512m.")
+
+
 def session_options(function: F) -> F:
     """Options --master, --remote and --memory: the arguments `master`, `remote` and `memory` of `open_session`."""
-    memory = click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
     remote = click.option("--remote", metavar="URL", help="A Spark Connect server, sc://HOST:PORT, that sees the lake under the same path.")
     master = click.option(
         "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
     )
-    return master(remote(memory(function)))
+    return master(remote(MEMORY(function)))
 
 
 NO_VARIANT = click.option(
     "--no-variant", is_flag=True, help="Bodies of new messages are JSON text, which every reader of Parquet knows, not Spark's VARIANT."
 )
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
 
 
 class Bars(AbstractContextManager["Bars"]):
@@ -70,11 +92,25 @@ class Bars(AbstractContextManager["Bars"]):
             self._progress.update(self._task, advance=steps)
 
 
+def tell(outcome: Outcome, as_json: bool) -> None:
+    """Print what a run did: notes for people on stderr, the run itself on stdout."""
+    for note in outcome.notes:
+        click.echo(printable(note), err=True)
+    say(json.dumps(_as_object(outcome)) if as_json else sentence(outcome))
+
+
+def _as_object(outcome: Outcome) -> dict[str, Any]:
+    judged = outcome.judgement
+    verdicts = None if judged is None else {severity: judged.violations(severity) for severity in ("error", "warn")}
+    return {"segments": outcome.segments, "rows": outcome.rows, "runs": outcome.runs, "notes": outcome.notes, "violations": verdicts}
+
+
 def sentence(outcome: Outcome) -> str:
     """A run in one line."""
     rows = outcome.rows
-    frames = f"{rows['frames']:,} frames = {rows['messages']:,} messages + {rows['quarantine']:,} in quarantine"
-    line = f"{outcome.segments} new segments; {frames}; {rows['events']:,} events"
+    frames = f"{counted(rows['frames'], 'frame')} = {counted(rows['messages'], 'message')} + {rows['quarantine']:,} in quarantine"
+    line = f"{counted(outcome.segments, 'new segment')}; {frames}; {counted(rows['events'], 'event')}"
     if outcome.judgement is not None:
-        line += f"; {outcome.judgement.violations('error')} errors, {outcome.judgement.violations('warn')} warnings"
+        errors, warnings = (outcome.judgement.violations(severity) for severity in ("error", "warn"))
+        line += f"; {counted(errors, 'error')}, {counted(warnings, 'warning')}"
     return line

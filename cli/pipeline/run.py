@@ -6,18 +6,17 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.logs import printable
-from klamm.cli.output import say
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, NO_VARIANT, Bars, sentence, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, session_options, tell
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
 @click.argument("lake", type=LAKE)
 @NO_VARIANT
+@JSON
 @session_options
 @interruptible
-def command(lake: Path, master: str, remote: str | None, memory: str, no_variant: bool) -> None:
+def command(lake: Path, master: str, remote: str | None, memory: str, no_variant: bool, as_json: bool) -> None:
     """Bring all tables of LAKE up to date with its journal, and judge its new runs by the conformance rules.
 
     Brokers that are running finish their segments first; what brokers left that were killed is read up to its last whole batch. Only new
@@ -31,6 +30,4 @@ def command(lake: Path, master: str, remote: str | None, memory: str, no_variant
     leave_out_pandas()
     with Bars() as bars:
         outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars, variant=not no_variant)
-    for note in outcome.notes:
-        click.echo(printable(note), err=True)
-    say(sentence(outcome))
+    tell(outcome, as_json)

@@ -10,8 +10,10 @@ from types import FrameType
 
 import click
 
+from klamm.cli.failures import StoppedEarly
 from klamm.cli.output import say
 from klamm.cli.parameters import Whole
+from klamm.cli.pipeline.options import MEMORY
 
 START_S = 120.0
 POLL_S = 0.1
@@ -21,7 +23,7 @@ POLL_S = 0.1
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on. Whoever reaches it can run any code here.")
 @click.option("--port", type=Whole(1, 65535), default=15002, show_default=True)
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where the server's jobs run.")
-@click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
+@MEMORY
 def command(host: str, port: int, master: str, memory: str) -> None:
     """Run a Spark Connect server until Ctrl-C. Commands with --remote sc://HOST:PORT need no start of Spark.
 
@@ -42,14 +44,20 @@ def command(host: str, port: int, master: str, memory: str) -> None:
     command = connect_command(session_settings(master, java, memory), host, port, master)
     server = subprocess.Popen(command, env=environment(java), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    received: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
         server.terminate()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    if _listens(server, host, port):
+    ready = _listens(server, host, port)
+    if ready:
         say(f"sc://{host}:{port}")
     code = server.wait()
+    if received and not ready:
+        raise StoppedEarly(received[0])
     if code not in (0, 143, 130, -signal.SIGTERM, -signal.SIGINT):
         raise PipelineFailed(f"the Spark Connect server ended with code {code}")
 

@@ -8,6 +8,7 @@ import sys
 import click
 
 from klamm.cli.parameters import KeyValue
+from klamm.cli.pipeline.options import MEMORY
 
 
 @click.command(
@@ -16,7 +17,7 @@ from klamm.cli.parameters import KeyValue
 @click.option(
     "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
 )
-@click.option("--memory", default="2g", show_default=True, metavar="SIZE", help="Heap of Spark's driver.")
+@MEMORY
 @click.option("--conf", "settings", type=KeyValue(), multiple=True, help="A setting of Spark; may be repeated.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], program: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S
 from klamm.tests.harness.waits import wait_for
+from klamm.tests.pipeline.journals import write
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -107,3 +108,17 @@ def test_a_killed_simulation_leaves_no_process_behind(start: Start, tmp_path: Pa
     wait_for(lambda: any("org.apache.spark.deploy.SparkSubmit" in line for line in processes_of(tmp_path)), "a JVM")
     os.kill(simulation.process.pid, signal.SIGKILL)
     wait_for(lambda: not processes_of(tmp_path), "all its processes are gone")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_watch_in_order(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    lake = tmp_path / "lake"
+    write(lake).close()
+    watch = start("pipeline", "watch", lake, "--json")
+    wait_for((lake / "silver" / "messages" / "_manifest.jsonl").exists, "a table", 120)
+    watch.signal(number)
+    assert watch.process.wait(300) == 0
+    assert json.loads(watch.rest())["rows"] == {"frames": 6, "messages": 6, "quarantine": 0, "events": 1}
+    assert "a second signal ends it at once" in watch.stderr
+    assert (lake / "gold" / "verdicts").exists()

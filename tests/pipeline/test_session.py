@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from klamm.pipeline import session, workers
 from klamm.pipeline.java import Java
+from klamm.pipeline.jvm import JvmEnded
+from klamm.pipeline.session import NoSpark
 
 SPEAKS = """
 from klamm.pipeline.session import open_session
@@ -60,3 +63,52 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
 def test_servers_and_programs_of_others_have_spark_s_own_workers_and_extensions(tmp_path: Path) -> None:
     settings = session.session_settings("local[2]", Java(tmp_path / "java", 17, tmp_path, "x"), "1g", options=())
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
+
+
+@pytest.mark.parametrize("address", ["{closed}", "{closed},{closed}"])
+def test_a_master_that_does_not_listen_is_named_with_the_reason_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "start_jvm", lambda *_: pytest.fail("no JVM is needed to see that"))
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        master = "spark://" + address.format(closed=f"127.0.0.1:{closed.getsockname()[1]}")
+    with pytest.raises(NoSpark) as problem:
+        session.open_session(master)
+    assert str(problem.value) == f"Spark does not start on {master}: Connection refused"
+
+
+def test_one_of_several_masters_that_listens_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reached(BaseException):
+        pass
+
+    def reached(*_: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(session, "start_jvm", reached)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    with socket.create_server(("127.0.0.1", 0)) as closed, socket.create_server(("127.0.0.1", 0)) as listening:
+        ports = closed.getsockname()[1], listening.getsockname()[1]
+        closed.close()
+        with pytest.raises(Reached):
+            session.open_session(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
+
+
+@pytest.mark.parametrize(
+    "printed, line",
+    [
+        (
+            "Invalid maximum heap size: -Xmxfoo\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Invalid maximum heap size: -Xmxfoo",
+        ),
+        (
+            "Error occurred during initialization of VM\nInitial heap size set to a larger value than the maximum heap size\n",
+            "Initial heap size set to a larger value than the maximum heap size",
+        ),
+        (
+            "26/11/23 ERROR SparkContext: Error initializing SparkContext.\njava.lang.IllegalArgumentException: no\n\tat a.b(c)\n",
+            "java.lang.IllegalArgumentException: no",
+        ),
+        ("", "the JVM ended with exit code 1"),
+    ],
+)
+def test_the_reason_of_a_jvm_that_does_not_start_is_its_own_line(printed: str, line: str) -> None:
+    assert session._reason(JvmEnded("the JVM ended with exit code 1"), printed) == line

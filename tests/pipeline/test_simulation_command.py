@@ -66,6 +66,11 @@ def test_what_cannot_be_is_said_before_spark_starts(arguments: tuple[str, ...], 
     assert said in refusal(*GENERATED, *arguments)
 
 
+@pytest.mark.parametrize("size", ["foo", "0g", "2gb", "1.5g", "2048", "", "-1g"])
+def test_a_heap_whose_size_java_does_not_know_is_named(size: str) -> None:
+    assert f"{size!r} is not a size such as 512m or 2g" in refusal(*GENERATED, "--memory", size)
+
+
 def test_a_cluster_has_to_be_named() -> None:
     assert "name the cluster" in refusal("--kill", "1")
 
