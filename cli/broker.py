@@ -25,8 +25,8 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
     The ZooKeeper that `zookeeper.connect` names must be running. Other brokers that use it, of Klamm or of Apache Kafka, form one cluster
     with this broker. Properties of Kafka that Klamm does not use are accepted and listed once in the log; an unknown property is a warning.
 
-    SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable), then the exit code is 0. A second signal ends the process
-    at once.
+    SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable), then the exit code is 0; before the broker
+    is ready it is 130 or 143. A second signal ends the process at once.
 
     \b
     klamm broker server.properties

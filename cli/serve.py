@@ -64,7 +64,11 @@ NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a
     help="Write every frame and what the controllers decide into this folder, a lake for `klamm pipeline`. Needs klamm[journal].",
 )
 @click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property of all brokers; can be given more than once.")
-@click.option("--topic", "topics", multiple=True, type=TOPIC, help="Create this topic unless it exists; can be given more than once.")
+@click.option(
+    "--topic", "topics", multiple=True, type=TOPIC,
+    help="Create this topic unless it exists; can be given more than once. NAME alone has 1 partition and 1 replica, also with "
+    "num.partitions and default.replication.factor.",
+)
 @click.option("--processes", is_flag=True, help="Run each broker as a process of its own. Default: all brokers in one process.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses; print a failure as JSON too.")
 @log_level_option
@@ -90,10 +94,12 @@ def command(
     With --processes each broker is a process, which can be killed: the others go on. --json has the process ids. All processes end with
     this one. A broker that has ended is not started again; without --data-dir its records are gone.
 
-    A failure is one line on stderr, and the exit code is 1. With --json it is also a line on stdout: {"error": "the reason"}.
+    A failure is one line on stderr, and the exit code is 1, for a wrong command line 2. With --json it is also a line on stdout:
+    {"error": "the reason"}.
 
-    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds, and the exit code is 0. A second signal ends the process
-    at once. When the embedded ZooKeeper ends or its disk is full, the cluster ends and prints the reason.
+    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds, and the exit code is 0; before the cluster is ready that
+    is a failure with the exit code 130 or 143. A second signal ends the process at once. When the embedded ZooKeeper ends or its disk is
+    full, the cluster ends and prints the reason.
 
     \b
     klamm serve

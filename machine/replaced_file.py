@@ -26,7 +26,7 @@ def temporary_path(path: str | Path) -> Path:
 def replacing(path: str | Path, *, flush: bool = False, mode: int | None = None) -> Iterator[Path]:
     """A temporary name to write the new content to. What is there at the end becomes `path`; after an exception it is removed.
 
-    `flush`: the machine may lose its power. Raises OSError.
+    `flush`: the machine may lose its power. Raises OSError, which names `path`.
     """
     temporary = temporary_path(path)
     try:
@@ -36,9 +36,11 @@ def replacing(path: str | Path, *, flush: bool = False, mode: int | None = None)
         if flush:
             _sync(temporary)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as problem:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.filename == str(temporary):
+            problem.filename, problem.filename2 = str(path), None
         raise
 
 

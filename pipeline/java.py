@@ -8,6 +8,7 @@ which we need nowhere: the launcher, a shell script in a folder of the user's ca
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shlex
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from typing import NamedTuple
 from klamm.machine.extras import install_command
 from klamm.machine.java import launchers, release_of
 from klamm.pipeline.cache import cache_folder, keep
+
+log = logging.getLogger(__name__)
 
 OLDEST = 17
 
@@ -52,6 +55,8 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         release = release_of(launcher)
         if release is None:
             seen.append(f"{place} has no Java that starts")
+            if place == "JAVA_HOME":
+                log.warning("JAVA_HOME is %s, which has no Java that starts; another one is looked for", environ["JAVA_HOME"])
             continue
         major, text = release
         if major >= OLDEST:

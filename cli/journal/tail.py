@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from klamm.cli.journal.options import LAKE, choice, choice_options, existing, tell_torn
+from klamm.cli.journal.options import LAKE, check_chosen, choice, choice_options, existing, tell_torn
 from klamm.cli.logs import printable
 from klamm.cli.output import CannotWrite, say
 from klamm.cli.parameters import Whole
@@ -46,6 +46,8 @@ def command(
     existing(lake)
     from klamm.journal.rows import Follower, Reading
 
+    if not follow:  # what is followed may begin later
+        check_chosen(lake, runs, brokers)
     wanted = choice(runs, brokers, keys, clients, topic, events)
     try:
         reading = Reading(lake, wanted, tell_torn)
@@ -59,7 +61,8 @@ def command(
                 _print(follower.poll(), full)
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
-        return
+        if not follow:
+            raise
     except CannotWrite as failure:
         if not isinstance(failure.__cause__, BrokenPipeError):
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from klamm.cli.exit_codes import VIOLATED
-from klamm.cli.journal.options import BROKER_ID, LAKE, existing
+from klamm.cli.journal.options import BROKER_ID, LAKE, check_chosen, existing
 from klamm.cli.logs import printable
 from klamm.cli.output import say
 
@@ -31,9 +31,10 @@ def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json
     """
     existing(lake)
     from klamm.journal.proof import verify
+    check_chosen(lake, runs, brokers)
     proofs, foreign = verify(lake, frozenset(runs) if runs else None, frozenset(brokers) if brokers else None)
     if not proofs:
-        raise click.ClickException(f"{lake}: no journal{' of this run and broker' if runs or brokers else ''}")
+        raise click.ClickException(f"{lake}: no journal")
     broken = sum(bool(proof.problems) for proof in proofs)
     if as_json:
         say(json.dumps({

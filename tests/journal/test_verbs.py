@@ -64,7 +64,7 @@ def test_tail_prints_each_frame_decoded_in_one_line(tmp_path: Path) -> None:
     lines = tail(tmp_path, "--node", 1)
     assert seqs(lines) == [1, 2, 3, 4, 6, 8, 9]
     assert lines[2].startswith("2023-11-14T22:13:20.002000Z  broker 1  seq 3  request in    CreateTopics v7  correlation id 2  ")
-    assert "client admin  client x/1" in lines[2]
+    assert "client admin  software x/1" in lines[2]
     assert '"name":"orders"' in lines[2]
     assert "1.000 ms  errors TOPIC_ALREADY_EXISTS  {" in lines[3]
     assert "truncated: the header is cut short  0000000568656c6c6f" in lines[4]
@@ -81,7 +81,7 @@ def test_tail_prints_events_where_they_are_asked_for(tmp_path: Path) -> None:
     ("filters", "found"),
     [
         (("--api", "metadata"), [1, 1, 2, 2, 9]), (("--api", "3", "--api", "CreateTopics", "--node", "1"), [1, 2, 3, 4, 9]),
-        (("--client", "adm*"), [3, 4]), (("--client", "x/?"), [3]), (("--node", "2"), [1, 2]), (("--node", "7"), []), (("--run", "no"), []),
+        (("--client", "adm*"), [3, 4]), (("--client", "x/?"), [3]), (("--node", "2"), [1, 2]),
         (("--topic", "orders"), [3, 4, 8]), (("--topic", "orders", "--events"), [3, 4, 5, 8]), (("--topic", "order"), []),
         (("-n", "3", "--node", "1"), [6, 8, 9]), (("-n", "0"), []), (("--api", "999"), []),
     ],
@@ -119,6 +119,34 @@ def test_a_folder_that_is_no_lake_is_one_line(tmp_path: Path, command: str, fold
     assert said.returncode == 1
     assert reason in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["tail", "export", "verify"])
+def test_a_run_or_a_broker_that_is_not_there_is_one_line_with_those_that_are(tmp_path: Path, command: str) -> None:
+    for run_id, node in (("a", 1), ("a", 2), ("b", 3)):
+        with TinyJournal(tmp_path, run_id, node) as journal:
+            journal.event("timer")
+    for chosen, reason in (
+        (("--run", "nope"), "no such run: nope; there are a, b"),
+        (("--node", 77), "no journal of broker 77; there are 1, 2, 3"),
+        (("--run", "b", "--node", 1), "no journal of broker 1 in b; there are 3"),
+    ):
+        said = call("journal", command, tmp_path, *chosen)
+        assert (said.returncode, said.stdout, said.stderr) == (1, "", f"klamm: {reason}\n")
+
+
+@pytest.mark.parametrize("command", ["journal tail", "journal export", "journal verify", "pipeline run", "pipeline check"])
+def test_a_file_is_not_a_lake(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").touch()
+    said = call(*command.split(), tmp_path / "file")
+    assert (said.returncode, said.stdout, said.stderr) == (1, "", f"klamm: {tmp_path / 'file'}: not a folder\n")
+
+
+def test_an_output_that_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    write(tmp_path)
+    said = call("journal", "export", tmp_path, "-o", "/proc/rows.jsonl")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("klamm: /proc/rows.jsonl: ") and said.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["tail", "export", "verify"])

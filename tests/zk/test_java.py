@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from klamm.machine.extras import install_command
 from klamm.zk.java import EmbeddedZooKeeperError, find_jars, find_java
 
 NEEDED = ("zookeeper-3.9.5.jar", "zookeeper-jute-3.9.5.jar", "slf4j-api-2.0.17.jar")
@@ -79,7 +80,7 @@ def test_a_named_folder_must_have_them(tmp_path: Path, packages: dict[str, Path]
 def test_no_jars_anywhere(packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
         find_jars(None, {})
-    for way_out in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", "'.[embedded]'", "--zookeeper"):
+    for way_out in ("KLAMM_ZOOKEEPER_JARS", "KAFKA_HOME", "ZOOKEEPER_HOME", install_command("embedded"), "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)
 
@@ -97,18 +98,23 @@ def test_java_is_looked_for_in_order(tmp_path: Path, packages: dict[str, Path]) 
     assert find_java(environ).major == 25
 
 
-def test_java_that_does_not_start_is_passed_over(tmp_path: Path, packages: dict[str, Path]) -> None:
+def test_java_that_does_not_start_is_passed_over_with_a_warning(
+    tmp_path: Path, packages: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
     broken = java(tmp_path / "broken", None)
     (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
     old = java(tmp_path / "old", None)
     found = find_java({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
     assert found.launcher == old / "bin" / "java"
     assert found.major == 8
+    assert [record.getMessage() for record in caplog.records] == [
+        f"JAVA_HOME is {broken}, which has no Java that starts; another one is looked for"
+    ]
 
 
 def test_no_java_anywhere(tmp_path: Path, packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
         find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
-    for way_out in ("JAVA_HOME", "PATH", "'.[embedded]'", "--zookeeper"):
+    for way_out in ("JAVA_HOME", "PATH", install_command("embedded"), "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)
