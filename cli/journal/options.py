@@ -67,16 +67,16 @@ def check_chosen(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...]) ->
     from klamm.journal.reading import node_folders
 
     names = [(path.parent.name.removeprefix("run="), path.name.removeprefix("node=")) for path in node_folders(lake)]
-    folders = [(run, int(node)) for run, node in names if node.isdecimal()]
+    folders = [(run, int(broker_id)) for run, broker_id in names if broker_id.isdecimal()]
     there = list(dict.fromkeys(run for run, _ in folders))
     for run in runs:
         if run not in there:
             raise click.ClickException(f"no such run: {run}; there are {', '.join(there) if there else 'none'}")
-    nodes = sorted({node for run, node in folders if not runs or run in runs})
+    ids = sorted({broker_id for run, broker_id in folders if not runs or run in runs})
     for broker in brokers:
-        if broker not in nodes:
+        if broker not in ids:
             where = f" in {', '.join(runs)}" if runs else ""
-            raise click.ClickException(f"no journal of broker {broker}{where}; there are {', '.join(map(str, nodes)) if nodes else 'none'}")
+            raise click.ClickException(f"no journal of broker {broker}{where}; there are {', '.join(map(str, ids)) if ids else 'none'}")
 
 
 def choice(

@@ -92,7 +92,7 @@ class Bars(AbstractContextManager["Bars"]):
             self._progress.update(self._task, advance=steps)
 
 
-def tell(outcome: Outcome, as_json: bool) -> None:
+def print_outcome(outcome: Outcome, as_json: bool) -> None:
     """Print what a run did: notes for people on stderr, the run itself on stdout."""
     for note in outcome.notes:
         click.echo(printable(note), err=True)

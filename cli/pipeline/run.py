@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, session_options, tell
+from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, print_outcome, session_options
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
@@ -30,4 +30,4 @@ def command(lake: Path, master: str, remote: str | None, memory: str, no_variant
     leave_out_pandas()
     with Bars() as bars:
         outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars, variant=not no_variant)
-    tell(outcome, as_json)
+    print_outcome(outcome, as_json)

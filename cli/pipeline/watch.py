@@ -9,7 +9,7 @@ import click
 
 from klamm.cli.parameters import Decimal
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
-from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, session_options, tell
+from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, print_outcome, session_options
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
@@ -35,4 +35,4 @@ def command(lake: Path, trigger: float, master: str, remote: str | None, memory:
 
     with interrupts(end), Bars() as bars:
         outcome = watch(lake, session, bars, every_s=trigger, stop=end.wanted, variant=not no_variant)
-    tell(outcome, as_json)
+    print_outcome(outcome, as_json)

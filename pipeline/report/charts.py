@@ -10,17 +10,31 @@ from typing import Any
 
 import altair as alt
 
-from klamm.pipeline.report.facts import Facts, Row, Simulation
+from klamm.pipeline.report.facts import COPY, Facts, Row, Simulation
 
 Spec = dict[str, Any]
 
-WIDTH = 1120
-"""Of a picture with its labels and its legend, in pixels."""
 ROW = 16
 """Height of a line of a timeline, in pixels."""
 COLOURS = "tableau10"
 LEGEND = 250
 """Height of a long legend, in pixels."""
+PHASES = {
+    "U": "the assignment is written to ZooKeeper, with the replicas that come and go",
+    "A1": "all replicas get the assignment, in a new leader epoch",
+    "A2": "the new replicas start",
+    COPY: "the new replicas copy until they are in sync; the controller waits",
+    "B1": "the new replicas are online",
+    "B2": "the target is the assignment, in the controller's memory",
+    "B3": "a replica of the target is the leader",
+    "B4": "the old replicas stop, and leave the ISR",
+    "B5": "the old replicas are deleted",
+    "B6": "the target is written to ZooKeeper",
+    "B7": "the reassignment is no longer listed",
+    "B8": "all brokers get the metadata",
+    "B9": "a deletion of the topic that waited goes on",
+}
+"""What each phase of a reassignment does, in their order (specification, controller 11.3)."""
 THROTTLE = ["throttled", "not throttled"]
 
 
@@ -51,11 +65,9 @@ def led(facts: Facts) -> Spec | None:
     return _spec(alt.layer(_terms(facts), lines), 12)
 
 
-def leaders_before_and_after(facts: Facts) -> Spec | None:
-    """Leaders per broker when the run began, that is when every partition had its first leader, and when it ended."""
-    if not facts.led:
-        return None
-    rows = []
+def balance(facts: Facts) -> list[Row]:
+    """leader, when (most, least, at the end), partitions."""
+    rows: list[Row] = []
     for leader in sorted({row["leader"] for row in facts.led}):
         counts = [row["partitions"] for row in facts.led if row["leader"] == leader]
         rows += [
@@ -63,6 +75,14 @@ def leaders_before_and_after(facts: Facts) -> Spec | None:
             {"leader": leader, "when": "least", "partitions": min(counts)},
             {"leader": leader, "when": "at the end", "partitions": counts[-1]},
         ]
+    return rows
+
+
+def leaders_before_and_after(facts: Facts) -> Spec | None:
+    """The most and the least leaders that each broker had, and those at the end."""
+    rows = balance(facts)
+    if not rows:
+        return None
     bars = alt.Chart(_data(rows)).mark_bar().encode(
         x=alt.X("partitions:Q", title="partitions led", axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("leader:N", title="broker"),
@@ -82,7 +102,7 @@ def reassignments(facts: Facts) -> Spec | None:
         x=_time("from_ms"),
         x2="to_ms:T",
         y=_lines(facts.phases),
-        color=alt.Color("phase:N", title="phase", scale=alt.Scale(scheme="tableau20")),
+        color=alt.Color("phase:N", title="phase", scale=_by_phase({row["phase"] for row in facts.phases})),
         stroke=alt.Stroke(
             "throttle:N",
             scale=alt.Scale(domain=THROTTLE, range=["#d62728", "transparent"]),
@@ -98,6 +118,18 @@ def reassignments(facts: Facts) -> Spec | None:
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", _tip("from_ms")],
     )  # fmt: skip
     return _spec(alt.layer(bars, ticks) if epochs else bars, len(moving), least=LEGEND)
+
+
+def _by_phase(phases: set[str]) -> alt.Scale:
+    """Grey for copying, which takes longest; the steps of the controller have colours."""
+    names = [name for name in PHASES if name in phases] + sorted(phases - PHASES.keys())
+    colours = iter(_PHASE_COLOURS * (1 + len(names) // len(_PHASE_COLOURS)))
+    return alt.Scale(domain=names, range=["#a9b4c0" if name == COPY else next(colours) for name in names])
+
+
+_PHASE_COLOURS = (
+    "#4c78a8", "#f58518", "#eeca3b", "#54a24b", "#88d27a", "#b79a20", "#439894", "#83bcb6", "#e45756", "#ff9d98", "#79706e", "#b279a2",
+)  # fmt: skip
 
 
 def errors(facts: Facts) -> Spec | None:
@@ -148,8 +180,8 @@ def matrix(facts: Facts) -> Spec | None:
     rings = alt.Chart(_data(odd)).mark_point(size=90, strokeWidth=2.5, filled=False, color="#d62728").encode(
         x=x, y=y, tooltip=tooltip, shape=alt.Shape("odd:N", title="odd", scale=alt.Scale(range=["circle", "square"]))
     )  # fmt: skip
-    lines, clients = len({row["used"] for row in rows}), len({row["client"] for row in rows})
-    return _spec(alt.layer(cells, rings) if odd else cells, lines, width=min(WIDTH, 420 + 70 * clients), least=LEGEND)
+    lines = len({row["used"] for row in rows})
+    return _spec(alt.layer(cells, rings) if odd else cells, lines, least=LEGEND)
 
 
 def simulated(simulation: Simulation | None) -> Spec | None:
@@ -204,7 +236,7 @@ def _lines(rows: list[Row]) -> alt.Y:
 
 def _time(name: str) -> alt.X:
     axis = alt.Axis(format="%H:%M:%S", labelOverlap=True)
-    return alt.X(f"{name}:T", title=None, scale=alt.Scale(type="utc", nice=False), axis=axis)
+    return alt.X(f"{name}:T", title="UTC", scale=alt.Scale(type="utc", nice=False), axis=axis)
 
 
 def _tip(name: str) -> alt.Tooltip:
@@ -238,8 +270,10 @@ def _terms(facts: Facts) -> alt.Chart:
     )  # fmt: skip
 
 
-def _spec(chart: Any, lines: int, *, width: int = WIDTH, row: int = ROW, least: int = 90) -> Spec:
-    sized = chart.properties(width=width, height=max(least, lines * row), autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+def _spec(chart: Any, lines: int, *, row: int = ROW, least: int = 90) -> Spec:
+    """As wide as its place on the page."""
+    fitted = alt.AutoSizeParams(type="fit-x", contains="padding")
+    sized = chart.properties(width="container", height=max(least, lines * row), autosize=fitted)
     spec: Spec = sized.configure_view(stroke=None).to_dict()
     spec["background"] = "transparent"
     return spec

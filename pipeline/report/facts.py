@@ -6,6 +6,7 @@ picture gets at most some thousand marks: the busiest partitions are shown, time
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ BUCKETS = 80
 VIOLATIONS = 5
 """So many violations of a rule are shown with their evidence."""
 MARKS = 2000
+COPY = "copy"
+"""The phase of a reassignment in which new replicas copy."""
 
 Row = dict[str, Any]
 
@@ -93,7 +96,7 @@ class Facts:
     led: list[Row]
     """leader, at_ms, partitions: how many partitions a broker leads at a time."""
     phases: list[Row]
-    """topic_partition, phase, step, throttle, from_ms, to_ms: of reassignments."""
+    """topic_partition, phase, step, throttle, from_ms, to_ms: of reassignments, COPY among the phases."""
     reassigned: int
     errors: list[Row]
     """at_ms, to_ms, what, code, count: what is the API with the error's name."""
@@ -107,6 +110,8 @@ class Facts:
     quarantine: list[Row]
     """reason, count."""
     simulation: Simulation | None
+    versions: list[str]
+    """Of the brokers, as they said at their start."""
 
 
 def collect(lake: Path, run: str | None = None) -> Facts:
@@ -138,6 +143,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         _latencies(tables.read(LATENCY, LATENCY.names)), matrix, clients,
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
         _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
+        _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
     )  # fmt: skip
 
 
@@ -242,7 +248,7 @@ def _led(timeline: pa.Table, begin: int, end: int) -> list[Row]:
 def _phases(spans: pa.Table, end: int) -> tuple[list[Row], int]:
     rows = spans.sort_by("from_ts_ns").to_pylist() if spans.num_rows else []
     shown, partitions = _busiest(rows)
-    return [
+    phases = [
         {
             "topic_partition": _topic_partition(row),
             "phase": row["phase"],
@@ -252,7 +258,21 @@ def _phases(spans: pa.Table, end: int) -> tuple[list[Row], int]:
             "to_ms": _ms(end if row["to_ts_ns"] is None else row["to_ts_ns"]),
         }
         for row in shown
-    ], partitions
+    ]
+    return _with_copying(phases, _ms(end)), partitions
+
+
+def _with_copying(phases: list[Row], end_ms: float) -> list[Row]:
+    """The phases, and between A and what follows it the time in which new replicas copy: the controller waits then and has no phase."""
+    rows: list[Row] = []
+    for name in dict.fromkeys(row["topic_partition"] for row in phases):
+        own = [row for row in phases if row["topic_partition"] == name]
+        for row, after in zip(own, [*own[1:], None], strict=True):
+            rows.append(row)
+            until = end_ms if after is None else after["from_ms"]
+            if row["phase"] in ("A1", "A2") and until > row["to_ms"]:
+                rows.append(row | {"phase": COPY, "from_ms": row["to_ms"], "to_ms": until})
+    return rows
 
 
 def _errors(errors: pa.Table, begin: int, end: int) -> list[Row]:
@@ -339,6 +359,16 @@ def _simulation(lake: Path) -> Simulation | None:
         if row["step"] in (0, last)
     ]
     return Simulation(names[-1], sorted(leaders, key=lambda row: row["broker"])[:MARKS], steps)
+
+
+def _versions(events: pa.Table) -> list[str]:
+    versions = set()
+    for row in events.filter(pc.equal(events["kind"], "broker_started")).to_pylist() if events.num_rows else []:
+        try:
+            versions.add(str(json.loads(row["output"])["version"]))
+        except (TypeError, ValueError, KeyError):  # of a journal that somebody else wrote
+            continue
+    return sorted(versions)
 
 
 def _reasons(quarantine: pa.Table) -> list[Row]:

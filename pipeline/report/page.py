@@ -7,6 +7,7 @@ written as a number, so that nothing of it can end a script.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+from klamm import __version__
 from klamm.pipeline.report import charts
 from klamm.pipeline.report.evidence import Evidence, Incident, Place
 from klamm.pipeline.report.facts import CLIENTS, PARTITIONS, Facts, Row, RuleResult
@@ -62,11 +64,13 @@ def render(
         _section(
             "led", "Leaders per broker",
             picture("led-picture", charts.led(facts), "No partition had a leader.")
-            + picture("balance-picture", charts.leaders_before_and_after(facts), ""),
+            + _table(facts.led, ("leader", "at_ms", "partitions"))
+            + picture("balance-picture", charts.leaders_before_and_after(facts), "")
+            + _table(charts.balance(facts), ("leader", "when", "partitions")),
         ),
         _section(
             "reassignments", "Reassignments", f"<p>{facts.reassigned:,} partitions were reassigned.</p>"
-            + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.")
+            + picture("reassign-picture", charts.reassignments(facts), "Nothing was reassigned.") + _phase_texts(facts)
             + _table(facts.phases, ("topic_partition", "phase", "step", "throttle", "from_ms", "to_ms")),
         ),
         _section(
@@ -88,18 +92,21 @@ def render(
         _section(
             "incident", "An incident",
             "" if incident is None else f"<p>{escape(incident.title)}</p>"
-            + picture("incident-picture", charts.sequence(incident.arrows, incident.lifelines), ""),
+            + picture("incident-picture", charts.sequence(incident.arrows, incident.lifelines), "")
+            + _table(incident.arrows, ("at", "from", "to", "text")),
         ) if incident is not None else "",
         _section("quarantine", "Quarantine", _plain(("reason", "count"), facts.quarantine) or _none("Every frame decodes.")),
         "" if facts.simulation is None else _section(
             "simulation", "Simulation", f"<p>{escape(facts.simulation.name)}</p>"
-            + picture("simulation-picture", charts.simulated(facts.simulation), "") + _plain(SIMULATED, facts.simulation.steps),
+            + picture("simulation-picture", charts.simulated(facts.simulation), "")
+            + _table(facts.simulation.leaders, ("broker", "when", "leaders")) + _plain(SIMULATED, facts.simulation.steps),
         ),
         _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation to prove.")),
     ]  # fmt: skip
     template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
     parts = {
         "TITLE": escape(f"Klamm: {facts.run}"),
+        "NAV": _nav(sections),
         "HEAD": _head(facts, rules),
         "BODY": "\n".join(sections),
         "SPECS": json.dumps(specs, default=str).replace("<", "\\u003c"),
@@ -137,14 +144,31 @@ def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
         (f"{facts.counts['quarantine']:,}", "in quarantine"),
         (f"{len(facts.brokers)}", "brokers"),
         (f"{facts.partitions:,}", "partitions"),
-        (f"{seconds:,.1f} s", f"from {_clock(facts.begin_ms)}"),
+        (f"{seconds:,.1f} s", f"from {_clock(facts.begin_ms)} UTC"),
     ]
     tiles = "".join(f'<div class="tile"><b>{value}</b><span>{escape(name)}</span></div>' for value, name in figures)
-    chips = "".join(_chip(name, f"{count} {name}", "#rules") for name, count in counts.items() if count or name != "warning")
+    chips = "".join(
+        _chip(name if count else "none", f"{count} {name}", "#rules") for name, count in counts.items() if count or name != "warning"
+    )
     others = [run for run in facts.runs[-8:] if run != facts.run]
     also = f'<p class="dim">Other runs of this lake: {escape(", ".join(others))}</p>' if others else ""
     verdicts = f'<div class="chips">{chips}</div>' if facts.rules else ""
-    return f'<h1>{escape(facts.run)}</h1><div class="tiles">{tiles}</div>{verdicts}{also}'
+    by = f"brokers of Klamm {', '.join(facts.versions)}; " if facts.versions else ""
+    about = f'<p class="dim">{escape(by)}report of Klamm {__version__}; all times are UTC</p>'
+    return f'<h1>Klamm: run {escape(facts.run)}</h1>{about}<div class="tiles">{tiles}</div>{verdicts}{also}'
+
+
+def _nav(sections: Sequence[str]) -> str:
+    """A link to each section that is there."""
+    titles = (re.match(r'<section id="([a-z]+)"><h2>([^<]*)</h2>', section) for section in sections)
+    return "".join(f'<a href="#{title[1]}">{title[2]}</a>' for title in titles if title is not None)
+
+
+def _phase_texts(facts: Facts) -> str:
+    """What the phases of the picture are."""
+    seen = {row["phase"] for row in facts.phases}
+    lines = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in charts.PHASES.items() if name in seen)
+    return f'<dl class="phases">{lines}</dl>' if lines else ""
 
 
 def _chip(status_name: str, text: str, link: str = "") -> str:
@@ -181,7 +205,7 @@ def _rule_table(results: Sequence[RuleResult], rules: Mapping[str, RuleText]) ->
     if not lines:
         return _none("No rule was checked: `klamm pipeline check` does that.")
     head = "".join(f"<th>{name}</th>" for name in ("Rule", "", "Checked", "Violated", "Statement"))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="all"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def _violation(violation: Row) -> str:

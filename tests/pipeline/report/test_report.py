@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from klamm import __version__
 from klamm.cli.main import klamm
 from klamm.pipeline.decode import Reason
 from klamm.pipeline.report import charts, evidence, facts, write
-from klamm.pipeline.report.page import RuleText
+from klamm.pipeline.report.page import RuleText, _head
 from klamm.pipeline.report.write import report
 from klamm.tests.pipeline.report import lakes
 
@@ -49,6 +52,55 @@ def test_page_has_all_pictures_and_their_rows(page: str) -> None:
         "leadership-picture", "led-picture", "balance-picture", "reassign-picture", "errors-picture", "latency-picture", "matrix-picture",
         "incident-picture", "simulation-picture",
     }  # fmt: skip
+
+
+def test_every_picture_is_as_wide_as_its_place_and_can_be_drawn(page: str) -> None:
+    import vl_convert
+
+    for name, spec in specs(page).items():
+        assert spec["width"] == "container" and spec["autosize"]["type"] == "fit-x", name
+        assert vl_convert.vegalite_to_vega(spec)["marks"], name
+
+
+def test_every_picture_has_its_rows_as_a_table(page: str) -> None:
+    for section in re.findall(r'<section id="([a-z]+)">(.*?)</section>', page, re.DOTALL):
+        assert section[1].count('class="picture"') <= len(re.findall(r"<details><summary>[\d,]+ rows</summary>", section[1])), section[0]
+
+
+def test_every_section_has_a_link_at_the_top(page: str) -> None:
+    nav = re.search(r"<nav>(.*?)</nav>", page)
+    assert nav is not None
+    assert re.findall(r'href="#([a-z]+)"', nav[1]) == re.findall(r'<section id="([a-z]+)">', page)
+    assert {"incident", "quarantine", "simulation"} <= set(re.findall(r'href="#([a-z]+)"', nav[1]))
+
+
+def test_the_page_says_whose_report_it_is_and_that_times_are_utc(page: str) -> None:
+    assert f"<h1>Klamm: run {lakes.RUN}</h1>" in page
+    assert f"report of Klamm {__version__}; all times are UTC" in page
+
+
+def test_a_count_of_nothing_has_no_colour_of_alarm(lake: Path) -> None:
+    collected = facts.collect(lake)
+    held = [facts.RuleResult("W-01", 3, 0, [])]
+    assert '<a class="chip none" href="#rules">0 violated</a>' in _head(replace(collected, rules=held), RULES)
+    assert '<a class="chip violated" href="#rules">1 violated</a>' in _head(collected, RULES)
+
+
+def test_the_time_in_which_replicas_copy_is_a_phase_of_a_reassignment() -> None:
+    def phase(name: str, from_ms: int, to_ms: int, partition: str = "t-0") -> facts.Row:
+        return {"topic_partition": partition, "phase": name, "throttle": "throttled", "from_ms": from_ms, "to_ms": to_ms}
+
+    spans = [phase("U", 0, 1), phase("A1", 1, 2), phase("A2", 2, 3), phase("A2", 2, 4, "t-1"), phase("B1", 9000, 9001)]
+    rows = facts._with_copying(spans, 20_000)
+    assert [(row["topic_partition"], row["phase"], row["from_ms"], row["to_ms"]) for row in rows if row["phase"] == facts.COPY] == [
+        ("t-0", "copy", 3, 9000), ("t-1", "copy", 4, 20_000)
+    ]  # fmt: skip
+    assert len(rows) == len(spans) + 2
+
+
+def test_the_phases_of_reassignments_are_explained(page: str) -> None:
+    for name in ("U", "A1", "B6"):
+        assert f"<dt>{name}</dt><dd>{escape(charts.PHASES[name])}</dd>" in page
 
 
 def test_page_loads_nothing(page: str) -> None:
