@@ -33,6 +33,12 @@ def main() -> None:
 
     from klamm.cli.main import main as run
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, terminate)
-    run()
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, terminate)
+        run()
+    except KeyboardInterrupt:  # before the command began, or when it had ended
+        end_at_once(signal.SIGINT)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end_at_once)
