@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
-from klamm import __version__
 from klamm.pipeline.report import charts
 from klamm.pipeline.report.evidence import Evidence, Incident, Place
 from klamm.pipeline.report.facts import CLIENTS, PARTITIONS, Facts, Row, RuleResult
@@ -154,7 +154,7 @@ def _head(facts: Facts, rules: Mapping[str, RuleText]) -> str:
     also = f'<p class="dim">Other runs of this lake: {escape(", ".join(others))}</p>' if others else ""
     verdicts = f'<div class="chips">{chips}</div>' if facts.rules else ""
     by = f"brokers of Klamm {', '.join(facts.versions)}; " if facts.versions else ""
-    about = f'<p class="dim">{escape(by)}report of Klamm {__version__}; all times are UTC</p>'
+    about = f'<p class="dim">{escape(by)}report of Klamm {version("klamm")}; all times are UTC</p>'
     return f'<h1>Klamm: run {escape(facts.run)}</h1>{about}<div class="tiles">{tiles}</div>{verdicts}{also}'
 
 
