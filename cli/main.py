@@ -13,7 +13,7 @@ import sys
 import click
 
 from klamm import __version__
-from klamm.cli.exit_codes import FAILED, KAFKAS_TOOLS
+from klamm.cli.exit_codes import FAILED, KAFKAS_TOOLS, SUCCESS, USAGE
 from klamm.cli.failures import StoppedEarly, one_line
 from klamm.cli.lazy_group import LazyGroup
 from klamm.cli.logs import printable
@@ -59,8 +59,8 @@ def main() -> None:
         sys.exit(0)
     except click.ClickException as failure:
         path = getattr(getattr(failure, "ctx", None), "command_path", "klamm")
-        verb = path.split()[1:2]
-        end_with_failure(path, printable(failure.format_message()), FAILED if KAFKAS_TOOLS.intersection(verb) else failure.exit_code)
+        is_usage = isinstance(failure, click.UsageError) and not KAFKAS_TOOLS.intersection(path.split()[1:2])
+        end_with_failure(path, printable(failure.format_message()), USAGE if is_usage else FAILED)
     except click.Abort:  # click has ended the line of the terminal in which ^C stands
         end_with_failure("klamm", "interrupted", 128 + signal.SIGINT)
     except StoppedEarly as stopped:
@@ -71,4 +71,4 @@ def main() -> None:
             tell_scripts(f"fault: {failure!r}")
             raise
         end_with_failure("klamm", line)
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(code if isinstance(code, int) else SUCCESS)
