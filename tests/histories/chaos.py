@@ -65,6 +65,7 @@ class Chaos:
             if not order:  # each kind once before the first comes again: a short run has all of them
                 order = self.chance.sample(names, len(names))
             name = order.pop()
+            self.revive()
             if self.chance.random() < HALF:
                 self._move()
             self._faults[name](self, self.chance.choice(sorted(self.members.brokers)))
@@ -81,6 +82,13 @@ class Chaos:
     def wait(self, low: float, high: float) -> None:
         """As long as a fault lasts, or the pause after it; drawn."""
         time.sleep(self.chance.uniform(low, high))  # the length of a fault is what the fault is
+
+    def revive(self) -> None:
+        """Start the brokers that ended by themselves, which `done` counts."""
+        for broker in self.members.brokers.values():
+            if not broker.alive():
+                self.done[f"broker {broker.id} ended by itself: {broker.tail().splitlines()[-1:]}"] += 1
+                self.start(broker.id)
 
     def _kill(self, broker_id: int) -> None:
         self.members.brokers[broker_id].kill()

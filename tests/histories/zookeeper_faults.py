@@ -21,6 +21,7 @@ from klamm.tests.histories.chaos import AWAY_S, Chaos, Fault
 from klamm.zk.embedded import EmbeddedZooKeeper
 
 CHROOT = "/history"
+REGISTERED_S = 60.0
 
 
 class FailingZooKeeper:
@@ -78,16 +79,14 @@ class FailingZooKeeper:
         except KazooTimeoutError:
             chaos.done["session over already"] += 1
             return
-        wait_for(lambda: self.tree.broker_epoch(broker_id) not in (-1, epoch), f"{broker_id} has a new session")
+        broker = chaos.members.brokers[broker_id]
+        broker.wait(lambda: self.tree.broker_epoch(broker_id) not in (-1, epoch), "registered in a new session", REGISTERED_S)
         self._again(chaos)
 
     def _again(self, chaos: Chaos) -> None:
-        """Wait until this session and all brokers are connected again. A broker that gave up meanwhile is started."""
+        """Wait until this session and all brokers are connected again."""
         wait_for(lambda: self.tree.client.connected, "connected to ZooKeeper again")
-        for broker in chaos.members.brokers.values():
-            if not broker.alive():
-                chaos.done["broker ended by itself"] += 1
-                chaos.start(broker.id)
+        chaos.revive()
         chaos.members.settled()
 
     def _proxy(self) -> Proxy:
