@@ -83,7 +83,7 @@ def candidate(log: Log, now_ms: int) -> Candidate | None:
             clean_bytes += segment.bytes_kept
             continue
         young = log.config.min_compaction_lag_ms > 0 and segment.largest_timestamp > now_ms - log.config.min_compaction_lag_ms
-        if segment.base_offset >= end or young:
+        if segment.next_offset > end or young:  # only whole segments: what comes after `end` decides over no key
             end = min(end, segment.base_offset)
             break
         dirty_bytes += segment.bytes_kept

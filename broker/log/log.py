@@ -512,14 +512,24 @@ class Log(LocalLog):
             self.is_truncating = False
 
     def _producers_in_memory(self) -> tuple[ProducerEntry, ...]:
-        """The states by all batches of a log in memory."""
+        """The states by all batches of a log in memory. Of a producer whose batches were deleted those that are remembered count."""
         states = ProducerStates()
         for segment in self.segments:
             for chunk in segment.chunks:
                 for position, header in each_header(chunk):
                     if header.producer_id >= 0:
                         states.take(header, chunk, position)
-        return states.entries()
+        entries = {entry.producer_id: entry for entry in states.entries()}
+        for known in self.active_producers():
+            read = entries.get(known.producer_id)
+            if known.batches and read is None:
+                entries[known.producer_id] = known
+            elif read is not None:
+                batches = max(read.batches, known.batches, key=len)
+                begun = [offset for offset in (read.open_first_offset, known.open_first_offset) if offset >= 0]
+                is_open = read.open_first_offset >= 0
+                entries[known.producer_id] = read._replace(batches=batches, open_first_offset=min(begun) if is_open else -1)
+        return tuple(entries.values())
 
     def _take_producers(self, entries: Sequence[ProducerEntry]) -> None:
         if self._producers is None:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -16,10 +16,11 @@ from klamm.broker.log.compaction import LogCleaner, _groups, candidate, choose
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead, LogEnvironment
 from klamm.broker.log.log import Log
-from klamm.broker.log.memory import MemoryBudget
+from klamm.broker.log.memory import CHUNK_OVERHEAD, MemoryBudget
 from klamm.broker.log.segment import Segment
+from klamm.broker.log.storage import AbortedTransaction
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.protocol.records.batch import each_header
+from klamm.protocol.records.batch import TRANSACTIONAL, each_header
 from klamm.protocol.records.record import read_records
 from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
@@ -193,6 +194,108 @@ async def test_keys_beyond_the_memory_for_them_are_cleaned_in_the_next_round(mon
         first = log.clean_offset
     assert first == log.segments[-1].base_offset
     assert {key for _, key, _ in await contents(log)} == {f"k{number}".encode() for number in range(20)}
+
+
+@pytest.mark.parametrize("on_storage", [False, True])
+@pytest.mark.parametrize("why", ["it is not replicated", "its transaction is open"])
+async def test_a_value_that_is_not_stable_yet_takes_the_place_of_none_in_its_segment_or_before(why: str, on_storage: bool) -> None:
+    log = make(SimulatedStorage() if on_storage else None, segment_bytes=300)
+    put(log, ("a", "1"), ("b", "1"))
+    stable = log.log_end_offset
+    if why == "its transaction is open":
+        records = [record(0, b"2", b"a")]
+        data = batch(records=records, timestamp=NOW_MS, producer=1, epoch=0, sequence=0, attributes=TRANSACTIONAL)
+        log.append_as_leader(data, 0, 9, Origin.CLIENT, NOW_MS)
+    else:
+        put(log, ("a", "2"))
+    while len(log.segments) < 3:
+        put(log, ("d", "1"))
+    if why == "it is not replicated":
+        log.set_high_watermark(stable)
+    assert log.last_stable_offset == stable < log.segments[1].base_offset
+    await clean(log)
+    assert (0, b"a", b"1") in await contents(log)
+
+
+def replaced(log: Log, old: int, *batches: bytes, aborted: Sequence[AbortedTransaction] = ()) -> bool:
+    """Put one segment with these batches in the place of so many of the first ones, as the cleaner does."""
+    for data in batches:
+        log.environment.budget.reserve(len(data) + CHUNK_OVERHEAD)
+    return log.replace_segments(log.segments[:old], batches, aborted)
+
+
+def stored(log: Log, offset: int) -> bytes:
+    data = log.read(offset, 1, 2**62, True)
+    assert isinstance(data, bytes)
+    return data
+
+
+async def test_a_segment_in_the_place_of_others_is_what_they_were_but_for_its_records() -> None:
+    budget = MemoryBudget()
+    log = make(segment_bytes=100, budget=budget)
+    for number in range(6):
+        put(log, ("k", str(number)))
+    assert replaced(log, 5, stored(log, 1), aborted=[AbortedTransaction(7, 0, 1, 2)])
+    assert [(segment.base_offset, segment.next_offset) for segment in log.segments] == [(0, 5), (5, 6)]
+    assert [offset for offset, _, _ in await contents(log)] == [1, 5]
+    assert [entry.producer_id for entry in log.aborted_transactions(0, 6)] == [7]
+    assert budget.used == sum(segment.memory for segment in log.segments)
+    assert log.segments[0].position_of(4) == log.segments[0].chunk_positions[0]
+
+
+async def test_a_segment_that_became_the_active_one_while_it_was_cleaned_stays_as_it_is() -> None:
+    log = make(segment_bytes=200)
+    for number in range(6):
+        put(log, ("k", str(number)))
+    cleaned = [*log.segments[:2]]
+    data = stored(log, cleaned[1].next_offset - 1)
+    assert log.truncate_to(cleaned[1].next_offset - 1) is None
+    assert log.segments == cleaned
+    end = log.log_end_offset
+    assert not log.replace_segments(cleaned, [data], [])
+    assert log.log_end_offset == end
+    assert [offset for offset, _, _ in await contents(log)] == list(range(end))
+
+
+async def test_a_segment_that_replaced_others_stays_in_memory_until_its_file_is_written() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, segment_bytes=100)
+    for number in range(6):
+        put(log, ("k", str(number)))
+    read = log.read(4, 1, 2**62, True)
+    assert isinstance(read, FileRead)
+    data = await read.load()
+    assert replaced(log, 5, data)
+    assert log.oldest_tick() is None and not log.drop_oldest()
+    assert stored(log, 4) == data, "the old files are gone, and the new one is not there"
+    await log.replaced(0)
+    assert log.drop_oldest()
+
+
+async def test_what_was_cut_off_is_compacted_when_it_is_written_again() -> None:
+    log = make(segment_bytes=100)
+    for _ in range(6):
+        put(log, ("k", "1"))
+    assert await clean(log)
+    assert log.clean_offset == 5
+    log.truncate_to(2)
+    assert log.clean_offset == 2
+    for _ in range(6):
+        put(log, ("k", "2"))
+    assert await clean(log)
+    assert [offset for offset, _, _ in await contents(log)][:-1] == [6]
+
+
+@pytest.mark.parametrize(("clean_offset", "first_dirty"), [(1, 2), (2, 2), (4, 4), (8, 2)])
+def test_a_clean_offset_outside_of_the_log_counts_as_its_start(clean_offset: int, first_dirty: int) -> None:
+    log = make(segment_bytes=100)
+    for _ in range(7):
+        put(log, ("k", "1"))
+    log.set_log_start_offset(2)
+    log.clean_offset = clean_offset
+    chosen = candidate(log, NOW_MS)
+    assert chosen is not None
+    assert (chosen.first_dirty, chosen.end) == (first_dirty, 6)
 
 
 def dirty(topic: str, count: int = 8, **arguments: object) -> Log:

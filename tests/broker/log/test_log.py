@@ -16,6 +16,7 @@ from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, record
 
 FAR = 2**63 - 1
+LAST_RELATIVE_OFFSET = 2**31 - 1
 
 
 def make(budget: MemoryBudget | None = None, jitter: int = 0, **configs: object) -> Log:
@@ -60,6 +61,48 @@ def test_records_are_not_deleted_above_the_high_watermark() -> None:
     assert not log.set_log_start_offset(1)
 
 
+def test_who_listens_hears_each_time_the_log_start_offset_moves_and_only_then() -> None:
+    log = make(segment_bytes=len(batch()), retention_ms=1)
+    heard = []
+    log.on_start_moved = lambda: heard.append(log.log_start_offset)
+    for _ in range(4):
+        append(log)
+    log.set_high_watermark(3)
+    assert log.set_log_start_offset(1)
+    assert not log.set_log_start_offset(1)
+    assert heard == [1]
+    delete_old_segments(log, 9_999)
+    assert heard == [1, 3]
+
+
+def test_a_follower_whose_leader_deleted_records_above_its_high_watermark_takes_that_along() -> None:
+    log = make()
+    log.append_as_follower(batch(5, base_offset=0, leader_epoch=0), 1)
+    assert log.advance_log_start(3)
+    assert (log.log_start_offset, log.high_watermark, log.last_stable_offset) == (3, 3, 3)
+
+
+def test_an_epoch_in_which_nothing_was_written_goes_at_a_truncation_to_the_end() -> None:
+    log = make()
+    append(log, batch(5), epoch=1)
+    log.assign_epoch(3, 5)
+    assert log.end_offset_for(3) == (3, 5)
+    assert log.truncate_to(5) is None
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0)]
+
+
+def test_a_log_that_begins_anew_has_nothing_of_before() -> None:
+    log = make()
+    append(log, batch(5, producer=1, epoch=0, sequence=0, attributes=0x10))
+    log.set_high_watermark(5)
+    log.truncate_fully_and_start_at(3)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (3, 3, 3)
+    assert (log.active_producers(), log.epochs.entries, log.size_bytes) == ((), (), 0)
+    append(log)
+    log.set_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
 def test_the_epoch_that_holds_the_log_start_offset_begins_there() -> None:
     log = make()
     for epoch in (1, 1, 4, 4):
@@ -70,6 +113,17 @@ def test_the_epoch_that_holds_the_log_start_offset_begins_there() -> None:
     assert log.end_offset_for(2) == (2, 3)
     assert log.end_offset_for(4) == (4, 4)
     assert log.end_offset_for(5) == log.end_offset_for(-1) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end"),
+    [(-1, (-1, -1)), (0, (0, 0)), (1, (1, 3)), (2, (1, 3)), (4, (4, 9)), (6, (4, 9)), (7, (7, 12)), (8, (-1, -1))],
+)
+def test_an_epoch_ends_where_the_next_one_begins(epoch: int, end: tuple[int, int]) -> None:
+    log = make()
+    for leader_epoch, count in ((1, 3), (4, 6), (7, 3)):
+        append(log, batch(count), epoch=leader_epoch)
+    assert log.end_offset_for(epoch) == end
 
 
 # --- followers
@@ -124,6 +178,15 @@ def test_a_segment_is_closed_when_records_are_so_much_younger_than_its_first() -
     assert bases(log) == [0, 2]
 
 
+def test_an_empty_segment_is_not_closed() -> None:
+    log = make()
+    append(log)
+    for now_ms in (6_000, 7_000):
+        log.roll(now_ms)
+    assert bases(log) == [0, 1]
+    assert log.segments[1].created_ms == 7_000, "it is as old as the last time"
+
+
 def test_records_without_timestamps_close_a_segment_by_its_own_age() -> None:
     log = make(segment_ms=100)
     for now_ms in (1_000, 1_100, 1_101):
@@ -136,6 +199,53 @@ def test_a_segment_is_closed_when_its_index_is_full() -> None:
     for timestamp in range(6):
         append(log, timestamp=timestamp)
     assert len(bases(log)) > 1
+
+
+@pytest.mark.parametrize(("rises", "batches"), [(True, 10), (False, 16)], ids=["time index", "offset index"])
+def test_a_segment_has_as_many_batches_as_fit_into_its_indexes(rises: bool, batches: int) -> None:
+    """120 bytes are 15 entries of the offset index, and 10 of the time index, whose last one is for the end of the segment."""
+    log = make(segment_index_bytes=120, index_interval_bytes=0)
+    for number in range(20):
+        append(log, timestamp=1_000 + number * rises)
+    assert bases(log)[:2] == [0, batches]
+
+
+def test_an_index_entry_comes_after_more_bytes_than_the_interval() -> None:
+    log = make(index_interval_bytes=len(batch()))
+    counts = []
+    for _ in range(5):
+        append(log)
+        counts.append(log.segments[0].index_count)
+    assert counts == [0, 0, 1, 1, 2]
+
+
+def test_the_last_offset_of_a_segment_is_at_most_2_31_less_1_behind_its_first() -> None:
+    log = make()
+    log.append_as_follower(batch(base_offset=10, leader_epoch=0), 0)
+    for offset in (LAST_RELATIVE_OFFSET, LAST_RELATIVE_OFFSET + 1):
+        log.append_as_follower(batch(base_offset=offset, leader_epoch=0), 0)
+    assert bases(log) == [0, LAST_RELATIVE_OFFSET + 1]
+
+
+def test_a_truncation_takes_the_largest_timestamp_along() -> None:
+    log = make()
+    for timestamp in (100, 100, 50):
+        append(log, timestamp=timestamp)
+    segment = log.segments[0]
+    assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (100, 0)
+    append(log, timestamp=200)
+    assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (200, 3)
+    assert log.truncate_to(3) is None
+    assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (100, 0), "the first record that has it"
+
+
+def test_a_read_takes_what_just_fits() -> None:
+    log = make()
+    data = b"".join(batch(base_offset=number, leader_epoch=0) for number in range(3))
+    log.append_as_follower(data, 3)
+    size = len(data) // 3
+    for most, count in ((size - 1, 0), (size, 1), (2 * size - 1, 1), (2 * size, 2), (9 * size, 3)):
+        assert offsets(log.read(0, most, FAR, False)) == list(range(count))
 
 
 def test_a_batch_that_is_larger_than_a_segment_is_refused() -> None:
@@ -161,6 +271,14 @@ def test_segments_go_by_age_when_all_of_their_records_are_too_old() -> None:
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (4, 4, 0)
     append(log)
     assert offsets(log.read(4, 1000, FAR, True)) == [4]
+
+
+def test_a_segment_stays_until_its_last_record_is_older_than_the_retention_time() -> None:
+    log = make(retention_ms=100)
+    append(log, timestamp=1_000)
+    log.set_high_watermark(1)
+    assert delete_old_segments(log, 1_100) == 0
+    assert delete_old_segments(log, 1_101) == 1
 
 
 @pytest.mark.parametrize(("more", "kept"), [(-1, 2), (0, 2), (1, 3)])
@@ -211,6 +329,34 @@ async def test_a_timestamp_finds_the_first_record_that_is_not_older() -> None:
     assert await offset_for_timestamp(log, 0) == (103, 2, 2)
 
 
+async def test_a_timestamp_finds_no_record_before_the_log_start_offset() -> None:
+    log = make()
+    append(log, batch(timestamp=100, max_timestamp=107, records=[record(delta, b"a", None, delta) for delta in range(8)]))
+    log.set_high_watermark(8)
+    log.set_log_start_offset(3)
+    assert await offset_for_timestamp(log, 101) == (103, 3, 0)
+    assert await offset_for_timestamp(log, 107) == (107, 7, 0)
+    assert await offset_for_timestamp(log, 108) is None
+
+
+async def test_after_a_truncation_a_timestamp_is_looked_for_in_what_is_there() -> None:
+    log = make(index_interval_bytes=0)
+    for timestamp in range(100, 110):
+        append(log, timestamp=timestamp)
+    assert log.truncate_to(3) is None
+    for timestamp in (120, 103, 103):
+        append(log, timestamp=timestamp)
+    assert await offset_for_timestamp(log, 105) == (120, 3, 0)
+
+
+async def test_a_timestamp_is_found_behind_megabytes_without_an_index() -> None:
+    log = make(index_interval_bytes=1 << 30)
+    for timestamp in range(6):
+        append(log, batch(1, 400_000, timestamp=timestamp))
+    assert await offset_for_timestamp(log, 5) == (5, 5, 0)
+    assert await offset_of_max_timestamp(log) == (5, 5, 0)
+
+
 async def test_the_largest_timestamp_is_that_of_the_first_record_which_has_it() -> None:
     log = make()
     append(log, batch(timestamp=100, max_timestamp=107, records=[record(0, b"a", None, 7), record(1, b"b", None, 7)]))
@@ -254,6 +400,28 @@ def test_at_the_bound_of_memory_the_oldest_records_of_the_process_go_first() -> 
     assert offsets(young.read(young.log_start_offset, 1, FAR, True)) == [young.log_start_offset]
     with pytest.raises(ApiError):
         old.read(0, 1, FAR, True)
+
+
+def test_of_two_logs_the_one_with_the_older_records_gives_its_memory_first() -> None:
+    budget = MemoryBudget(3 << 20)
+    first, second, third = make(budget), make(budget), make(budget)
+    for log in (first, second):
+        append(log, batch(1, 900_000))
+        log.set_high_watermark(1)
+    for _ in range(2):
+        append(third, batch(1, 900_000))
+    assert (first.log_start_offset, second.log_start_offset, third.log_start_offset) == (1, 0, 0)
+
+
+def test_a_batch_for_which_there_is_never_enough_memory_takes_none_of_what_others_have() -> None:
+    budget = MemoryBudget(2 << 20)
+    old, young = make(budget), make(budget)
+    append(old, batch(1, 900_000))
+    old.set_high_watermark(1)
+    with pytest.raises(ApiError) as refused:
+        young.append_as_follower(batch(1, 3 << 20), 0)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (old.log_start_offset, young.next_offset) == (0, 0)
 
 
 def test_what_is_not_replicated_does_not_go_and_then_appends_are_refused() -> None:

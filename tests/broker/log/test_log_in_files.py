@@ -16,14 +16,18 @@ from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.retention import delete_old_segments
 from klamm.broker.log.timestamps import offset_for_timestamp
+from klamm.broker.metadata_cache import MetadataCache
+from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.test_log_model import NaiveLog
 from klamm.tests.broker.log.test_log_on_storage import append, everything
 from klamm.tests.broker.log.test_manager import StoredConfigs
+from klamm.tests.broker.log.transactions import Story
+from klamm.tests.broker.test_replica_manager import EPOCH, ME, lisr, state
 from klamm.tests.services import broker_config
 
-CONFIGS = {"segment.bytes": "60000", "retention.bytes": "400000", "index.interval.bytes": "1000"}
+CONFIGS_OF = {"t": {"segment.bytes": "60000", "retention.bytes": "400000", "index.interval.bytes": "1000"}}
 Make = Callable[[], LogManager]
 
 
@@ -40,7 +44,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     def new() -> LogManager:
         made.append(LogDirectories([str(tmp_path)], executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", delete_delay_ms=0))
         budget = MemoryBudget(300_000)
-        return LogManager(broker_config(), SYSTEM_CLOCK, budget, lambda bound: 0, StoredConfigs({"t": CONFIGS}), made[-1])
+        return LogManager(broker_config(), SYSTEM_CLOCK, budget, lambda bound: 0, StoredConfigs(CONFIGS_OF), made[-1])
 
     yield new
     for directories in made:
@@ -49,9 +53,9 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
         executor.shutdown()
 
 
-async def opened(logs: LogManager) -> Log:
+async def opened(logs: LogManager, topic: str = "t") -> Log:
     await logs.start()
-    log = await logs.open("t", 0, bytes(15) + b"\1", True)
+    log = await logs.open(topic, 0, bytes(15) + b"\1", True)
     return log
 
 
@@ -117,6 +121,33 @@ async def test_the_log_is_a_list_of_batches_through_stops_and_kills(seed: int, m
     await logs.close()
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_transactions_are_those_of_what_was_written_through_stops_and_kills(seed: int, make: Make) -> None:
+    chance = random.Random(seed)
+    CONFIGS_OF["transactions"] = {
+        "cleanup.policy": "compact,delete", "segment.bytes": "2000", "retention.bytes": chance.choice(("8000", "-1")),
+        "index.interval.bytes": "100", "delete.retention.ms": chance.choice(("0", "86400000")),
+    }  # fmt: skip
+    logs = make()
+    story = Story(await opened(logs, "transactions"), chance)
+    for _ in range(120):
+        await story.step()
+        await drained(story.log)
+        if chance.random() < 0.05:
+            if chance.random() < 0.5:
+                await logs.close()
+            else:
+                assert logs.directories is not None
+                await logs.directories.abandon()  # type: ignore[attr-defined]
+                logs.drop()
+            logs = make()
+            story.log = await opened(logs, "transactions")
+            story.log.set_high_watermark(story.log.log_end_offset)
+            story.naive.stable_before = story.naive.end
+        await story.compare()
+    await logs.close()
+
+
 async def test_producers_are_known_after_a_stop_and_after_a_kill(make: Make) -> None:
     logs = make()
     log = await opened(logs)
@@ -154,6 +185,29 @@ async def test_a_high_watermark_and_a_log_start_offset_that_were_checkpointed_ar
     logs.drop()
     again = await opened(make())
     assert (again.log_start_offset, again.high_watermark, again.log_end_offset) == (2, 6, 9)
+
+
+async def test_a_log_that_is_led_in_a_new_epoch_says_so_in_its_folder_before_the_first_append(make: Make, tmp_path: Path) -> None:
+    logs = make()
+    log = await opened(logs)
+    log.append_as_follower(batch(4, base_offset=0, leader_epoch=2), 4)
+    await drained(log)
+    await logs.close()
+    logs = make()
+    await logs.start()
+    replicas = ReplicaManager(ME, MetadataCache(ME), logs)
+    told = lisr(state(7, isr=[1], replicas=[1], is_new=False), topic_id=bytes(15) + b"\1")
+    effects = replicas.handle_leader_and_isr(told, 7, EPOCH).effects
+    assert [one.log_end_offset for _, _, one in replicas] == [4], "a fetcher would begin at the end of the log"
+    making = replicas.apply(effects)
+    if making is not None:
+        await making
+    replica = replicas.get("t", 0)
+    assert replica is not None and replica.log is not None
+    assert replica.log.end_offset_for(7) == (7, 4)
+    await drained(replica.log)
+    assert (tmp_path / "t-0/leader-epoch-checkpoint").read_text().splitlines() == ["0", "2", "2 0", "7 4"]
+    await logs.close()
 
 
 async def ended(logs: LogManager, how: str) -> None:

@@ -1,4 +1,4 @@
-"""Log in memory against a naive second log, a list of batches, under random appends, truncations, reads and retention."""
+"""Log against a naive second log, a list of batches, under random appends, truncations, reads and retention; and one of transactions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
+from klamm.tests.broker.log.transactions import Story
 
 FAR = 2**63 - 1
 
@@ -154,6 +156,24 @@ def test_the_log_is_a_list_of_batches_whatever_is_done_to_it(seed: int) -> None:
         assert budget.used >= log.size_bytes
     log.truncate_fully_and_start_at(7)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.size_bytes, budget.used) == (7, 7, 7, 0, 0)
+
+
+@pytest.mark.parametrize("on_storage", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+async def test_transactions_are_those_of_what_was_written_whatever_is_cut_deleted_and_compacted(seed: int, on_storage: bool) -> None:
+    chance = random.Random(seed)
+    storage = SimulatedStorage() if on_storage else None
+    config = LogConfig(
+        segment_bytes=chance.choice((600, 1_500)), compact=True, retention_bytes=chance.choice((4_000, -1)),
+        delete_retention_ms=chance.choice((0, 86_400_000)),
+    )  # fmt: skip
+    environment = LogEnvironment(MemoryBudget(), lambda: 1_000, lambda bound: 0, 0)
+    story = Story(Log("t", 0, bytes(16), config, environment, storage, None if storage is None else empty()), chance)
+    for _ in range(150):
+        await story.step()
+        if storage is not None:
+            storage.run()
+        await story.compare()
 
 
 def test_an_offset_outside_of_the_log_is_out_of_range() -> None:

@@ -112,6 +112,30 @@ async def test_records_can_be_read_when_they_are_written_and_whoever_waits_is_ca
     assert (log.log_end_offset, log.high_watermark, called) == (4, 4, [2, 4])
 
 
+async def test_a_follower_takes_over_the_high_watermark_of_a_fetch_when_its_records_are_written() -> None:
+    storage = SimulatedStorage()
+    log = make(storage)
+    log.append_as_follower(batch(3, base_offset=0, leader_epoch=0), 2)
+    assert log.high_watermark == 0
+    storage.run()
+    assert (log.log_end_offset, log.high_watermark) == (3, 2)
+
+
+async def test_records_that_are_deleted_while_their_file_is_to_be_read_are_out_of_range() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, budget=MemoryBudget(20_000))
+    for _ in range(40):
+        log.append_as_leader(batch(1, 1_000), 0, 9, Origin.CLIENT, 0)
+        storage.run()
+    read = log.read(2, 1_000, FAR, True)
+    assert isinstance(read, FileRead)
+    log.set_high_watermark(40)
+    log.set_log_start_offset(3)
+    with pytest.raises(ApiError) as refused:
+        await read.load()
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 async def test_what_was_cut_off_is_not_taken_for_written() -> None:
     storage = SimulatedStorage()
     log = make(storage)
@@ -152,6 +176,34 @@ async def test_a_log_in_files_is_searched_by_time() -> None:
         assert await offset_for_timestamp(log, timestamp) == (timestamp, timestamp, 0)
     assert await offset_of_max_timestamp(log) == (299, 299, 0)
     assert storage.reads > 2
+
+
+async def test_retention_leaves_the_active_segment_as_long_as_not_all_of_it_is_written() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, LogConfig(retention_ms=1))
+    for _ in range(2):
+        log.append_as_leader(batch(timestamp=1), 0, 9, Origin.CLIENT, 0)
+    storage.step()
+    log.set_high_watermark(1)
+    assert delete_old_segments(log, 9_999) == 0
+    storage.run()
+    log.set_high_watermark(2)
+    assert delete_old_segments(log, 9_999) == 1
+    storage.run()
+    assert (log.log_start_offset, log.log_end_offset, list(storage.files)) == (2, 2, [2])
+
+
+async def test_segments_before_the_log_start_offset_go_whatever_the_policy_is_but_not_the_active_one() -> None:
+    storage = SimulatedStorage()
+    log = make(storage, LogConfig(segment_bytes=len(batch(2)), delete=False, compact=True))
+    for _ in range(2):
+        log.append_as_leader(batch(2), 0, 9, Origin.CLIENT, 0)
+    storage.run()
+    log.set_high_watermark(4)
+    log.set_log_start_offset(4)
+    assert delete_old_segments(log, 9_999) == 1
+    storage.run()
+    assert [segment.base_offset for segment in log.segments] == list(storage.files) == [2]
 
 
 async def test_a_flush_is_due_after_so_many_records() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
@@ -16,6 +18,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config
 
@@ -104,6 +107,62 @@ async def test_configs_that_cannot_be_read_are_an_error_of_the_open_and_are_read
     assert logs.get("t", 0) is None
     stored.error = None
     assert (await opened(logs, "t")).log_end_offset == 0
+
+
+async def test_configs_that_cannot_be_read_do_not_keep_what_is_opened_meanwhile_waiting() -> None:
+    class Partly(StoredConfigs):
+        async def __call__(self, topics: Sequence[str]) -> list[Mapping[str, str] | None]:
+            found = await super().__call__(topics)
+            if "a" in topics:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+            return found
+
+    stored = Partly()
+    stored.gate = asyncio.Event()
+    logs = manager(stored)
+    first = asyncio.create_task(opened(logs, "a"))
+    await stored.requested.wait()
+    second = asyncio.create_task(opened(logs, "b"))
+    await asyncio.sleep(0)
+    stored.gate.set()
+    with pytest.raises(ApiError):
+        await first
+    assert (await second).topic == "b"
+    assert stored.requests == [["a"], ["b"]]
+
+
+async def test_a_log_is_flushed_when_it_was_not_for_flush_ms() -> None:
+    storage = SimulatedStorage()
+    logs = manager(StoredConfigs())
+    environment = LogEnvironment(MemoryBudget(), lambda: 1_000, lambda bound: 0)
+    log = Log("t", 0, bytes(16), LogConfig(flush_ms=100), environment, storage, empty())
+    logs._flush(log, 5_000)
+    assert not storage.queue, "nothing was appended"
+    append(log)
+    storage.run()
+    logs._flush(log, 1_099)
+    assert not storage.queue
+    logs._flush(log, 1_100)
+    storage.run()
+    assert log.recovery_point == 1
+
+
+async def test_a_log_whose_background_work_fails_does_not_hold_up_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock = DrivenClock()
+    logs = manager(StoredConfigs(), clock, log_retention_check_interval_ms=1000, log_initial_task_delay_ms=100, log_retention_ms=1)
+    broken, log = await opened(logs, "a"), await opened(logs, "b")
+    append(log)
+    broken.config = None  # type: ignore[assignment]
+    background = asyncio.create_task(logs.run())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    try:
+        await clock.advance(1.5)
+        assert log.log_start_offset == 1
+        assert "background work raised" in caplog.text
+    finally:
+        background.cancel()
+        await asyncio.gather(background, return_exceptions=True)
 
 
 async def test_an_open_that_fails_when_nobody_waits_for_it_any_more_is_no_unretrieved_exception() -> None:

@@ -75,7 +75,7 @@ def test_the_last_five_batches_are_remembered() -> None:
     assert refusal(log, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-@pytest.mark.parametrize(("sequence", "count"), [(0, 2), (1, 1), (2, 2), (0, 4)])
+@pytest.mark.parametrize(("sequence", "count"), [(0, 2), (1, 1), (1, 2), (2, 2), (0, 4)])
 def test_a_part_of_a_batch_is_no_duplicate(sequence: int, count: int) -> None:
     log = make()
     send(log, 0, 3)
@@ -245,3 +245,56 @@ def test_a_truncation_that_removes_a_marker_opens_its_transaction_again() -> Non
     end(log, commit=True)
     log.set_high_watermark(2)
     assert log.last_stable_offset == 2
+
+
+def test_a_marker_at_the_high_watermark_is_not_replicated_and_its_transaction_not_stable() -> None:
+    log = make()
+    send(log, 0, open_=True)
+    end(log, commit=True)
+    log.set_high_watermark(1)
+    assert log.last_stable_offset == 0, "a fail-over can still lose the commit"
+    log.set_high_watermark(2)
+    assert log.last_stable_offset == 2
+
+
+def test_a_transaction_that_begins_where_the_log_is_cut_is_open_no_more() -> None:
+    log = make()
+    send(log, 0, open_=True)
+    end(log, commit=True)
+    log.set_high_watermark(2)
+    send(log, 1, open_=True)
+    assert log.truncate_to(2) is None
+    assert not log.has_open_transaction(1, 0)
+    send(log, 0, producer=2)
+    log.set_high_watermark(3)
+    assert log.last_stable_offset == 3
+
+
+def test_records_that_are_deleted_are_not_waited_for_by_readers_of_committed_records() -> None:
+    log = make()
+    send(log, 0, open_=True)
+    send(log, 0, 4, producer=2)
+    log.set_high_watermark(5)
+    assert log.last_stable_offset == 0
+    log.set_log_start_offset(3)
+    assert (log.log_start_offset, log.last_stable_offset) == (3, 3)
+    end(log, commit=False)
+    log.set_high_watermark(6)
+    assert log.last_stable_offset == 6
+
+
+def test_a_truncation_of_a_log_in_memory_forgets_no_producer_whose_records_were_deleted_before() -> None:
+    config = LogConfig(segment_bytes=100)
+    log = Log("t", 0, bytes(16), config, LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0))
+    for sequence in range(3):
+        send(log, sequence)
+    send(log, 0, producer=2, open_=True)
+    log.set_high_watermark(4)
+    log.set_log_start_offset(4)
+    assert log.segments[0].base_offset > 2, "the records of producer 1 are gone"
+    end(log, commit=True, producer=2)
+    assert log.truncate_to(4) is None
+    assert refusal(log, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 2).is_duplicate
+    assert log.has_open_transaction(2, 0)
+    assert log.last_stable_offset == 4, "it began with a record that is deleted"
