@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import tracemalloc
@@ -12,6 +13,8 @@ import pytest
 
 from klamm.broker.leaders import MAX_SHARED_IDLES
 from klamm.broker.leadership import IsrProposal
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
 from klamm.broker.log.manager import LogManager
 from klamm.broker.log.memory import MemoryBudget
@@ -24,8 +27,10 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.broker.test_replica_manager import EPOCH, LISR, ME, A, lisr, state, stop
 from klamm.tests.broker.update_metadata import broker, update
+from klamm.tests.server.followers import MemoryLogs
 from klamm.tests.services import broker_config
 
 LAG = 30_000
@@ -130,6 +135,17 @@ def test_follower_that_has_no_replica_is_refused(rig: Rig, epoch: int, code: Err
     with pytest.raises(ApiError) as refused:
         rig.replicas.check_follower(replica, 9, epoch)
     assert refused.value.code is code
+    with pytest.raises(ApiError):
+        rig.replicas.check_follower(replica, ME, epoch)
+
+
+def test_offline_partition_is_a_storage_error_whatever_epoch_the_client_knows(rig: Rig) -> None:
+    rig.lead(3)
+    rig.replicas.apply(rig.replicas.fail_log_dir([("t", 0)]))
+    for epoch in (-1, 2, 3, 4):
+        with pytest.raises(ApiError) as refused:
+            rig.replicas.leader("t", 0, epoch)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # appends and the high watermark
@@ -199,6 +215,51 @@ async def test_new_leader_epoch_begins_at_the_end_of_the_log(rig: Rig) -> None:
     assert replica.leadership.epoch_start_offset == 4
 
 
+async def test_new_leader_epoch_begins_behind_what_is_appended_and_not_written_yet(rig: Rig) -> None:
+    replica, storage = rig.lead(2), SimulatedStorage()
+    environment = LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0)
+    log = Log("t", 0, bytes(16), LogConfig(), environment, storage, empty())
+    rig.replicas.states.attach(replica, log)
+    await rig.append(replica, 4)
+    assert (log.log_end_offset, log.next_offset) == (0, 4)
+    rig.lead(5)
+    assert replica.leadership is not None
+    assert (replica.leadership.epoch_start_offset, log.epochs.entries) == (4, ((2, 0), (5, 4)))
+
+
+async def test_high_watermark_does_not_go_back_when_a_new_epoch_knows_less_of_followers(rig: Rig) -> None:
+    replica = rig.lead()
+    await rig.append(replica, 5)
+    for broker_id in (2, 3):
+        rig.fetch(replica, broker_id, 5)
+    rig.tell(state(1, 2, replicas=[1, 2, 3], partition_epoch=1))
+    rig.lead(2)
+    await rig.append(replica, 1)
+    assert replica.high_watermark == 5
+    rig.fetch(replica, 2, 3)
+    rig.fetch(replica, 3, 3)
+    assert replica.high_watermark == 5
+
+
+async def test_log_that_a_leader_opens_knows_the_leader_epoch_before_the_first_append(rig: Rig) -> None:
+    replica = rig.lead(3)
+    log = await rig.replicas.open_log(replica)
+    assert log.end_offset_for(3) == (3, 0)
+    assert log.end_offset_for(4) == (-1, -1)
+
+
+async def test_acks_of_all_count_who_is_to_join_the_isr() -> None:
+    rig = Rig(min_isr=2)
+    replica = rig.lead(isr=[1, 2])
+    last = await rig.append(replica)
+    rig.fetch(replica, 2, 1)
+    rig.lead(1, isr=[1])
+    assert rig.replicas.replication_result(replica, last) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    rig.fetch(replica, 2, 1)
+    assert (replica.isr, replica.maximal_isr) == ((1,), (1, 2))
+    assert rig.replicas.replication_result(replica, last) is ErrorCode.NONE
+
+
 # the ISR
 
 
@@ -232,6 +293,62 @@ async def test_followers_that_never_fetch_an_empty_partition_leave_after_the_lag
     rig.replicas.leaders.check_followers()
     assert [(p.partition.index, p.isr) for p in rig.proposals.all] == [(0, (1, 3))]
     assert other.leadership is None, "a partition whose followers have fetched stays as small as it was"
+
+
+async def test_followers_that_fetched_an_empty_partition_need_not_do_so_again_in_a_new_epoch_of_its_leader(rig: Rig) -> None:
+    replica = rig.lead()
+    for broker_id in (2, 3):
+        rig.fetch(replica, broker_id, 0)
+    rig.lead(1)
+    await rig.clock.advance(LAG / 1000 + 0.002)
+    rig.replicas.leaders.check_followers()
+    assert rig.proposals.all == []
+
+
+async def test_followers_of_an_empty_partition_have_their_whole_time_again_in_a_new_epoch(rig: Rig) -> None:
+    replica = rig.lead()
+    rig.fetch(replica, 2, 0)
+    await rig.clock.advance(20)
+    rig.lead(1)
+    await rig.clock.advance(20)
+    rig.replicas.leaders.check_followers()
+    assert rig.proposals.all == []
+    await rig.clock.advance(10.002)
+    rig.replicas.leaders.check_followers()
+    assert [proposal.isr for proposal in rig.proposals.all] == [(1, 2)]
+
+
+async def test_follower_that_is_new_in_the_isr_of_an_empty_partition_has_to_fetch_it(rig: Rig) -> None:
+    replica = rig.lead(isr=[1, 2, 4], replicas=[1, 2, 3, 4])
+    for broker_id in (2, 4):
+        rig.fetch(replica, broker_id, 0)
+    rig.lead(1, isr=[1, 2, 3], replicas=[1, 2, 3, 4])
+    await rig.clock.advance(LAG / 1000 + 0.002)
+    rig.replicas.leaders.check_followers()
+    assert [proposal.isr for proposal in rig.proposals.all] == [(1, 2)]
+
+
+async def test_followers_that_fetched_an_empty_partition_are_in_sync_when_its_first_record_comes(rig: Rig) -> None:
+    replica = rig.lead()
+    for broker_id in (2, 3):
+        rig.fetch(replica, broker_id, 0)
+    await rig.clock.advance(25)
+    for broker_id in (2, 3):
+        rig.replicas.follower_requested(broker_id)
+    await rig.clock.advance(4)
+    await rig.append(replica)
+    await rig.clock.advance(2)
+    rig.replicas.leaders.check_followers()
+    assert rig.proposals.all == []
+
+
+async def test_partition_that_another_broker_leads_now_is_not_checked_for_followers_that_fall_behind(rig: Rig) -> None:
+    replica = rig.lead()
+    await rig.append(replica)
+    rig.tell(state(1, 2, replicas=[1, 2, 3], partition_epoch=1))
+    await rig.clock.advance(2 * LAG / 1000)
+    rig.replicas.leaders.check_followers()
+    assert rig.proposals.all == []
 
 
 async def test_followers_that_have_everything_stay_however_long_nothing_is_written(rig: Rig) -> None:
@@ -287,6 +404,29 @@ async def test_result_for_another_epoch_does_not_count(rig: Rig, leader_epoch: i
     (proposal,) = rig.proposals.all
     rig.replicas.leaders.isr_altered(proposal, leader_epoch, partition_epoch, (1, 2, 3), 0)
     assert (replica.isr, replica.maximal_isr) == ((1, 2), (1, 2, 3)), "pending until a LeaderAndIsr comes"
+
+
+async def test_result_that_comes_twice_counts_once(rig: Rig) -> None:
+    replica = rig.lead(isr=[1, 2])
+    rig.fetch(replica, 3, 0)
+    (proposal,) = rig.proposals.all
+    rig.replicas.leaders.isr_altered(proposal, 0, 1, (1, 2, 3), 0)
+    rig.replicas.leaders.isr_altered(proposal, 0, 2, (1, 2), 0)
+    assert (replica.isr, replica.partition_epoch) == ((1, 2, 3), 1)
+
+
+async def test_recovering_leader_takes_no_records_and_asks_once_until_the_controller_says_that_it_has_recovered(rig: Rig) -> None:
+    rig.replicas.states.recover = lambda replica: None
+    replica = rig.lead(isr=[1], leader_recovery_state=1)
+    await rig.replicas.open_log(replica)
+    with pytest.raises(ApiError) as refused:
+        rig.replicas.append(replica, batch(), 9, 1, Origin.CLIENT, 0)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for _ in range(2):
+        rig.replicas.leaders.recovered(replica, 0)
+    (proposal,) = rig.proposals.all
+    rig.replicas.leaders.isr_altered(proposal, 0, 1, (1,), 1)
+    assert replica.is_recovering
 
 
 @pytest.mark.requirement("R704-10", "R704-15")
@@ -358,6 +498,67 @@ def test_deletion_of_a_replica_that_is_not_hosted_removes_what_is_left_on_disk()
     response, _ = replicas.handle_stop_replica(stop((0, -1, True), (1, -1, False)), 4, EPOCH)
     assert [row.error_code for row in response.partition_errors] == [0, 0]
     assert logs.deleted == [("t", 0)]
+
+
+class GatedLogs(MemoryLogs):
+    """Logs that are opened when the test says so, perhaps with an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
+        await self.gate.wait()
+        return await super().open(topic, partition, topic_id, is_new)
+
+
+@pytest.mark.parametrize(
+    ("what", "code"), [("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("offline", ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+async def test_log_of_a_partition_that_is_gone_when_it_was_opened_is_not_served(what: str, code: ErrorCode) -> None:
+    logs = GatedLogs()
+    replicas = ReplicaManager(ME, MetadataCache(ME), logs)
+    replicas.apply(replicas.handle_leader_and_isr(lisr(state(0, isr=[1], replicas=[1])), 7, EPOCH).effects)
+    replica = replicas.get("t", 0)
+    assert replica is not None
+    opening = asyncio.ensure_future(replicas.open_log(replica))
+    await asyncio.sleep(0)
+    if what == "deleted":
+        replicas.apply(replicas.handle_stop_replica(stop((0, -2, True)), 4, EPOCH).effects)
+    else:
+        replicas.apply(replicas.fail_log_dir([("t", 0)]))
+    logs.gate.set()
+    with pytest.raises(ApiError) as refused:
+        await opening
+    assert refused.value.code is code
+    assert replica.log is None
+
+
+@pytest.mark.parametrize("what", ["configs cannot be read", "deleted meanwhile"])
+async def test_log_that_cannot_be_made_for_another_reason_takes_no_partition_offline(what: str) -> None:
+    logs = GatedLogs()
+    logs.on_disk = True
+    replicas = ReplicaManager(ME, MetadataCache(ME), logs)
+    logs.refused = ApiError(ErrorCode.REQUEST_TIMED_OUT if what == "configs cannot be read" else ErrorCode.KAFKA_STORAGE_ERROR)
+    seen: list[Any] = []
+    making = replicas.apply(replicas.handle_leader_and_isr(lisr(state(0, isr=[1], replicas=[1])), 7, EPOCH).effects)
+    assert making is not None
+    task = asyncio.ensure_future(making)
+    await asyncio.sleep(0)
+    if what == "deleted meanwhile":
+        replicas.handle_stop_replica(stop((0, -2, True)), 4, EPOCH)
+    replicas.listeners.append(seen.append)
+    logs.gate.set()
+    assert await task == set()
+    assert seen == []
+
+
+async def test_directory_that_fails_takes_the_logs_of_its_partitions_along_and_tells_of_each_once(rig: Rig) -> None:
+    replica = rig.lead()
+    await rig.append(replica)
+    assert rig.replicas.fail_log_dir([("t", 0)]) == [WentOffline("t", [0])]
+    assert replica.log is None
+    assert rig.replicas.fail_log_dir([("t", 0)]) == []
 
 
 # memory

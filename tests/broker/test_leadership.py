@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm.broker.leadership import NEVER, Leadership
+from klamm.broker.leadership import NEVER, IsrProposal, Leadership
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
@@ -161,6 +161,12 @@ def test_partition_is_settled_when_all_have_everything_and_are_in_the_isr() -> N
     assert led(offsets={2: 10, 3: 10}).is_settled(10)
     assert not led(offsets={2: 9, 3: 10}).is_settled(10)
     assert not led((1, 2), {2: 10, 3: 10}).is_settled(10)
+    leadership = led(offsets={2: 10, 3: 10})
+    leadership.pending = IsrProposal(leadership.partition, (1, 2), (1, 2, 3))
+    assert not leadership.is_settled(10)
+    leadership = led(offsets={2: 10, 3: 10})
+    leadership.recovering = True
+    assert not leadership.is_settled(10)
 
 
 def test_a_high_watermark_waits_no_more_for_a_caught_up_follower_that_is_not_alive_any_more() -> None:

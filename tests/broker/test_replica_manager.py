@@ -217,6 +217,14 @@ def test_each_partition_for_itself() -> None:
     ]
 
 
+def test_a_topic_in_two_elements_makes_the_request_an_error_and_changes_nothing() -> None:
+    hosted = hosting()
+    request = lisr(state(1))
+    twice = LISR.LeaderAndIsrTopicState(topic_name="t", topic_id=A, partition_states=[state(1, index=1)])
+    answer, effects = hosted.handle_leader_and_isr(request._replace(topic_states=[*request.topic_states, twice]), 7, EPOCH)
+    assert (answer.error_code, effects, len(hosted)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [], 0)
+
+
 def test_topics_without_ids_share_one_row() -> None:
     request = lisr(state(1), topic_id=ZERO_UUID)
     other = LISR.LeaderAndIsrTopicState(topic_name="u", partition_states=[state(1, index=4)])
@@ -265,6 +273,28 @@ def test_no_old_log_is_made_anew_while_a_log_dir_is_offline() -> None:
     assert tell(hosted, state(1, is_new=False), state(0, index=1, is_new=True)) == [storage, OK]
     assert tell(hosted, state(2, is_new=True), state(1, index=1, is_new=False)) == [storage, OK]
     assert tell(hosted, state(1, index=3, is_new=False, replicas=[2])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "code"),
+    [(A, A, OK), (ZERO_UUID, A, OK), (A, ZERO_UUID, OK), (B, A, ErrorCode.INCONSISTENT_TOPIC_ID), (ZERO_UUID, ZERO_UUID, OK)],
+)
+def test_a_log_that_was_there_at_the_start_is_that_of_its_topic_id(found: bytes, told: bytes, code: ErrorCode) -> None:
+    hosted = hosting()
+    hosted.states.logs_found = {("t", 0): found}
+    assert tell(hosted, state(1), topic_id=told) == [code]
+    assert (hosted.get("t", 0) is not None) == (code is OK)
+
+
+@pytest.mark.parametrize(("partition_epoch", "leader_epoch"), [(5, 3), (6, 4), (7, 4)])
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_state_with_an_older_partition_epoch_changes_nothing(leader: int, partition_epoch: int, leader_epoch: int) -> None:
+    hosted = hosting()
+    tell(hosted, state(3, partition_epoch=6))
+    assert tell(hosted, state(4, leader, partition_epoch=partition_epoch)) == [OK]
+    replica = replica_of(hosted)
+    assert replica.leader_epoch == leader_epoch
+    assert replica.role is (Role.LEADER if leader == 1 or leader_epoch == 3 else Role.FOLLOWER)
 
 
 def test_an_old_log_in_another_log_dir_is_used() -> None:

@@ -311,6 +311,97 @@ async def test_flush_moves_the_recovery_point_of_the_checkpoint(make: Make, tmp_
     assert (loaded.clean_offset, loaded.log_start_offset, loaded.high_watermark) == (5, 3, 7)
 
 
+async def checkpointed(directories: LogDirectories) -> None:
+    """A log of ten records, with a value in each checkpoint."""
+    storage, _ = await opened(directories)
+    await filled(storage, 1)
+    storage.execute(Flush(10, (0,)))
+    await storage.drain()
+    directories.cleaned("t", 0, 5)
+    await directories.checkpoint([("t", 0, 3, 7)])
+
+
+async def test_log_in_the_place_of_a_deleted_one_has_nothing_of_its_checkpoints(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    await checkpointed(directories)
+    directories.delete("t", 0)
+    _, loaded = await directories.open("t", 0, bytes(15) + b"\1", True)
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.recovery_point, loaded.clean_offset) == (0, 0, 0, 0)
+    await directories.checkpoint([])
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.clean_offset) == (0, 0, 0)
+
+
+async def test_folders_that_a_deletion_or_a_move_left_go_at_the_start_and_strays_stay(make: Make, tmp_path: Path) -> None:
+    kinds = [f"t-0.{1:032x}-{kind}" for kind in ("delete", "future", "stray")]
+    for name in kinds:
+        (tmp_path / "data" / name).mkdir(parents=True)
+    directories = make()
+    await directories.start()
+    assert [path.name for path in (tmp_path / "data").iterdir() if path.is_dir()] == kinds[2:]
+    assert directories.found == {}
+
+
+async def test_directory_that_fails_a_second_time_tells_nobody(make: Make) -> None:
+    directories = make("a", "b")
+    failed: list[str] = []
+    directories.on_failed = lambda path, partitions: failed.append(path)
+    await directories.start()
+    _, reports = await opened(directories)
+    (directory,) = [one for one in directories._directories if one.path == directories.path_of("t", 0)]
+    for _ in range(2):
+        directory.fail(OSError(5, "I/O error"))
+    await eventually(lambda: failed, "it was told")
+    assert (len(failed), len(reports.errors)) == (1, 1)
+
+
+async def test_log_that_nobody_opened_keeps_its_checkpoints(make: Make) -> None:
+    directories = make()
+    await directories.start()
+    await checkpointed(directories)
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    await directories.checkpoint([])
+    await directories.abandon()
+    directories = make()
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.recovery_point, loaded.clean_offset) == (3, 7, 10, 5)
+
+
+async def test_log_takes_its_checkpoints_along_to_another_directory(make: Make, tmp_path: Path) -> None:
+    directories = make("a", "b")
+    await directories.start()
+    await checkpointed(directories)
+    directories.move("t", 0, str(tmp_path / "b"))
+    await eventually(lambda: directories.path_of("t", 0) == str(tmp_path / "b"), "it has moved")
+    await directories.checkpoint([("t", 0, 3, 7)])
+    await directories.abandon()
+    directories = make("a", "b")
+    await directories.start()
+    _, loaded = await directories.open("t", 0, ID, False)
+    assert (loaded.log_start_offset, loaded.high_watermark, loaded.recovery_point, loaded.clean_offset) == (3, 7, 10, 5)
+
+
+async def test_log_without_a_topic_id_gets_the_one_that_it_is_opened_with(make: Make, tmp_path: Path) -> None:
+    directories = make()
+    await directories.start()
+    await checkpointed(directories)
+    await directories.abandon()
+    (tmp_path / "data/t-0/partition.metadata").unlink()
+    for found in (ZERO_UUID, ID):
+        directories = make()
+        await directories.start()
+        assert directories.found == {("t", 0): found}
+        await directories.open("t", 0, ID, False)
+        await directories.abandon()
+
+
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of files and folders that were forced to disk, in that order."""

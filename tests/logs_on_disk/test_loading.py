@@ -10,6 +10,7 @@ import pytest
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.scan import each_batch
 from klamm.broker.log.storage import AbortedTransaction, EpochEntry
+from klamm.tests.logs_on_disk.batches import batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "log_folder"
 
@@ -117,6 +118,53 @@ def test_index_that_is_missing_is_built_again_after_a_stop_in_order(copy) -> Non
     assert log.next_offset == 31
     assert (folder / "00000000000000000021.timeindex").stat().st_size % 12 == 0
     assert (folder / "00000000000000000000.index").exists()
+
+
+def test_log_whose_segments_had_to_be_mended_counts_as_flushed_no_further_than_before(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    assert load_log(str(folder), Checkpoints(12, 21, 31), True).recovery_point == 31
+    (folder / "00000000000000000000.index").unlink()
+    assert load_log(str(folder), Checkpoints(12, 21, 31), True).recovery_point == 21
+
+
+def test_the_largest_timestamp_of_the_active_segment_is_that_of_its_batches_where_the_index_ends_before(tmp_path: Path) -> None:
+    for suffix in ("index", "timeindex"):
+        (tmp_path / f"{0:020d}.{suffix}").write_bytes(b"")
+    times = (700, 900, 800)
+    (tmp_path / f"{0:020d}.log").write_bytes(b"".join(batch(offset, [b"v"], timestamp=time) for offset, time in enumerate(times)))
+    log = load_log(str(tmp_path), Checkpoints(0, 3, 3), True)
+    assert (log.segments[0].max_timestamp, log.segments[0].offset_of_max_timestamp) == (900, 1)
+
+
+def test_an_offset_that_comes_twice_ends_the_log(tmp_path: Path) -> None:
+    data = b"".join(batch(offset, [b"v"]) for offset in (0, 1, 1, 2))
+    (tmp_path / f"{0:020d}.log").write_bytes(data)
+    log = load_log(str(tmp_path), Checkpoints(), False)
+    assert (log.next_offset, log.segments[0].size) == (2, len(data) // 2)
+
+
+def test_the_first_epoch_begins_at_the_log_start_offset(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}.log").write_bytes(b"".join(batch(offset, [b"v"], epoch=4) for offset in range(10)))
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n2 5\n4 9\n")
+    log = load_log(str(tmp_path), Checkpoints(7, 10, 10), True)
+    assert log.epochs == [EpochEntry(2, 7), EpochEntry(4, 9)]
+
+
+def test_files_of_a_segment_that_is_gone_are_removed(copy) -> None:
+    folder = copy("closed/data/plain-0")
+    for suffix in ("index", "timeindex", "txnindex"):
+        (folder / f"{25:020d}.{suffix}").write_bytes(b"")
+    load_log(str(folder), Checkpoints(12, 31, 31), True)
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(f"{25:020d}.")]
+
+
+def test_the_first_half_of_a_batch_that_is_larger_than_a_block_is_cut(tmp_path: Path) -> None:
+    whole, large = batch(0, [b"v"]), batch(1, [bytes(3 << 20)])
+    (tmp_path / f"{0:020d}.log").write_bytes(whole + large[: 2 << 20])
+    log = load_log(str(tmp_path), Checkpoints(), False)
+    assert (log.next_offset, log.segments[0].size) == (1, len(whole))
+    (tmp_path / f"{0:020d}.log").write_bytes(whole + large)
+    assert load_log(str(tmp_path), Checkpoints(), False).next_offset == 2
 
 
 def test_high_watermark_and_log_start_are_within_the_log(copy) -> None:

@@ -12,6 +12,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_records
 from klamm.server.authorizer import Operation
+from klamm.tests.broker import update_metadata
 from klamm.tests.server.test_produce import Logged, asked_for
 from klamm.tests.services import Denying, make_context, respond
 
@@ -99,6 +100,72 @@ async def test_the_response_waits_until_the_live_followers_have_deleted_the_reco
     row = (await task).topics[0].partitions[0]
     assert (row.error_code, row.low_watermark) == (0, 4)
     assert logged.partition(1).waiters == ()
+
+
+async def test_offset_minus_1_is_the_high_watermark_and_not_the_end_of_the_log() -> None:
+    logged = await with_records(1)
+    fetched(logged, 3, 0)
+    pending = delete_records.handle(make_context(logged.services, DELETE_RECORDS, 2), deleted(("t", 1, -1)))
+    task = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    assert (logged.partition(1).log_start_offset, logged.partition(1).log_end_offset) == (3, 5)
+    fetched(logged, 3, 3)
+    row = (await task).topics[0].partitions[0]
+    assert (row.error_code, row.low_watermark) == (0, 3)
+
+
+async def waiting(logged: Logged, offset: int = 3) -> asyncio.Task[Any]:
+    fetched(logged, offset, 0)
+    pending = delete_records.handle(make_context(logged.services, DELETE_RECORDS, 2), deleted(("t", 1, offset), timeout_ms=3_600_000))
+    task = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+def follow(logged: Logged) -> None:
+    """Broker 2 leads t-1 now."""
+    lead = messages.LeaderAndIsrRequest
+    state = lead.LeaderAndIsrPartitionState(
+        partition_index=1, leader=2, leader_epoch=20, isr=(1, 2), replicas=(1, 2), controller_epoch=1
+    )  # fmt: skip
+    topic = lead.LeaderAndIsrTopicState(topic_name="t", topic_id=(1).to_bytes(16, "big"), partition_states=[state])
+    request = lead(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
+    replicas = logged.services.replicas
+    replicas.apply(replicas.handle_leader_and_isr(request, 7, 1).effects)
+
+
+async def test_a_broker_that_follows_now_does_not_say_that_all_have_deleted_the_records() -> None:
+    logged = await with_records(1)
+    task = await waiting(logged)
+    follow(logged)
+    log = logged.partition(1).log
+    assert log is not None
+    log.follow_high_watermark(5)
+    logged.partition(1).changed()
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+
+
+async def test_the_death_of_a_follower_is_no_reason_to_look_again_as_with_kafka() -> None:
+    logged = await with_records(1)
+    task = await waiting(logged)
+    logged.services.metadata.update(update_metadata.update(brokers=[update_metadata.broker(1)]))
+    assert logged.services.replicas.low_watermark(logged.partition(1)) == 3
+    logged.partition(1).changed()
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+
+
+async def test_a_leadership_that_is_lost_while_the_log_is_opened_deletes_nothing() -> None:
+    logged = Logged()
+    task = asyncio.ensure_future(delete_records.handle(make_context(logged.services, DELETE_RECORDS, 2), deleted(("t", 1, 0))))
+    await asyncio.sleep(0)
+    assert logged.partition(1).log is None
+    follow(logged)
+    assert (await task).topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_after_the_time_out_the_low_watermark_is_that_of_the_beginning() -> None:

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import each_header
+from klamm.server.apis.fetch import params_of
+from klamm.server.context import Context
+from klamm.server.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
+from klamm.server.peer import Peer
+from klamm.server.response_cache import ResponseCache
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.server.fetch_world import World, codes, fetch, part, rows, topic_id
 
@@ -267,6 +273,86 @@ async def test_new_records_end_the_wait_once_there_are_enough() -> None:
     assert not task.done()
     await world.append("t", batch())
     assert {key: offsets(row) for key, row in rows(await world.finish(await task)).items()} == {("t", 0): [0, 1], ("t", 1): [0]}
+
+
+async def test_a_partition_that_changes_twice_counts_once_with_what_the_client_takes_of_it() -> None:
+    world = World()
+    world.host("t", 2)
+    size = len(batch())
+    wait = fetch({"t": [part(0), part(1, max_bytes=size + 1)]}, max_wait_ms=20_000, min_bytes=4 * size)
+    task = await started(world.begin(wait))
+    for index in (0, 0, 1, 1, 1):
+        await world.append("t", batch(), index=index)
+        await asyncio.sleep(0)
+        assert not task.done()
+    await world.append("t", batch())
+    assert sorted(len(offsets(row)) for row in rows(await world.finish(await task)).values()) == [1, 3]
+
+
+async def test_records_that_were_converted_give_their_bytes_of_the_budget_back() -> None:
+    world = World()
+    world.host("t")
+    await world.append("t")
+    assert [row.error_code for row in rows(await world.respond(fetch({"t": [part()]}, version=3), 3)).values()] == [0]
+    everything = asyncio.ensure_future(world.services.fetches.budget.take(READ_AHEAD_BYTES))
+    await asyncio.sleep(0)
+    assert everything.done()
+
+
+async def test_an_offset_before_the_log_is_out_of_range_even_where_the_epochs_part() -> None:
+    world = World()
+    world.host("t", epoch=1)
+    await world.append("t", batch(6))
+    world.host("t", epoch=7)
+    await world.append("t", batch(2))
+    log = world.replica("t").log
+    assert log is not None
+    log.set_log_start_offset(4)
+    assert codes(await world.respond(fetch({"t": [part(0, 2, last=3)]}))) == {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
+    (row,) = rows(await world.respond(fetch({"t": [part(0, 5, last=3)]}))).values()
+    assert (row.error_code, row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 1, 6)
+
+
+async def test_requests_that_are_equal_on_two_listeners_are_not_the_same() -> None:
+    world = World()
+    request = fetch({"t": [part()]})
+    params = [
+        params_of(Context(world.services, Peer(listener, "127.0.0.1", ResponseCache()), ApiKey.FETCH, 17), request)
+        for listener in ("PLAINTEXT", "OTHER", "PLAINTEXT")
+    ]
+    assert [one.listener for one in params] == ["PLAINTEXT", "OTHER", "PLAINTEXT"]
+    assert params[0] is params[2]
+
+
+async def test_a_byte_budget_is_given_in_the_order_in_which_it_was_asked_for() -> None:
+    budget = ByteBudget(10)
+    assert await budget.take(6) == 6
+    large, small, whole = (asyncio.ensure_future(budget.take(size)) for size in (7, 1, 50))
+    await asyncio.sleep(0)
+    assert not large.done() and not small.done(), "who asks for little waits behind who asks for much"
+    budget.give(6)
+    assert (await large, await small) == (7, 1)
+    budget.give(7)
+    await asyncio.sleep(0)
+    assert not whole.done()
+    budget.give(1)
+    assert await whole == 10, "more than there is means all of it"
+
+
+async def test_a_client_that_goes_gives_back_what_it_just_got_of_a_byte_budget() -> None:
+    budget = ByteBudget(10)
+    assert await budget.take(10) == 10
+    first, second = (asyncio.ensure_future(budget.take(10)) for _ in range(2))
+    await asyncio.sleep(0)
+    budget.give(10)
+    first.cancel()
+    assert await second == 10
+    third = asyncio.ensure_future(budget.take(10))
+    await asyncio.sleep(0)
+    third.cancel()
+    await asyncio.gather(third, return_exceptions=True)
+    budget.give(10)
+    assert await budget.take(10) == 10
 
 
 async def test_only_what_the_consumer_may_read_counts_for_the_wait() -> None:

@@ -119,6 +119,16 @@ async def test_an_error_is_sent_every_time_and_the_partition_when_it_is_gone() -
     assert codes(await client.fetch()) == {}
 
 
+async def test_a_session_that_reads_uncommitted_records_from_now_on_gets_those_that_it_could_not_see() -> None:
+    world = World()
+    world.host("t")
+    await world.append("t", batch(producer=1, epoch=0, sequence=0, attributes=0x10))
+    client = Client(world)
+    assert [bases(row) for row in rows(await client.fetch({"t": [part(0)]}, isolation_level=1)).values()] == [[]]
+    assert rows(await client.fetch(isolation_level=1)) == {}
+    assert [bases(row) for row in rows(await client.fetch(isolation_level=0)).values()] == [[0]]
+
+
 async def test_a_topic_id_is_resolved_when_it_becomes_known() -> None:
     world = World()
     client = Client(world)
@@ -333,9 +343,10 @@ def test_a_full_cache_refuses_until_two_minutes_have_passed() -> None:
 
 def test_a_used_session_gives_way_only_to_a_larger_one_when_it_is_old() -> None:
     sessions, before = filled([5] * 8)
-    for session in before:
-        session.touch(110_000)
-    assert sessions.create(sized(9), False, 130_000) is None, "it was not old at its last request"
+    for used_ms in (110_000, 120_000):
+        for session in before:
+            session.touch(used_ms)
+        assert sessions.create(sized(9), False, 130_000) is None, "it was not old at its last request"
     for session in before:
         session.touch(125_000)
     sessions._next = 0
@@ -365,6 +376,18 @@ def test_a_follower_takes_the_place_of_any_consumer_and_no_consumer_that_of_a_fo
         session.touch(125_000)
     assert sessions.create(sized(1000), False, 130_000) is None
     assert sessions.create(sized(1000), True, 130_000) is not None
+
+
+def test_of_two_old_sessions_that_of_a_consumer_gives_way_however_small_that_of_a_follower_is() -> None:
+    sessions = cache(2 * SHARDS)
+    of_followers = [sessions.create(sized(1), True, 0) for _ in range(SHARDS)]
+    of_consumers = [sessions.create(sized(5), False, 0) for _ in range(SHARDS)]
+    for session in [*of_followers, *of_consumers]:
+        assert session is not None
+        session.touch(125_000)
+    assert sessions.create(sized(9), False, 130_000) is not None
+    assert of_followers[0] is not None and of_followers[0].is_open
+    assert of_consumers[0] is not None and not of_consumers[0].is_open
 
 
 # against full fetches

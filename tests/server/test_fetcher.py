@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.local_log import LogEnvironment
+from klamm.broker.log.log import Log
+from klamm.broker.log.storage import Append
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.replication.followers import fetcher_number
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.broker.update_metadata import broker, update
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.followers import (
@@ -123,6 +130,19 @@ async def test_a_partition_that_this_broker_leads_now_is_not_fetched_any_more(pa
     leader.serve(part(0, batch(leader_epoch=0), 1), part(1))
     assert forgotten(await leader.next()) == [(T, 0)]
     assert follower.hosted(0).log is None
+
+
+async def test_a_partition_whose_disk_failed_is_not_fetched_any_more(pair):
+    leader, follower = pair
+    follower.lead(0, 1)
+    await leader.next()
+    follower.replicas.apply(follower.replicas.fail_log_dir([("t", 0)]))
+    assert follower.followers.find("t", 0) is None
+    assert follower.followers.find("t", 1) is not None
+    leader.serve(part(0), part(1, batch(leader_epoch=0), 1))
+    request = await leader.next()
+    assert forgotten(request) == [(T, 0)]
+    assert [entry[1] for entry in named(request)] == [1]
 
 
 async def has_closed(leader):
@@ -290,6 +310,25 @@ async def test_a_partition_with_an_error_waits_for_the_back_off_and_the_others_g
     assert forgotten(request) == []
 
 
+@pytest.mark.parametrize("what", ["stopped", "followed in a new epoch"])
+async def test_a_back_off_is_over_for_nobody_when_its_partition_changed_meanwhile(pair, what):
+    leader, follower = pair
+    follower.lead(0, 1)
+    await leader.next()
+    leader.serve(part(0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), part(1))
+    assert forgotten(await leader.next()) == [(T, 0)]
+    if what == "stopped":
+        follower.stop(0)
+    else:
+        follower.lead(0, epoch=1)
+    leader.serve()
+    expected = [] if what == "stopped" else [("t", 0, 1, 0, -1, 0)]
+    assert named(await leader.next()) == expected
+    await follower.clock.advance(BACKOFF_S)
+    leader.serve(*(part(0) for _ in expected))
+    assert named(await leader.next()) == []
+
+
 async def test_when_all_partitions_wait_nothing_is_sent_but_what_to_forget(pair):
     leader, follower = pair
     follower.lead(0)
@@ -449,6 +488,19 @@ async def test_before_protocol_2_7_epochs_are_compared_before_the_first_fetch(ol
 
 
 @pytest.mark.parametrize("older", ["2.6"], indirect=True)
+async def test_a_log_whose_partition_changed_while_it_was_compared_is_not_cut(older):
+    leader, follower = older
+    await with_log(older, 0, 0, 3)
+    follower.lead(1)
+    await leader.next("OffsetForLeaderEpoch")
+    log = follower.log()
+    follower.lead(leader=ME, epoch=10)
+    leader.reply_epochs((0, 0, 3, 1))
+    assert [row[1] for row in named(await leader.next(), by_name=True)] == [1]
+    assert log.next_offset == 3
+
+
+@pytest.mark.parametrize("older", ["2.6"], indirect=True)
 async def test_before_protocol_2_7_an_error_of_the_comparison_is_repeated_after_the_back_off(older):
     leader, follower = older
     await with_log(older, 0)
@@ -528,13 +580,25 @@ async def test_an_empty_follower_gets_a_log_that_begins_at_the_leaders_start(pai
     assert named(await leader.next()) == [("t", 0, 0, 10, -1, 10)]
 
 
-async def test_an_offset_that_is_in_range_by_now_is_fetched_again(pair):
+@pytest.mark.parametrize("end", [3, 5])
+async def test_an_offset_that_is_in_range_by_now_is_fetched_again(pair, end):
     leader = await out_of_range(pair, 0, 0, 0)
-    leader.reply_offsets(5)
+    leader.reply_offsets(end)
     await leader.next("ListOffsets")
     leader.reply_offsets(2)
     assert named(await leader.next()) == [("t", 0, 9, 3, 0, 0)]
     assert pair[1].log().next_offset == 3
+
+
+async def test_records_for_a_log_that_begins_elsewhere_when_it_is_opened_are_fetched_from_there(pair):
+    leader, follower = pair
+    log = await follower.logs.open("t", 0, T, False)
+    log.truncate_fully_and_start_at(5)
+    follower.lead()
+    await leader.next()
+    leader.serve(part(0, batch(3, leader_epoch=0), 3))
+    assert named(await leader.next()) == [("t", 0, 0, 5, -1, 5)]
+    assert (log.log_start_offset, log.next_offset) == (5, 5)
 
 
 async def test_an_error_of_list_offsets_waits_for_the_back_off(pair):
@@ -689,3 +753,101 @@ async def test_a_partition_that_is_led_here_when_the_number_changes_is_not_fetch
     follower.lead(1, leader=ME, epoch=1)
     await eventually(lambda: not follower.background._tasks, "nothing moves any more")
     assert follower.followers.find("t", 1) is None
+
+
+# --- logs on disk
+
+
+def on_storage(follower, index=0):
+    """A log whose files are written when the test says so."""
+    storage = SimulatedStorage()
+    environment = LogEnvironment(follower.logs.budget, lambda: 0, lambda bound: 0)
+    follower.logs.opened["t", index] = Log("t", index, T, LogConfig(), environment, storage, empty())
+    return storage
+
+
+async def served_and_not_written(leader, follower):
+    """Partition 1 is followed, and three records of it are on their way to the disk."""
+    storage = on_storage(follower, 1)
+    follower.lead(1)
+    await leader.next()
+    leader.serve(part(1, batch(3, leader_epoch=0), 3))
+    await eventually(lambda: any(isinstance(command, Append) for command in storage.queue), "the records are appended")
+    return storage
+
+
+async def test_the_next_request_comes_when_the_records_are_written_for_it_counts_as_replicated(pair):
+    leader, follower = pair
+    storage = await served_and_not_written(leader, follower)
+    follower.lead(0)  # whose fetch would come now
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert leader.seen == len(leader.requests)
+    storage.run()
+    assert sorted((row[1], row[3]) for row in named(await leader.next())) == [(0, 0), (1, 3)]
+
+
+async def test_a_partition_gets_another_fetcher_when_its_records_are_written(pair):
+    leader, follower = pair
+    storage = await served_and_not_written(leader, follower)
+    follower.followers.resize(2)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert follower.followers.find("t", 1) is None
+    storage.run()
+    requests = {}
+    for _ in range(2):  # that of the fetcher which has nothing more ends its session
+        request = await leader.next()
+        requests[leader.header.client_id] = [(row[1], row[3]) for row in named(request)]
+    assert requests == {"broker-1-fetcher-0": [], "broker-1-fetcher-1": [(1, 3)]}
+
+
+@pytest.mark.parametrize("what", ["stopped", "followed in a new epoch"])
+async def test_a_partition_that_changes_while_it_gets_another_fetcher_is_what_the_controller_said_last(pair, what):
+    leader, follower = pair
+    storage = await served_and_not_written(leader, follower)
+    follower.followers.resize(2)
+    if what == "stopped":
+        follower.stop(1)
+    else:
+        follower.lead(1, epoch=4)
+        (request,) = [await leader.next()]
+        assert [(row[1], row[2]) for row in named(request)] == [(1, 4)]
+    storage.run()
+    await eventually(lambda: not follower.background._tasks, "nothing moves any more")
+    found = follower.followers.find("t", 1)
+    assert (None if found is None else found.leader_epoch) == (None if what == "stopped" else 4)
+
+
+async def test_the_leaders_log_start_is_taken_as_far_as_the_own_log_reaches(pair):
+    leader, follower = pair
+    follower.lead()
+    await leader.next()
+    leader.serve(part(0, batch(3, leader_epoch=0), 3))
+    await leader.next()
+    leader.serve(part(0, high_watermark=9, start=5))
+    assert named(await leader.next()) == [("t", 0, 0, 3, 0, 3)]
+    assert (follower.hosted().log_start_offset, follower.hosted().log_end_offset) == (3, 3)
+
+
+async def test_who_waits_for_a_follower_and_its_lag_follow_each_response(pair):
+    leader, follower = pair
+    follower.lead(0)
+    await leader.next()
+    assert follower.followers.lag("t", 0) == -1
+    leader.serve(part(0, high_watermark=4))
+    await leader.next()
+    assert follower.followers.lag("t", 0) == 4
+    seen = []
+
+    class Waiter:
+        def partition_changed(self, partition):
+            seen.append((partition.log_end_offset, partition.high_watermark))
+
+    follower.hosted(0).watch(Waiter())
+    leader.serve(part(0, batch(3, leader_epoch=0), 1))
+    await leader.next()
+    assert seen[-1] == (3, 1)
+    leader.serve(part(0, high_watermark=3))
+    await leader.next()
+    assert (seen[-1], follower.followers.lag("t", 0)) == ((3, 3), 0)

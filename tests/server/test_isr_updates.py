@@ -248,12 +248,93 @@ async def test_proposal_of_an_older_leader_epoch_is_dropped(rig: Rig) -> None:
     assert (rig.replica().isr, rig.replica().partition_epoch) == ((1, 2), 6), "the late result does not count"
 
 
+async def test_proposal_that_waits_is_not_sent_when_a_leader_and_isr_comes_first(rig: Rig) -> None:
+    rig.join(0)
+    await rig.negotiate()
+    await rig.controller.received(2)
+    rig.join(1)
+    rig.lead(1, 1, partition_epoch=6)
+    rig.lead(2, 0)
+    rig.join(2)
+    rig.respond(1)
+    await rig.controller.received(3)
+    assert [row.partition_index for row in rig.controller.requests[2][2].topics[0].partitions] == [2]
+
+
+async def test_proposal_of_a_new_leader_epoch_outlives_the_result_of_the_one_in_flight(rig: Rig) -> None:
+    rig.join()
+    await rig.negotiate()
+    await rig.controller.received(2)
+    rig.lead(0, 1, partition_epoch=6)
+    rig.join()
+    rig.respond(1)
+    await rig.controller.received(3)
+    (row,) = rig.controller.requests[2][2].topics[0].partitions
+    assert (row.partition_index, row.leader_epoch, row.partition_epoch) == (0, 1, 6)
+    rig.respond(2, epoch=7, leader_epoch=1)
+    await eventually(lambda: rig.replica().isr == (1, 2, 3), "confirmed")
+
+
 async def test_partition_that_the_response_leaves_out_is_sent_again(rig: Rig) -> None:
     rig.join()
     await rig.negotiate()
     await rig.controller.received(2)
     rig.controller.answer(1, topics=[])
     await rig.controller.received(3)
+
+
+def respond_each(rig: Rig, at: int, *codes: int) -> None:
+    """The result of each partition of a request, from 0 on."""
+    rows = [
+        RESPONSE.PartitionData(index, code, leader_id=1, leader_epoch=0, isr=[1, 2, 3], partition_epoch=6) if code == 0
+        else RESPONSE.PartitionData(index, code)
+        for index, code in enumerate(codes)
+    ]  # fmt: skip
+    rig.controller.answer(at, topics=[RESPONSE.TopicData(topic_id=A, partitions=rows)])
+
+
+async def both_proposed(rig: Rig) -> None:
+    """t-0 and t-1 are in the second request, the one behind the negotiation."""
+    rig.known = False
+    rig.join(0)
+    rig.join(1)
+    await asyncio.sleep(0)
+    rig.known = True
+    await rig.negotiate()
+    await rig.controller.received(2)
+    assert [row.partition_index for row in rig.controller.requests[1][2].topics[0].partitions] == [0, 1]
+
+
+async def test_partition_that_is_refused_does_not_keep_the_others_from_their_results(rig: Rig) -> None:
+    await both_proposed(rig)
+    respond_each(rig, 1, ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    await rig.controller.received(3)
+    assert rig.replica(1).isr == (1, 2, 3)
+    assert [row.partition_index for row in rig.controller.requests[2][2].topics[0].partitions] == [0]
+
+
+async def test_response_of_a_broker_that_is_not_the_controller_counts_for_no_partition(rig: Rig) -> None:
+    await both_proposed(rig)
+    respond_each(rig, 1, ErrorCode.NOT_CONTROLLER, 0)
+    await rig.controller.received(3)
+    assert rig.replica(1).isr == (1, 2)
+    assert [row.partition_index for row in rig.controller.requests[2][2].topics[0].partitions] == [0, 1]
+
+
+async def test_one_topic_without_an_id_makes_the_request_one_of_names(rig: Rig) -> None:
+    fields: dict[str, Any] = {"isr": [1, 2], "replicas": [1, 2, 3], "partition_epoch": 5}
+    assert tell(rig.replicas, state(0, **fields), topic="u", topic_id=ZERO_UUID) == [0]
+    rig.known = False
+    rig.join(0)
+    without_id = rig.replicas.get("u", 0)
+    assert without_id is not None
+    rig.replicas.follower_fetched(without_id, 3, -1, 0, 0)
+    await asyncio.sleep(0)
+    rig.known = True
+    await rig.negotiate()
+    await rig.controller.received(2)
+    _, header, request = rig.controller.requests[1]
+    assert (header.api_version, [topic.topic_name for topic in request.topics]) == (1, ["t", "u"])
 
 
 # below protocol 2.7-IV2
@@ -267,6 +348,8 @@ class States:
         self.announced: list[list[TopicPartition]] = []
         self.version: int | None = 6
         self.failures = 0
+        self.failed_announcements = 0
+        self.gate: asyncio.Event | None = None
 
     async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
         if self.failures:
@@ -276,6 +359,11 @@ class States:
         return self.version
 
     async def announce_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failed_announcements:
+            self.failed_announcements -= 1
+            raise StoreLost("no session")
         self.announced.append(list(partitions))
 
 
@@ -328,3 +416,55 @@ async def test_changes_are_announced_together_five_seconds_after_the_last(stored
     assert states.announced == [[TopicPartition("t", 0), TopicPartition("t", 1)]]
     await clock.advance(60)
     assert len(states.announced) == 1
+
+
+async def test_notification_that_failed_is_sent_again_with_what_changed_meanwhile(stored: tuple[Rig, States, DrivenClock]) -> None:
+    rig, states, clock = stored
+    states.failed_announcements = 1
+    rig.join(0)
+    await eventually(lambda: len(states.written) == 1, "written")
+    for _ in range(3):
+        await clock.advance(2.5)
+    await eventually(lambda: states.failed_announcements == 0, "tried")
+    assert states.announced == []
+    rig.join(1)
+    await eventually(lambda: len(states.written) == 2, "written")
+    for _ in range(3):
+        await clock.advance(2.5)
+    assert states.announced == [[TopicPartition("t", 0), TopicPartition("t", 1)]]
+
+
+async def test_what_changed_while_a_notification_failed_is_named_with_it(stored: tuple[Rig, States, DrivenClock]) -> None:
+    rig, states, clock = stored
+    states.failed_announcements, states.gate = 1, asyncio.Event()
+    rig.join(0)
+    await eventually(lambda: len(states.written) == 1, "written")
+    for _ in range(3):
+        await clock.advance(2.5)
+    rig.join(1)
+    await eventually(lambda: len(states.written) == 2, "written while the notification is on its way")
+    states.gate.set()
+    await eventually(lambda: states.failed_announcements == 0, "it failed")
+    for _ in range(3):
+        await clock.advance(2.5)
+    assert states.announced == [[TopicPartition("t", 0), TopicPartition("t", 1)]]
+
+
+async def test_changes_that_never_stop_are_announced_each_minute(stored: tuple[Rig, States, DrivenClock]) -> None:
+    rig, states, clock = stored
+    for number in range(30):
+        rig.lead(0, number + 1, partition_epoch=6 + number, controller_epoch=4)
+        states.version = 7 + number
+        rig.join(0)
+        await eventually(lambda: len(states.written) == number + 1, "written")  # noqa: B023
+        await clock.advance(2.5)
+    assert states.announced == [[TopicPartition("t", 0)]]
+
+
+async def test_proposal_of_an_older_leader_epoch_is_not_written(stored: tuple[Rig, States, DrivenClock]) -> None:
+    rig, states, _ = stored
+    rig.join(0)
+    rig.lead(0, 1, partition_epoch=6)
+    rig.join(1)
+    await eventually(lambda: states.written, "written")
+    assert [partition for _, partition, _ in states.written] == [1]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from klamm.benchmarks.data_clusters import record_batch
+from klamm.broker.log.config import LogConfig
+from klamm.broker.log.local_log import LogEnvironment
 from klamm.broker.log.log import Log
+from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
@@ -20,6 +23,7 @@ from klamm.server.authorizer import Authorizer, Operation
 from klamm.server.context import CloseConnection, Context
 from klamm.server.services import Services
 from klamm.tests.broker import update_metadata
+from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.services import DenyAll, Denying, broker_config, make_context, make_services
 
 VERSIONS = range(messages.APIS[0].min_version, messages.APIS[0].max_version + 1)
@@ -294,6 +298,7 @@ async def test_records_that_are_checked_in_a_thread_go_behind_those_that_came_me
     assert (row.error_code, row.base_offset) == (0, 1)
     stored = (await logged.log(0)).read(1, 1 << 20, 4, True)
     assert isinstance(stored, bytes | memoryview) and stored[:8] == (1).to_bytes(8, "big")
+    assert logged.partition(0).high_watermark == 4
 
 
 async def test_many_partitions_leave_the_loop_to_others() -> None:
@@ -335,3 +340,34 @@ async def test_the_time_out_is_for_the_replicas_and_not_for_the_own_file() -> No
         logged.partition(1).changed()
         (row,) = (await task).responses[0].partition_responses
         assert row.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_acks_of_the_leader_are_sent_when_its_own_file_has_all_of_the_records(count: int) -> None:
+    logged = Logged()
+    replica, storage = logged.partition(0), SimulatedStorage()
+    environment = LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0)
+    logged.services.replicas.states.attach(replica, Log("t", 0, bytes(16), LogConfig(), environment, storage, empty()))
+    _, pending = logged.begin(asked_for(("t", 0, record_batch(b"v", count))))
+    task = asyncio.ensure_future(pending)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done(), "a broker that is killed now loses the records"
+    storage.run()
+    (row,) = (await task).responses[0].partition_responses
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_records_whose_disk_fails_before_they_are_written_are_a_storage_error(acks: int) -> None:
+    logged = Logged()
+    replica = logged.partition(0)
+    environment = LogEnvironment(MemoryBudget(), lambda: 0, lambda bound: 0)
+    logged.services.replicas.states.attach(replica, Log("t", 0, bytes(16), LogConfig(), environment, SimulatedStorage(), empty()))
+    _, pending = logged.begin(asked_for(("t", 0, GOOD), acks=acks))
+    task = asyncio.ensure_future(pending)
+    await asyncio.sleep(0)
+    logged.services.replicas.apply(logged.services.replicas.fail_log_dir([("t", 0)]))
+    (row,) = (await task).responses[0].partition_responses
+    assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica.waiters == ()

@@ -12,7 +12,8 @@ from klamm.server.dispatch import Dispatcher
 from klamm.server.handlers import HANDLERS
 from klamm.server.repeated_fetch import RepeatedFetch
 from klamm.tests.broker.log.batches import batch
-from klamm.tests.server.fetch_world import FETCH, World, fetch, part
+from klamm.tests.broker.update_metadata import update
+from klamm.tests.server.fetch_world import FETCH, World, fetch, part, topic_id
 
 CORRELATION_ID = 0x12345678
 
@@ -67,6 +68,19 @@ async def test_a_change_of_the_partition_is_seen_at_once() -> None:
     assert repeated(world.peer, payload) is None
     for cut in range(len(payload)):
         assert repeated(world.peer, payload[:cut]) is None
+
+
+async def test_a_topic_that_the_metadata_cache_does_not_know_any_more_is_left_to_the_handler() -> None:
+    world = await world_with_records()
+    repeated = RepeatedFetch(world.services)
+    payload = frame(fetch({"t": [part(0, 9)]}, version=12), 12)
+    assert repeated(world.peer, payload) is not None
+    known = messages.UpdateMetadataRequest
+    gone = known.UpdateMetadataPartitionState(partition_index=0, leader=-2, leader_epoch=-2, isr=(), replicas=(), offline_replicas=())
+    named = known.UpdateMetadataTopicState(topic_name="t", topic_id=topic_id("t"), partition_states=[gone])
+    world.replicas.handle_update_metadata(update(named, brokers=world.brokers()), 1)
+    assert world.replica("t").log_end_offset == 10, "the replica is there still"
+    assert repeated(world.peer, payload) is None
 
 
 async def test_a_request_that_waits_is_left_to_the_handler_until_there_are_records() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -148,6 +149,17 @@ async def test_a_cut_request_is_left_to_the_handler() -> None:
 async def test_a_broker_that_checks_permissions_decodes_every_request() -> None:
     connection = await Connection.made(Denying())
     assert connection.short(payload(asked_for(("t", 0, GOOD)))) is None
+
+
+async def test_a_config_that_changed_is_that_of_the_next_request() -> None:
+    connection = await Connection.made()
+    data = payload(asked_for(("t", 0, record_batch(b"v" * 200))))
+    assert connection.short(data) is not None
+    log = connection.logged.partition(0).log
+    assert log is not None
+    log.config = dataclasses.replace(log.config, rules=dataclasses.replace(log.config.rules, max_message_bytes=100))
+    assert connection.short(data) is None
+    assert connection.end() == 1
 
 
 async def test_requests_for_several_partitions_in_turn_go_where_they_should() -> None:

@@ -83,6 +83,15 @@ async def test_throttled_bytes_do_not_end_a_wait_and_others_do() -> None:
     assert sizes(await world.finish(await task)) == {0: 0, 1: len(BATCH)}
 
 
+async def test_records_for_a_follower_in_the_isr_end_its_wait_however_exceeded_the_quota_is() -> None:
+    world = await leading(isr=(1, 2), throttled="*")
+    world.quotas.leader.limit(0)
+    task = await started(world.begin(fetch({"t": [fetch_world.part(0, 1)]}, replica_id=2, max_wait_ms=500)))
+    await world.append("t", BATCH)
+    assert sizes(await world.finish(await task)) == {0: len(BATCH)}
+    assert world.clock.monotonic() < 0.5, "each Produce with acks=all would wait as long as this fetch"
+
+
 async def test_a_fetch_that_waits_for_the_quota_is_answered_when_the_rate_is_low_enough() -> None:
     world = await leading()
     world.quotas.leader.limit(len(BATCH) * 10)
