@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from klamm.tests.mutants import ROOT, mutants, mutate
+from klamm.tests.mutants.__main__ import not_copied
 
 
 def test_every_mutant_changes_one_place() -> None:
@@ -31,3 +32,11 @@ def test_the_tests_that_are_to_notice_exist() -> None:
                 continue
             file, _, name = test.partition("::")
             assert f"def {name}" in (ROOT / file).read_text() if name else (ROOT / file).exists(), f"{mutant.rule}: {test}"
+
+
+def test_a_copy_of_the_tree_has_the_hidden_files_of_golden_logs_and_not_those_of_tools() -> None:
+    assert {".git", ".venv", "build"} <= not_copied(str(ROOT), [".git", ".venv", "build", "broker"])
+    golden = list((ROOT / "tests/golden/log_folder").rglob(".kafka_cleanshutdown"))
+    assert golden
+    for path in golden:
+        assert not_copied(str(path.parent), [path.name, "__pycache__"]) == {"__pycache__"}

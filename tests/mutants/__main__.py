@@ -35,9 +35,15 @@ LIMIT_S = 600
 """For the tests of one mutant."""
 
 TEST_LIMIT_S = 45
-_NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
+_NOT_COPIED = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info")
 _PASSED, _FAILED, _BROKEN = 0, 1, 3
 _KEPT = ("klamm.protocol",)
+
+
+def not_copied(folder: str, entries: list[str]) -> set[str]:
+    """What of a folder a copy of the tree leaves out. A name with a dot is a tool's in the root, and below it part of a golden folder."""
+    hidden = {entry for entry in entries if entry.startswith(".")} if Path(folder) == ROOT else set()
+    return hidden | _NOT_COPIED(folder, entries)
 
 
 class Fate(StrEnum):
@@ -55,7 +61,7 @@ class Copy:
         self._output = parent / "output.txt"
         self._zookeeper = zookeeper
         self._changes = 0
-        shutil.copytree(ROOT, self.root, ignore=_NOT_COPIED)
+        shutil.copytree(ROOT, self.root, ignore=not_copied)
 
     def run(self, tests: Iterable[str]) -> tuple[Fate, str]:
         """KILLED when a test fails or takes too long, SURVIVED when all pass, BROKEN when they cannot be run; and pytest's last lines."""
