@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 import os
+import time
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pytest
 
-from klamm.journal.reading import seal_leftovers
+from klamm.journal.reading import seal_leftovers, segments
+from klamm.journal.writer import JournalWriter
 from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, pending
+from klamm.pipeline.compact import purge
 from klamm.pipeline.lake import PipelineFailed, existing, written
+from klamm.pipeline.manifest import Entry
 from klamm.pipeline.missing import torn_segments
 from klamm.pipeline.tables import BRONZE
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
@@ -75,6 +80,68 @@ def test_a_segment_becomes_bronze_once(tmp_path: Path) -> None:
     tiny.close()
     assert [one.rows for one in to_bronze(tmp_path)] == [2]
     assert Commits(tmp_path).rows == {"frames": 8, "events": 1}
+
+
+def test_a_segment_that_is_committed_is_not_committed_again(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    commits = Commits(tmp_path)
+    converted = convert_here(tmp_path, pending(tmp_path, commits.done), lambda _: None)
+    commits.add(converted)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json*")}
+    for again in (commits, Commits(tmp_path)):
+        again.add(converted)
+        assert again.rows == {"frames": 6, "events": 1}
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.json*")} == before
+
+
+def test_a_segment_that_is_being_written_is_not_converted(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, "r", 1)
+    writer.event("timer")
+    writer.wake()
+    while not segments(tmp_path):
+        time.sleep(0.01)
+    assert pending(tmp_path, set()) == []
+    writer.close()
+    (segment,) = pending(tmp_path, set())
+    assert segment.sealed
+    assert pending(tmp_path, {("r", "node=1/events-00000000000000000001.arrows")}) == []
+    assert len(pending(tmp_path, {("s", "node=1/events-00000000000000000001.arrows")})) == 1
+
+
+def test_commits_have_so_many_rows_and_take_the_brokers_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.pipeline.bronze.COMMIT_ROWS", 8)
+    for node in (2, 1):
+        with journal(tmp_path, node=node) as tiny:
+            tiny.roll()
+            simple_exchange(tiny)
+    to_bronze(tmp_path)
+    commits = [list(map(json.loads, path.read_text().splitlines())) for path in sorted((tmp_path / COMMITS).iterdir())]
+    assert [[(row["batch"].partition("/")[0], int(Path(row["path"]).stem[-2:])) for row in commit] for commit in commits] == [
+        [("node=1", 1), ("node=2", 1), ("node=1", 2)],
+        [("node=2", 2), ("node=1", 8)],
+        [("node=2", 8)],
+    ]
+    assert [sum(row["rows"] for row in commit) for commit in commits] == [8, 8, 2]
+
+
+def test_bronze_is_not_purged_before_all_its_rows_are_in_silver(tmp_path: Path) -> None:
+    journal(tmp_path).close()
+    to_bronze(tmp_path)
+    parquet = sorted((tmp_path / "bronze").rglob("*.parquet"))
+    messages, events = Entry("silver/messages", "r", "0", "silver/messages/run=r/batch=0", 6), Entry("silver/events", "r", "0", "x", 1)
+    for there, told in (
+        ([], "6 frames in bronze, but 0 messages and 0 frames in quarantine"),
+        ([events], "6 frames in bronze, but 0 messages and 0 frames in quarantine"),
+        ([events._replace(rows=0), messages], "1 events in bronze, but 0 in silver"),
+    ):
+        manifest.append(tmp_path, there)
+        with pytest.raises(PipelineFailed, match=told):
+            purge(tmp_path)
+        assert sorted((tmp_path / "bronze").rglob("*.parquet")) == parquet
+    manifest.append(tmp_path, [events])
+    assert purge(tmp_path) == 2
+    assert list((tmp_path / "bronze").rglob("*.parquet")) == []
+    assert (purge(tmp_path), to_bronze(tmp_path)) == (0, [])
 
 
 def test_what_was_converted_but_not_committed_is_committed_by_the_next_run(tmp_path: Path) -> None:

@@ -93,6 +93,16 @@ def the_last_name_of_a_request_that_was_cut_is_unknown(run: Run) -> None:
 
 
 @good("W-11")
+def a_request_is_cut_anywhere(run: Run) -> None:
+    journal = broker(run)
+    whole = len(messages.encode(stop(0, 1), 4))
+    for keep in range(30, 30 + whole):
+        seq = journal.request(2, ApiKey.STOP_REPLICA, 4, stop(0, 1), dir=Direction.REQUEST_OUT, peer_id=2)
+        journal.cut(keep)
+        journal.response(2, seq, stopped(0, 1), peer_id=2)
+
+
+@good("W-11")
 def ids_that_a_version_does_not_take_are_answered_without_names(run: Run) -> None:
     journal = broker(run)
     asked, answer = messages.MetadataRequest.MetadataRequestTopic, messages.MetadataResponse.MetadataResponseTopic

@@ -69,6 +69,16 @@ def the_sender_alone_is_journaled(run: Run) -> int:
     return channel.update(State(leader_epoch=4, partition_epoch=6))
 
 
+@bad("C-01", also=["C-19"])
+def sender_and_receiver_are_journaled(run: Run) -> tuple[int, int]:
+    sent, received = Channel(run.journal(1), controller=1, to=2), Channel(run.journal(2), controller=1)
+    seq = 0
+    for state in (State(leader_epoch=5, partition_epoch=5), State(leader_epoch=4, partition_epoch=6)):
+        sent.update(state)
+        seq = received.update(state)
+    return 2, seq
+
+
 # --- C-02
 
 

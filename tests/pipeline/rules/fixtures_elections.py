@@ -116,6 +116,15 @@ def nobody_tells_of_the_leader(run: Run) -> int:
 
 
 @bad("E-01")
+def the_leader_is_told_again_in_the_same_leader_epoch(run: Run) -> int:
+    journal = controller(run)
+    update(journal, 1, 4)
+    asked = elect(journal, 0)
+    update(journal, 1, 4)
+    return elected(journal, asked, (0, 0, None))
+
+
+@bad("E-01")
 def another_replica_became_the_leader(run: Run) -> int:
     journal = controller(run)
     update(journal, 1, 4)
@@ -162,6 +171,12 @@ def an_error_without_a_message(run: Run) -> int:
     return elected(journal, elect(journal, 0), (0, 83, None))
 
 
+@bad("E-02")
+def a_partition_that_needs_no_election_has_no_message(run: Run) -> int:
+    journal = controller(run)
+    return elected(journal, elect(journal, 0), (0, 84, None))
+
+
 @good("E-03")
 def duplicates_collapse(run: Run) -> None:
     journal = controller(run)
@@ -203,7 +218,9 @@ def create(journal: Any, code: int) -> int:
 def others_are_refused(run: Run) -> None:
     journal = broker(run)
     create(journal, 41)
+    create(journal, 29)
     elected(journal, elect(journal, 0), (0, 41, None), error=0)
+    elected(journal, elect(journal, 0), (0, 31, None), error=31)
     asked = journal.request(1, ApiKey.ELECT_LEADERS, 2, messages.ElectLeadersRequest(topic_partitions=[]))
     journal.response(1, asked, messages.ElectLeadersResponse())
     shutdown = journal.request(3, ApiKey.CONTROLLED_SHUTDOWN, 3, messages.ControlledShutdownRequest(2, 7))

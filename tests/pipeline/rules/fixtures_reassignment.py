@@ -259,6 +259,20 @@ def a_phase_comes_too_late(run: Run) -> int:
     return _phases(run.journal(), "U", "B3", "B1")[-1]
 
 
+@good("R-02")
+def the_topic_is_written_before_its_completion(run: Run) -> None:
+    journal = run.journal()
+    end = handled(journal, "AlterPartition")
+    _phases(journal, "B1", "B2", "B3", "B4", "B5", cause=end)
+    _topic_written(journal, end)
+    _phases(journal, "B6", "B7", "B8", cause=end)
+
+
+@bad("R-02")
+def a_phase_comes_twice(run: Run) -> int:
+    return _phases(run.journal(), "U", "B3", "B3")[-1]
+
+
 @bad("R-02")
 def a_step_waits_and_completes_at_once(run: Run) -> int:
     return _phases(run.journal(), "U", "A1", "B1")[-1]
@@ -328,6 +342,12 @@ def the_target_comes_first(run: Run) -> None:
 @bad("R-04")
 def the_origin_comes_first(run: Run) -> int:
     return Channel(run.journal()).lead(State(replicas=(1, 2, 4, 5), adding=(4, 5), removing=(2,)))
+
+
+@bad("R-04")
+def the_origin_comes_first_in_what_the_controller_remembers(run: Run) -> int:
+    assignment = {"replicas": [1, 2, 3, 4], "adding": [4], "removing": [3], "is_new": False}
+    return int(run.journal().event("assignment", topic="t", partition=0, output=assignment))
 
 
 @silent("R-04")

@@ -1,0 +1,114 @@
+"""Gold's queries in DuckDB: what each counts, and at which edges. That Spark runs them too is what test_gold.py shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from klamm.journal.columns import Direction, Flag
+from klamm.pipeline.gold import QUERIES
+from klamm.pipeline.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table
+from klamm.protocol import messages
+from klamm.protocol.apis import ApiKey
+from klamm.tests.journal.writing import START_NS, TinyJournal
+from klamm.tests.pipeline.in_duckdb import rows, silver
+from klamm.tests.pipeline.test_gold import leader
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    folder = tmp_path_factory.mktemp("lake")
+    with TinyJournal(folder, "r", 1) as journal:
+        journal.event("advertised", input={"listener": "PLAINTEXT"}, output={"apis": [[3, 2, 11], [18, 0, 2]]})
+        journal.event("advertised", input={"listener": "INTERNAL"}, output={"apis": [[3, 1, 10], [18, 0, 2]]})
+        client = journal.connection(8, kind="accepted", client_id="app", client_sw="librdkafka/2")
+        metadata = messages.encode(messages.MetadataRequest(), 11)
+        for version in (1, 11, 12):
+            asked = journal.request(client, ApiKey.METADATA, version, messages.MetadataRequest(topics=[]))
+            journal.response(client, asked, messages.MetadataResponse(), latency_ns=version * 1000)
+        journal.request(client, ApiKey.METADATA, 11, metadata + b"abc")  # with bytes left over
+        journal.request(9, ApiKey.API_VERSIONS, 3, messages.ApiVersionsRequest(), client_id="app", client_sw="librdkafka/2")
+        journal.request(9, ApiKey.METADATA, 0, messages.MetadataRequest(topics=[]), client_id="app", client_sw="librdkafka/2")
+        journal.request(client, ApiKey.PRODUCE, 9, messages.ProduceRequest(), flags=Flag.NO_RESPONSE)
+        asked = journal.request(client, ApiKey.METADATA, 11, messages.MetadataRequest(topics=[]))
+        topic = messages.MetadataResponse.MetadataResponseTopic(error_code=3, name="t")
+        journal.response(client, asked, messages.MetadataResponse(topics=[topic]), latency_ns=5_000)
+        journal.request(client, ApiKey.METADATA, 11, b"\x01")
+        sent = journal.request(7, ApiKey.METADATA, 11, messages.MetadataRequest(topics=[]), dir=Direction.REQUEST_OUT, client_id="app")
+        journal.response(7, sent, messages.MetadataResponse(), latency_ns=70_000)
+        for to, epoch, at_ns in ((-2, 0, 5), (1, 0, 20), (1, 0, 10), (1, 0, 15), (-1, 1, 30), (2, 2, 40)):
+            journal.request(
+                7, ApiKey.UPDATE_METADATA, 8, leader(to, epoch), dir=Direction.REQUEST_OUT, kind="channel", ts_ns=START_NS + at_ns
+            )
+        cause = journal.event("controller_event", ts_ns=START_NS + 10)
+        for kind, name, at_ns in (
+            ("throttle_set", "t", 20), ("reassign_phase", "U", 20), ("throttle_removed", "other", 22), ("reassign_phase", "A1", 24),
+            ("throttle_removed", "t", 25), ("reassign_phase", "A2", 30),
+        ):  # fmt: skip
+            if kind == "reassign_phase":
+                phase = {"phase": name, "step": 1}
+                journal.event(kind, topic="t", partition=0, output=phase, cause=cause, ts_ns=START_NS + at_ns)
+            else:
+                journal.event(kind, topic=name, cause=cause, ts_ns=START_NS + at_ns)
+        journal.event("reassign_phase", topic="t", partition=0, output={"phase": "B1", "step": 2}, cause=cause, ts_ns=START_NS + 50)
+    return silver(folder)
+
+
+def table(lake: duckdb.DuckDBPyConnection, of: Table, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows(lake, QUERIES[of])]
+
+
+def test_a_leader_lasts_from_when_it_was_first_told_until_the_next_one(lake: duckdb.DuckDBPyConnection) -> None:
+    found = sorted(table(lake, LEADER_TIMELINE, "leader_epoch", "leader", "controller_epoch", "from_ts_ns", "to_ts_ns"))
+    spans = [(epoch, to, term, first - START_NS, None if last is None else last - START_NS) for epoch, to, term, first, last in found]
+    assert spans == [(0, 1, 3, 10, 30), (1, -1, 3, 30, 40), (2, 2, 3, 40, None)]
+
+
+def test_a_client_has_one_line_of_what_it_did_on_accepted_connections(lake: duckdb.DuckDBPyConnection) -> None:
+    names = "connections", "requests", "responses", "no_response", "errors", "surplus", "quarantined", "apis"
+    assert table(lake, CLIENT_SCORECARD, "client_id", *names) == [("app", 2, 9, 4, 1, 1, 1, 1, 3)]
+
+
+def test_the_matrix_says_which_requests_are_outside_of_what_all_listeners_advertise(lake: duckdb.DuckDBPyConnection) -> None:
+    names = "api_key", "api_version", "requests", "responses", "errors", "outside", "quarantined"
+    assert sorted(table(lake, API_MATRIX, *names)) == [
+        (0, 9, 1, 0, 0, 0, 0), (3, 0, 1, 0, 0, 1, 0), (3, 1, 1, 1, 0, 0, 0), (3, 11, 4, 2, 1, 0, 1), (3, 12, 1, 1, 0, 1, 0),
+        (18, 3, 1, 0, 0, 0, 0),
+    ]  # fmt: skip
+    assert set(table(lake, API_MATRIX, "api_key", "api")) == {(0, "Produce"), (3, "Metadata"), (18, "ApiVersions")}
+
+
+def test_latencies_are_those_of_responses_by_direction(lake: duckdb.DuckDBPyConnection) -> None:
+    assert sorted(table(lake, LATENCY, "dir", "api", "count", "p50_ns", "max_ns")) == [
+        (1, "Metadata", 4, 5000, 12000),
+        (3, "Metadata", 1, 70000, 70000),
+    ]
+
+
+def test_a_phase_lasts_from_the_one_before_it_in_its_step_and_has_the_latest_throttle_of_its_topic(
+    lake: duckdb.DuckDBPyConnection,
+) -> None:
+    found = sorted(table(lake, REASSIGN_SPANS, "seq", "phase", "from_ts_ns", "to_ts_ns", "throttle"))
+    assert [(phase, began - START_NS, ended - START_NS, is_throttled) for _, phase, began, ended, is_throttled in found] == [
+        ("U", 10, 20, True),
+        ("A1", 20, 24, True),
+        ("A2", 24, 30, False),
+        ("B1", 10, 50, False),
+    ]
+
+
+def test_responses_name_their_request_whoever_sent_it(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path) as journal:
+        expected: list[tuple[int, int | None, int]] = []
+        broker = messages.MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=1)
+        for direction in (Direction.REQUEST_IN, Direction.REQUEST_OUT):
+            asked = journal.request(1, ApiKey.METADATA, 12, messages.MetadataRequest(), dir=direction, cause=77)
+            expected.append((journal.response(1, asked, messages.MetadataResponse(brokers=[broker])), asked, asked))
+            expected.append((journal.request(1, ApiKey.UPDATE_METADATA, 8, leader(1, 0), dir=direction, cause=77), None, 77))
+    names = "seq", "request_seq", "cause_seq"
+    database = silver(tmp_path)
+    found = [row for of in ("broker_state", "partition_state") for row in rows(database, f"SELECT * FROM {of}")]
+    assert sorted(tuple(row[name] for name in names) for row in found) == sorted(expected)
