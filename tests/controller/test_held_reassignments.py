@@ -289,6 +289,24 @@ async def test_a_release_that_waits_behind_the_end_of_its_move_is_ignored(stage:
     assert stored(stage) == Assignment((5, 2, 3, 1), (5,), (1,))
 
 
+async def test_a_release_that_waits_behind_the_end_of_its_move_does_not_release_the_next_one(stage: Stage) -> None:
+    await stage.create("t", (1, 2, 3))
+    hold = await held(stage, ReassignmentReplicasStarted)
+    busy = stage.steering.hold(PartitionsAppeared)
+    stage.world.create_topic("slow", {0: (1,)}, b"s" * 16)
+    await busy.reached()
+    asked = asyncio.ensure_future(stage.controller.alter_reassignments({T0: (5, 2, 3)}))
+    await asyncio.sleep(0)
+    hold.step()
+    busy.release()
+    await asked
+    await stage.settle()
+    assert set(stage.cluster.reassignments.held) == {stage.partition("t")}
+    hold.release()
+    await stage.settle()
+    assert not stage.cluster.reassignments.held and stored(stage) == Assignment((5, 2, 3, 1), (5,), (1,))
+
+
 async def test_what_is_held_has_ended_with_the_session(stage: Stage) -> None:
     await stage.create("t", (1, 2, 3))
     hold = await held(stage, ReassignmentReplicasOnline)

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from klamm.controller import events, reassignment_steps
+from klamm.controller.decisions import Refusal, Refuse, Situation, Write
 from klamm.controller.hash_order import in_hash_order
 from klamm.controller.phases import ReassignmentReplicasOnline
-from klamm.controller.values import Assignment, StoredTopic, WriteOutcome
+from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 from klamm.tests.server.test_large_requests import Turns
+from klamm.zk.paths import state_path
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OK = (ErrorCode.NONE, None)
@@ -302,6 +304,16 @@ async def test_a_state_of_a_later_controller_is_not_touched(stage: Stage) -> Non
     assert stage.cluster.reassigning == {stage.partition("t")}, "as in Apache Kafka: it is listed, and tried again"
 
 
+@pytest.mark.parametrize(("by", "raised"), [(0, True), (6, True), (7, True), (8, False), (9, False)])
+def test_the_leader_epoch_rises_unless_a_later_controller_wrote_the_state(by: int, raised: bool) -> None:
+    state = LeaderAndIsr(1, 3, (1, 2), 0, 5, by)
+    situation = Situation(state, Assignment((3, 1, 2), (3,), (2,)), frozenset(), frozenset(), frozenset(), 7)
+    decision = reassignment_steps.RaiseLeaderEpoch()(situation)
+    after = state._replace(leader_epoch=4, partition_epoch=6, controller_epoch=7)
+    assert decision == (Write(after, (1, 2)) if raised else Refuse(Refusal.NEWER_CONTROLLER, at_once=True))
+    assert reassignment_steps.RaiseLeaderEpoch()(situation._replace(state=None)) == Refuse(Refusal.NO_STATE)
+
+
 async def test_a_controller_that_has_moved_answers_so(stage: Stage) -> None:
     await stage.open(1, 2)
     await stage.create("t", (1,))
@@ -551,6 +563,18 @@ async def test_a_znode_of_which_every_entry_fails_goes_and_the_next_one_is_seen(
     assert assignment(stage).adding == (2,)
 
 
+async def test_a_znode_without_entries_goes_with_the_next_request_and_the_next_one_is_seen(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1,), (1,))
+    stage.world.ask_reassignment({})
+    await stage.settle()
+    await reassign(stage, 2)
+    assert stage.world.reassignments is None
+    stage.world.ask_reassignment({T1: (3,)})
+    await stage.settle()
+    assert assignment(stage, T1).adding == (3,)
+
+
 async def test_a_list_of_the_znode_is_not_looked_at(stage: Stage) -> None:
     """A broker that is not there is waited for; a list that names one twice never leaves the znode."""
     await stage.open(1, 2)
@@ -586,9 +610,11 @@ async def test_the_znode_counts_at_fail_over_more_than_what_is_under_way(stage: 
     await reassign(stage, 2, key=T1)
     await stage.close()
     stage.world.ask_reassignment({T0: (3,)})
+    before = epoch(stage), epoch(stage, T1)
     stage.take_office()
     stage.controller.start()
     await stage.settle()
+    assert (epoch(stage) - before[0], epoch(stage, T1) - before[1]) == (1, 1), "each is begun or resumed, not both"
     assert assignment(stage) == Assignment((3, 1), (3,), (1,)) and assignment(stage, T1) == Assignment((2, 1), (2,), (1,))
 
 
@@ -640,6 +666,15 @@ async def test_an_isr_that_shrank_behind_the_controllers_back_is_not_in_sync(sta
     stage.somebody_writes("t", isr=(1, 3))
     await reassign(stage, 1, 2)
     assert assignment(stage) == Assignment((1, 2, 3), (), (3,)) and not is_over(stage)
+
+
+async def test_a_partition_whose_state_is_gone_from_zookeeper_is_not_in_sync(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2, 3))
+    stage.world.zk.delete_tree(state_path("t", 0))
+    await stage.controller.alter_reassignments({T0: (1, 2)})
+    await stage.settle()
+    assert stage.world.topics["t"].assignments[0] == Assignment((1, 2, 3), (), (3,)) and not is_over(stage)
 
 
 async def test_a_proposal_that_changes_nothing_is_looked_at_too(stage: Stage) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm.controller import throttles
+from klamm.controller import throttle_changes, throttles
 from klamm.controller.events import BrokerChange
 from klamm.controller.phases import (
     BrokerThrottlesRemoved,
@@ -322,6 +322,19 @@ async def test_a_list_that_fits_into_no_config_is_refused_before_anything_is_wri
     assert set(codes(await stage.controller.alter_throttled_replicas(asked))) == {ErrorCode.NONE}
 
 
+async def test_a_topic_has_at_most_so_many_pairs_in_its_longer_list_and_each_topic_is_counted_for_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throttle_changes, "MAX_PAIRS", 4)
+    await opened(stage)
+    most: dict[TopicPartition, tuple[Ints | None, Ints | None]] = {A0: ((1, 2), (1,)), A1: ((3,), (1, 2)), T0: ((1, 2, 3), None)}
+    assert set(codes(await stage.controller.alter_throttled_replicas(most))) == {ErrorCode.NONE}
+    for more in (((3,), (1, 2, 3)), (None, ()), ((), None)):
+        assert codes(await stage.controller.alter_throttled_replicas({**most, A1: more})) == [
+            ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE,
+        ]  # fmt: skip
+
+
 # --- both ---
 
 
@@ -334,6 +347,17 @@ async def test_a_config_that_cannot_be_read_is_reported_and_stays_in_the_znode(s
     assert codes(results) == [ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR]
     assert rate(stage.world, 2) == ("3", "4")
     assert content(stage.world, BROKERS) == {"version": 1, "brokers": [1, 2, 3]}
+
+
+async def test_a_config_of_a_topic_that_cannot_be_read_is_reported_and_stays_in_the_znode(stage: Stage) -> None:
+    await opened(stage)
+    await stage.controller.alter_throttled_replicas({A0: ((1,), (2,))})
+    put(stage.world, "/config/topics/a", {"version": 1, "config": {"k": 7}})
+    assert await stage.controller.alter_throttled_replicas({T0: ((1,), (2,))}) == {T0: DONE}
+    assert replicas(stage.world, "t") == ("0:1", "0:2")
+    assert content(stage.world, TOPICS) == {"version": 1, "topics": ["a", "t"]}
+    put(stage.world, "/config/topics/t", {"version": 1, "config": {"k": 7}})
+    assert codes(await stage.controller.alter_throttled_replicas({T0: ((2,), (1,))})) == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 async def test_requests_are_worked_on_one_after_the_other_and_others_are_not_kept_waiting(stage: Stage) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from klamm.controller.throttle_configs import ATTEMPTS
 from klamm.controller.throttle_removal import remove_when_idle
-from klamm.controller.values import Assignment, ConfigWrite, ControllerMoved
+from klamm.controller.values import Assignment, ConfigWrite, ControllerMoved, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage
 from klamm.tests.controller.throttle_tree import (
@@ -179,6 +179,30 @@ async def test_a_broker_whose_config_cannot_be_read_stays_named_until_the_next_r
     throttle(stage.world, "brokers/1")
     await remove_when_idle(stage.term)
     assert unthrottled(stage) == list(ENTITIES) and content(stage.world, BROKERS) is None
+
+
+@pytest.mark.requirement("R179-26")
+async def test_a_config_that_cannot_be_written_stays_named_and_the_others_are_written(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await throttled(stage, ["a", "t"], [1, 2])
+    write_configs, refused = stage.store.write_configs, {"topics/a", "brokers/2"}
+
+    async def refuse(writes: list[ConfigWrite]) -> Any:
+        allowed = [write for write in writes if str(write.entity) not in refused]
+        outcomes = iter(await write_configs(allowed))
+        return [next(outcomes) if write in allowed else WriteOutcome.FAILED for write in writes]
+
+    stage.store.write_configs = refuse  # type: ignore[method-assign, assignment]
+    await remove_when_idle(stage.term)
+    assert unthrottled(stage) == ["topics/t", "brokers/1"]
+    assert "the config of topics/a cannot be written" in caplog.text
+    assert [content(stage.world, path) for path in (TOPICS, BROKERS)] == [
+        {"version": 1, "topics": ["a"]}, {"version": 1, "brokers": [2]},
+    ]  # fmt: skip
+    refused.clear()
+    await remove_when_idle(stage.term)
+    assert unthrottled(stage) == list(ENTITIES)
 
 
 @pytest.mark.requirement("R179-24")

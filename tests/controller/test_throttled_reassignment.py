@@ -17,7 +17,7 @@ from klamm.controller.phases import (
     TopicThrottlesSet,
 )
 from klamm.controller.throttles import UNTHROTTLED
-from klamm.controller.values import Assignment, Result, StoreRefused
+from klamm.controller.values import Assignment, Result, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.simulated_brokers import proposals
@@ -413,7 +413,9 @@ async def test_when_zookeeper_refuses_the_last_step_nothing_moves_and_throttles_
         raise StoreRefused("no")
 
     stage.store.write_reassignments = refused  # type: ignore[method-assign]
-    assert await stage.controller.reassign_partitions({T0: (3, 1)}, 5000) == {T0: (ErrorCode.UNKNOWN_SERVER_ERROR, "no")}
+    results = await stage.controller.reassign_partitions({T0: (3, 1), TopicPartition("t", 7): (3, 1)}, 5000)
+    assert results[T0] == (ErrorCode.UNKNOWN_SERVER_ERROR, "no")
+    assert codes(results) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], "each error is its own"
     await stage.settle()
     assert assigned(stage, T0) == Assignment((1, 2)) and unthrottled(stage)
 
@@ -457,6 +459,46 @@ async def test_throttles_go_when_the_last_reassignment_is_cancelled(stage: Stage
     await stage.controller.alter_reassignments({A0: None})
     await stage.settle()
     assert not assigned(stage, T0).is_reassigning and not assigned(stage, A0).is_reassigning and unthrottled(stage)
+
+
+async def test_a_partition_that_the_znode_names_is_in_progress_although_nothing_moves(stage: Stage) -> None:
+    await opened(stage)
+    await stage.create("s", (1,))
+    s0 = TopicPartition("s", 0)
+    stage.world.ask_reassignment({s0: (1, 1)})
+    await stage.settle()
+    assert not stage.cluster.reassigning and stage.world.reassignments == {s0: (1, 1)}
+    results = await stage.controller.reassign_partitions({s0: (2,), T0: (3, 1)}, 5000)
+    await stage.settle()
+    assert codes(results) == [ErrorCode.REASSIGNMENT_IN_PROGRESS, ErrorCode.NONE]
+    assert stage.world.reassignments == {s0: (1, 1), T0: (3, 1)} and assigned(stage, s0) == Assignment((1,))
+
+
+async def test_an_entry_that_is_added_and_cannot_begin_leaves_the_znode_and_the_others_stay(stage: Stage) -> None:
+    await opened(stage)
+    await stage.controller.reassign_partitions({A0: (3, 2)}, 5000)
+    await stage.settle()
+    write_topics = stage.store.write_topics
+
+    async def refuse(writes: Any) -> Any:
+        return [WriteOutcome.FAILED if write.topic == "t" else (await write_topics([write]))[0] for write in writes]
+
+    stage.store.write_topics = refuse  # type: ignore[method-assign]
+    results = await stage.controller.reassign_partitions({T0: (3, 1), A1: (4, 1)}, 5000)
+    await stage.settle()
+    assert codes(results) == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+    assert stage.world.reassignments == {A0: (3, 2), A1: (4, 1)}
+
+
+@pytest.mark.requirement("R179-24")
+async def test_throttles_go_when_a_reassignment_that_no_znode_names_is_cancelled(stage: Stage) -> None:
+    await opened(stage)
+    await stage.controller.alter_reassignments({T0: (3, 1)})
+    throttle(stage.world, "topics/t")
+    put(stage.world, TOPICS, {"version": 1, "topics": ["t"]})
+    await stage.controller.alter_reassignments({T0: None})
+    await stage.settle()
+    assert unthrottled(stage)
 
 
 @pytest.mark.requirement("R179-24")
