@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,9 @@ import pytest
 
 from klamm.journal import reading
 from klamm.journal.columns import FRAMES
-from klamm.journal.segments import LOCK, OpenSegment, segment_of, table_schema
+from klamm.journal.growing import GrowingSegment
+from klamm.journal.segments import LOCK, OPEN, OpenSegment, segment_of, table_schema
+from klamm.machine.folder_lock import lock_file
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 
@@ -105,3 +109,97 @@ def test_what_a_dead_process_left_open_is_sealed(tmp_path: Path) -> None:
     assert [row["seq"] for row in rows(sealed.path)] == [3, 4]
     assert reading.segments(tmp_path) == [sealed]
     assert sorted(path.name for path in tmp_path.rglob("*.torn")) == ["frames-00000000000000000001.arrows.torn"] * 2
+
+
+def test_an_open_segment_beside_a_sealed_one_of_its_name_is_set_aside(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path) as journal:
+        simple_exchange(journal)
+    sealed = journal.last()
+    before = sealed.read_bytes()
+    with TinyJournal(tmp_path / "other") as other:
+        simple_exchange(other)
+        simple_exchange(other)
+    left_open = sealed.with_name(sealed.name + OPEN)
+    left_open.write_bytes(other.last().read_bytes())
+    assert reading.seal_leftovers(tmp_path) == []
+    assert sealed.read_bytes() == before
+    assert len(rows(sealed.with_name(sealed.name + ".torn"))) == 4
+    assert not left_open.exists()
+
+
+def test_the_segments_of_a_writer_that_lives_are_not_sealed(tmp_path: Path) -> None:
+    journal = TinyJournal(tmp_path)
+    simple_exchange(journal)
+    journal.kill()
+    (segment,) = reading.segments(tmp_path)
+    lock = lock_file(journal.folder / LOCK, 0)
+    assert lock is not None
+    assert reading.seal_leftovers(tmp_path) == []
+    assert reading.segments(tmp_path) == [segment]
+    os.close(lock)
+    assert len(reading.seal_leftovers(tmp_path)) == 1
+
+
+def test_a_write_that_failed_in_the_middle_of_a_batch_leaves_whole_batches_only(tmp_path: Path) -> None:
+    schema = pa.schema([("seq", pa.int64()), ("frame", pa.binary())])
+    small, large = (pa.RecordBatch.from_pylist([{"seq": 1, "frame": bytes(size)}], schema=schema) for size in (1000, 8 << 20))
+    segment = OpenSegment(tmp_path, "frames", 1, schema)
+    segment.write(small)
+    whole = segment.path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 << 20, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            segment.write(large)
+        assert segment.path.stat().st_size > len(whole)
+        assert (segment.size, segment.rows) == (len(whole), 1)
+        segment.give_up()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    sealed = tmp_path / "frames-00000000000000000001.arrows"
+    assert sealed.read_bytes() == whole
+    reader = reading.open_segment(sealed)
+    assert sum(batch.num_rows for batch in reader) == 1
+    assert reader.torn == "no end mark"
+
+
+def test_a_segment_that_was_given_up_without_a_whole_batch_is_not_sealed(tmp_path: Path) -> None:
+    segment = OpenSegment(tmp_path, "frames", 1, table_schema("frames"))
+    segment.give_up()
+    assert [path.name for path in tmp_path.iterdir()] == ["frames-00000000000000000001.arrows.open"]
+
+
+def test_bytes_behind_the_end_mark_are_told(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path) as journal:
+        simple_exchange(journal)
+    with journal.last().open("ab") as file:
+        file.write(b"more")
+    reader = reading.open_segment(journal.last())
+    assert sum(batch.num_rows for batch in reader) == 2
+    assert reader.torn == "4 bytes after the end mark"
+
+
+def test_a_growing_segment_gives_each_batch_once_and_knows_what_is_not_whole(tmp_path: Path) -> None:
+    journal = TinyJournal(tmp_path)
+    simple_exchange(journal)
+    journal.batch()
+    (segment,) = reading.segments(tmp_path)
+    growing = GrowingSegment(segment.path)
+    assert [batch.num_rows for batch in growing.new_batches()] == [2]
+    assert list(growing.new_batches()) == []
+    simple_exchange(journal)
+    simple_exchange(journal)
+    journal.roll()
+    whole = journal.last().read_bytes()
+    begun = tmp_path / "frames-00000000000000000001.arrows"
+    begun.write_bytes(whole[: segment.path.stat().st_size if segment.path.exists() else len(whole) // 2])
+    assert [[row["seq"] for row in batch.to_pylist()] for batch in growing.new_batches()] == [[3, 4, 5, 6]]
+    assert growing.unread == 0
+    growing.close()
+    half = GrowingSegment(begun)
+    list(half.new_batches())
+    assert half.unread > 0
+    begun.write_bytes(whole)
+    assert [batch.num_rows for batch in half.new_batches()][-1] == 4
+    assert (half.unread, list(half.new_batches())) == (0, [])
+    half.close()

@@ -19,6 +19,7 @@ from klamm.journal.writer import JournalRefused, JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.server.net.tap import ConnectionInfo, ConnectionKind, ControllerEvent
+from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 METADATA = messages.encode(messages.MetadataRequest(topics=None), 12)
 METADATA_RESPONSE = messages.encode(messages.MetadataResponse(cluster_id="c", controller_id=1), 12)
@@ -259,9 +260,38 @@ def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
         (folder / segment.path.name).write_bytes(segment.path.read_bytes() + b"\xff\xff\xff\xfftorn")
     again = World(copy, JournalWriter(copy, "r", 1))
     assert (again.writer.process, again.writer.seq) == (2, 3)
+    assert [(segment.first_seq, segment.sealed) for segment in reading.segments(copy)] == [(1, True), (2, True)]
     again.connection().received(asked(2))
     assert [(row["process"], row["seq"]) for row in again.frames()] == [(1, 2), (2, 4)]
     assert seqs(copy) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("table", ["frames", "events"])
+def test_a_process_begins_behind_all_rows_although_the_newest_segment_has_none(tmp_path: Path, table: str) -> None:
+    with TinyJournal(tmp_path, process=4) as before:
+        before.event("timer")
+        simple_exchange(before)
+        before.event("timer")
+        simple_exchange(before)
+    (before.folder / f"{table}-00000000000000000099.arrows").write_bytes(bytes(500))  # as a machine that crashed leaves it
+    writer = JournalWriter(tmp_path, "r", 1)
+    assert (writer.process, writer.seq) == (5, 7)
+    writer.close()
+
+
+def test_a_process_begins_behind_the_table_that_was_written_last(tmp_path: Path) -> None:
+    with TinyJournal(tmp_path, "frames last") as journal:
+        journal.event("timer")
+        simple_exchange(journal)
+    with TinyJournal(tmp_path, "events last", process=2) as journal:
+        simple_exchange(journal)
+        journal.event("timer")
+        journal.batch()
+        journal.event("timer")
+    for run, expected in (("frames last", (2, 4)), ("events last", (3, 5))):
+        writer = JournalWriter(tmp_path, run, 1)
+        assert (writer.process, writer.seq) == expected
+        writer.close()
 
 
 def test_two_brokers_cannot_write_the_same_journal(world: World) -> None:
