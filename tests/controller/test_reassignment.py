@@ -668,13 +668,14 @@ async def test_an_isr_that_shrank_behind_the_controllers_back_is_not_in_sync(sta
     assert assignment(stage) == Assignment((1, 2, 3), (), (3,)) and not is_over(stage)
 
 
-async def test_a_partition_whose_state_is_gone_from_zookeeper_is_not_in_sync(stage: Stage) -> None:
+async def test_a_partition_whose_state_is_gone_from_zookeeper_is_not_in_sync(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     await stage.open(1, 2, 3)
     await stage.create("t", (1, 2, 3))
     stage.world.zk.delete_tree(state_path("t", 0))
     await stage.controller.alter_reassignments({T0: (1, 2)})
     await stage.settle()
     assert stage.world.topics["t"].assignments[0] == Assignment((1, 2, 3), (), (3,)) and not is_over(stage)
+    assert "the reassignment of t-0 does not begin: NO_STATE" in caplog.text and "cannot be completed" not in caplog.text
 
 
 async def test_a_proposal_that_changes_nothing_is_looked_at_too(stage: Stage) -> None:
