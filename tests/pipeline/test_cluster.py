@@ -113,6 +113,8 @@ def test_a_spark_connect_server_runs_the_pipeline_and_ends_with_its_command(lake
 def test_after_a_kill_of_driver_and_jvm_each_row_counts_once(lake: Path, killed_at: str) -> None:
     with running(klamm("run", lake, "--master", "local[2]")) as first:
         until((lake / killed_at).exists, first)
+        (jvm,) = {int(pid) for task in Path(f"/proc/{first.pid}/task").iterdir() for pid in (task / "children").read_text().split()}
+        os.killpg(jvm, signal.SIGKILL)
         os.killpg(first.pid, signal.SIGKILL)
     assert not list((lake / "gold").rglob("_manifest.jsonl"))
     assert ran("run", lake, "--master", "local[2]").endswith("42 frames = 40 messages + 2 in quarantine; 2 events; 0 errors, 0 warnings\n")
