@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 LIMIT_S = 1.0
 """How long the process may take to end by itself when its JVM is gone."""
+SHOW_CURSOR = "\x1b[?25h\n"
+"""A progress bar hides it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -90,14 +92,22 @@ def _listen(listening: int, heard: list[int], orderly: OrderlyEnd | None) -> Non
             os.write(2, b"klamm: the tables are completed and judged; a second signal ends it at once\n")
             continue
         heard.append(said[0])
-        os.write(2, f"{LINE}\n".encode())
+        os.write(2, f"{SHOW_CURSOR if os.isatty(2) else ''}{LINE}\n".encode())
         tell_scripts("interrupted")
+        _close_stderr()
         jvm = sys.modules.get("klamm.pipeline.jvm")
         if jvm is not None:
             jvm.end_jvm()
         threading.Thread(target=_end, args=(128 + said[0],), daemon=True).start()
         break
     os.close(listening)
+
+
+def _close_stderr() -> None:
+    """What follows is what PySpark and py4j say, from several threads, of a JVM that is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
 
 
 def _end(code: int) -> None:
