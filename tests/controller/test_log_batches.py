@@ -44,6 +44,7 @@ def test_offsets_are_dense_and_every_batch_has_the_controller_epoch(log: LogBatc
 
 def test_a_read_begins_with_the_batch_that_holds_the_offset(log: LogBatches) -> None:
     assert ids(log.read(4, 1 << 20)) == [(3, 3), (4, 4), (5, 5)]
+    assert ids(log.read(1, 0)) == [(0, 0), (1, 1)]
     assert log.read(6, 1 << 20) == b""
 
 

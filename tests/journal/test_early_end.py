@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from klamm.journal.proof import verify
 from klamm.journal.segments import EndMark, node_folder
 from klamm.journal.writer import JournalWriter
 from klamm.tests.cli.running import call
+from klamm.tests.journal.writing import TinyJournal
 
 SMALL_DISK = 'mount -t tmpfs -o size=300k tmpfs "$0" && exec "$@"'
 SMALL_FILES = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000,) * 2); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -97,3 +99,12 @@ def test_a_reason_of_any_length_fits_into_the_room(tmp_path: Path) -> None:
     mark.say("\N{SNOWMAN}" * 5000)
     assert reading.early_ends(tmp_path)[7].startswith("\N{SNOWMAN}")
     assert (tmp_path / "ended-7").stat().st_size == 1024
+
+
+@pytest.mark.parametrize(("column", "value", "told"), [("node_id", 2, "broker 2 of run r"), ("run_id", "other", "broker 1 of run other")])
+def test_rows_of_another_broker_or_run_are_a_problem(tmp_path: Path, column: str, value: Any, told: str) -> None:
+    with TinyJournal(tmp_path) as journal:
+        journal.event("timer")
+        journal.event("timer", **{column: value})
+    (proof,), _ = verify(tmp_path)
+    assert proof.problems == [f"events-00000000000000000001.arrows has rows of {told}"]

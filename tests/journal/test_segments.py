@@ -169,6 +169,14 @@ def test_a_segment_that_was_given_up_without_a_whole_batch_is_not_sealed(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["frames-00000000000000000001.arrows.open"]
 
 
+def test_a_segment_that_exists_is_not_written_over(tmp_path: Path) -> None:
+    OpenSegment(tmp_path, "frames", 1, table_schema("frames")).abandon()
+    before = (tmp_path / "frames-00000000000000000001.arrows.open").read_bytes()
+    with pytest.raises(FileExistsError):
+        OpenSegment(tmp_path, "frames", 1, table_schema("frames"))
+    assert (tmp_path / "frames-00000000000000000001.arrows.open").read_bytes() == before
+
+
 def test_bytes_behind_the_end_mark_are_told(tmp_path: Path) -> None:
     with TinyJournal(tmp_path) as journal:
         simple_exchange(journal)

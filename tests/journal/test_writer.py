@@ -250,6 +250,21 @@ def test_segments_roll_by_size_and_age_and_keep_every_row(world: World, monkeypa
     assert seqs(world.lake) == list(range(1, 1006))
 
 
+def test_a_journal_that_is_closed_has_sealed_its_segments(world: World) -> None:
+    world.connection().received(asked())
+    world.writer.close()
+    assert [(segment.table, segment.sealed) for segment in reading.segments(world.lake)] == [("events", True), ("frames", True)]
+    assert [reader.torn for reader in readers(world.lake)] == [None, None]
+
+
+def readers(lake: Path) -> list[reading.SegmentReader]:
+    """Of all segments, read to their end."""
+    opened = [reading.open_segment(segment.path) for segment in reading.segments(lake)]
+    for reader in opened:
+        assert list(reader)
+    return opened
+
+
 def test_a_writer_goes_on_where_the_one_before_was_killed(world: World) -> None:
     world.connection().received(asked())
     wait_for(lambda: len(rows(world.lake)) == 1)
@@ -330,6 +345,25 @@ def test_a_full_disk_ends_the_journal_with_one_line_and_keeps_what_was_whole(
     assert "ends: No space left on device. The broker goes on without it." in caplog.text
     assert not world.writer.frames
     assert reading.early_ends(world.lake / "journal" / "run=r" / "node=1") == {1: "No space left on device"}
+    assert [segment.sealed for segment in reading.segments(world.lake)] == [True, True], "without their end marks"
+
+
+def test_the_first_reason_of_an_early_end_counts(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for reason in ("the first", "the second"):
+        world.writer._disk.end(reason)
+    world.writer.close()
+    assert reading.early_ends(world.lake / "journal" / "run=r" / "node=1") == {1: "the first"}
+    assert len(caplog.records) == 1
+
+
+def test_a_dictionary_that_begins_anew_has_the_contexts_that_were_in_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "LARGEST_DICTIONARY", 3)
+    of = {n: batches.ContextValues(n, "accepted", None, "h:1", None, None, f"client-{n}", None) for n in range(5)}
+    contexts = batches.Contexts(of)
+    for numbers in ([0, 1], [1, 0, 2], [2, 3, 0], [4, 4, 2], [0, 1, 2, 3, 4]):
+        columns = contexts.columns(numbers)
+        assert columns["client_id"].to_pylist() == [f"client-{n}" for n in numbers]
+        assert columns["conn_id"].to_pylist() == numbers
 
 
 def test_too_much_that_waits_for_a_slow_disk_ends_the_journal(
