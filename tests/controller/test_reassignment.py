@@ -475,6 +475,21 @@ async def test_a_completion_whose_new_epoch_is_refused_leaves_the_partition_as_i
     assert assignment(stage) == whole == Assignment((1, 2), (2,), ())
 
 
+async def test_a_request_that_is_complete_at_once_fails_if_its_completion_cannot_be_written(stage: Stage) -> None:
+    await stage.open(1, 2, 3)
+    await stage.create("t", (1, 2, 3))
+    write_topics = stage.store.write_topics
+
+    async def refuse_completion(writes: Any) -> Any:
+        if any(not write.assignments[0].is_reassigning for write in writes):
+            return [WriteOutcome.FAILED for _ in writes]
+        return await write_topics(writes)
+
+    stage.store.write_topics = refuse_completion  # type: ignore[method-assign]
+    (result,) = (await stage.controller.alter_reassignments({T0: (1, 2)})).values()
+    assert result[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 async def test_a_topic_znode_that_could_not_be_written_at_the_end_is_written_whole_with_the_next_change(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
