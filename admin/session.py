@@ -209,8 +209,9 @@ class Session:
             if scope.on_retry is not None:
                 scope.on_retry(error)
             return
-        last = scope.last_error if isinstance(error, TimedOut) and scope.last_error is not None else error
-        raise TimedOut(last.message) from error
+        before = scope.last_error
+        is_cut_off = isinstance(error, TimedOut) or (isinstance(error, Disconnected) and isinstance(before, BadResponse))
+        raise TimedOut(before.message if is_cut_off and before is not None else error.message) from error
 
 
 def _no_topics(version: int) -> messages.MetadataRequest:

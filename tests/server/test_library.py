@@ -26,6 +26,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.test_local_cluster import registered
+from klamm.zk import embedded
 
 BY_WITH = {"start", "stop", "failure"}
 """What `with` does itself, and what only the command line waits for."""
@@ -165,9 +166,14 @@ def test_an_interrupt_during_the_start_leaves_nothing(tmp_path: Path, monkeypatc
     main = threading.main_thread().ident
     assert main is not None
 
+    interrupted = threading.Event()
+    serves = embedded._serves
+    monkeypatch.setattr(embedded, "_serves", lambda port, folder: interrupted.is_set() and serves(port, folder))
+
     def interrupt() -> None:
         wait_for(lambda: list(tmp_path.glob("klamm-zookeeper-*/zoo.cfg")), "the ZooKeeper starts")
         signal.pthread_kill(main, signal.SIGINT)
+        interrupted.set()
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
