@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from klamm.controller.values import BrokerRegistration, BrokerState, WriteOutcome
-from klamm.zk import paths
+from klamm.zk import layout, paths
 from klamm.zk.broker_node import broker_ids, decode_endpoints, encode_endpoints
 from klamm.zk.fenced import Entry, outcome_of
 from klamm.zk.json_values import Unreadable, int32
@@ -89,11 +89,26 @@ async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration
 
 
 async def read_registration(session: ZkSession, broker_id: int) -> BrokerRegistration | None:
-    """A registration with everything that was written before this call; None where there is none. Raises Unreadable, StoreLost, ZkError."""
+    """A registration with everything that was written before this call. Raises Unreadable, StoreLost, ZkError.
+
+    None where there is none, or where the active controller knows of no registrations, as one of Apache Kafka: that notes no silence, and
+    elects others in the place of registered brokers.
+    """
     path = paths.registration_path(broker_id)
     await session.sync(path)
     node = await session.get(path)
-    return None if node is None else decode_registration(broker_id, node.data)
+    if node is None or not await _counts(session):
+        return None
+    return decode_registration(broker_id, node.data)
+
+
+async def _counts(session: ZkSession) -> bool:
+    """Whether registrations count: there is no controller, or one that shows its session, as those do that know of registrations."""
+    node = await session.get(paths.CONTROLLER)
+    if node is None:
+        return True
+    controller = layout.decode_controller(node.data)
+    return controller is not None and await session.exists(paths.controller_session_path(controller.broker_id)) is not None
 
 
 class _Registration(Entry):

@@ -7,6 +7,7 @@ import pytest
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.tests.zk.labs import RealLab
 from klamm.zk.json_values import Unreadable
+from klamm.zk.layout import encode_controller
 from klamm.zk.store_registrations import encode_registration, read_registration
 
 OWN = BrokerRegistration(5, 3, BrokerState.ONLINE, (), is_silent=True)
@@ -21,3 +22,16 @@ async def test_broker_reads_its_own_registration(real: RealLab) -> None:
     await session.set("/cluster/brokers/5", b"nonsense")
     with pytest.raises(Unreadable):
         await read_registration(session, 5)
+
+
+@pytest.mark.requirement("RREG-24")
+async def test_a_registration_does_not_count_under_a_controller_that_knows_of_none(real: RealLab) -> None:
+    """One of Apache Kafka writes no note before it elects others. Without a controller the registration counts."""
+    session = (await real.seat()).session
+    await real.put("/cluster/brokers/5", encode_registration(OWN))
+    await real.put("/controller", encode_controller(7, 0))
+    assert await read_registration(session, 5) is None
+    await real.put("/cluster/controllers/7", b"")
+    assert await read_registration(session, 5) == OWN
+    await session.delete("/controller")
+    assert await read_registration(session, 5) == OWN
