@@ -56,17 +56,17 @@ def interrupts(orderly: OrderlyEnd | None = None) -> Iterator[None]:
     os.set_blocking(telling, False)
     heard: list[int] = []
     seen: list[int] = []
-    told = threading.Event()
+    has_said = threading.Event()
 
     def handle(number: int, _frame: FrameType | None) -> None:
         seen.append(number)
         if orderly is None or not orderly.can_wait or len(seen) > 1:
-            told.wait(LIMIT_S)  # whoever catches what is raised may print it
+            has_said.wait(LIMIT_S)  # before anybody can print what is raised
             raise KeyboardInterrupt
 
     before = signal.set_wakeup_fd(telling, warn_on_full_buffer=False)
     handlers = {number: signal.signal(number, handle) for number in SIGNALS}
-    listener = threading.Thread(target=_listen, args=(listening, heard, told, orderly), name="interrupts", daemon=True)
+    listener = threading.Thread(target=_listen, args=(listening, heard, has_said, orderly), name="interrupts", daemon=True)
     listener.start()
     try:
         yield
@@ -84,7 +84,7 @@ def interrupts(orderly: OrderlyEnd | None = None) -> Iterator[None]:
         sys.exit(128 + heard[0])
 
 
-def _listen(listening: int, heard: list[int], told: threading.Event, orderly: OrderlyEnd | None) -> None:
+def _listen(listening: int, heard: list[int], has_said: threading.Event, orderly: OrderlyEnd | None) -> None:
     """Wait for a signal or the end of the command; after a signal the process is gone soon."""
     while said := os.read(listening, 1):
         if said[0] not in SIGNALS:
@@ -97,7 +97,7 @@ def _listen(listening: int, heard: list[int], told: threading.Event, orderly: Or
         os.write(2, f"{SHOW_CURSOR if os.isatty(2) else ''}{LINE}\n".encode())
         tell_scripts("interrupted")
         _close_stderr()
-        told.set()
+        has_said.set()
         jvm = sys.modules.get("klamm.pipeline.jvm")
         if jvm is not None:
             jvm.end_jvm()
