@@ -34,7 +34,7 @@ def replacing(path: str | Path, *, flush: bool = False, mode: int | None = None)
         if mode is not None:
             temporary.chmod(mode)
         if flush:
-            _sync(temporary)
+            force(temporary)
         temporary.replace(path)
     except BaseException as problem:
         with suppress(OSError):
@@ -58,7 +58,8 @@ def remove_temporaries(folder: str | Path, names: Collection[str]) -> None:
             Path(folder, entry).unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def force(path: str | Path) -> None:
+    """Force a file, or the names in a folder, to disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -30,7 +30,7 @@ from klamm.broker.log.storage import (
     WriteEpochs,
     WriteSnapshot,
 )
-from klamm.machine.replaced_file import replace_file
+from klamm.machine.replaced_file import force, replace_file
 
 MAX_BUFFERS = 512
 """Of one writev; Linux allows 1024."""
@@ -341,8 +341,4 @@ def remove(path: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Force the names in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    force(folder)
