@@ -21,8 +21,10 @@ from kazoo.client import KazooClient
 
 from klamm.benchmarks.processes import Failed, Process, compiled, free_port, klamm
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.zk import layout, paths, topic_layout
-from klamm.zk.requests import Multi, MultiRead, Operations, Znode
+from klamm.zk.layout import paths
+from klamm.zk.layout import topics as topic_layout
+from klamm.zk.layout import znodes as layout
+from klamm.zk.session.requests import Multi, MultiRead, Operations, Znode
 
 FAKES = (101, 102, 103)
 SPARE = 104

@@ -30,7 +30,7 @@ from klamm.benchmarks.processes import note
 from klamm.benchmarks.reassigning import reassign_move, reassign_order
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 
 class Round(Measuring):

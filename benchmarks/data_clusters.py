@@ -20,7 +20,7 @@ from klamm.benchmarks.controlled_cluster import Connection, broker_command
 from klamm.benchmarks.processes import Failed, Process, free_port, klamm
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 SEGMENT_BYTES = 16 << 20
 RETENTION_BYTES = 64 << 20

@@ -26,11 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from klamm.journal.columns import FRAMES
-from klamm.pipeline.decode import decode_frame
-from klamm.pipeline.decode_batches import ARROW_TYPES, DECODED, INPUT, decode_batch, decode_batches
-from klamm.pipeline.session import open_session
+from klamm.pipeline.decode.batches import ARROW_TYPES, DECODED, INPUT, decode_batch, decode_batches
+from klamm.pipeline.decode.frame_decoder import decode_frame
+from klamm.pipeline.lake.tables import BRONZE, ddl
 from klamm.pipeline.silver import build_silver, decode
-from klamm.pipeline.tables import BRONZE, ddl
+from klamm.pipeline.spark.session import open_session
 from klamm.tests.pipeline.test_decode import Frame, recorded
 
 AIM_PER_CORE = 100_000

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from klamm.broker.metadata_view import MetadataView
-from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome, intern_ints
 from klamm.protocol.nouns import Endpoint
 

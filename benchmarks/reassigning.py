@@ -16,7 +16,8 @@ from klamm.benchmarks.controlled_cluster import FAKES, SPARE, ControlledCluster,
 from klamm.benchmarks.measuring import LIMIT_S, Measuring, error_codes
 from klamm.controller.values import Assignment
 from klamm.protocol import messages
-from klamm.zk import paths, topic_layout
+from klamm.zk.layout import paths
+from klamm.zk.layout import topics as topic_layout
 
 Targets = dict[Partition, tuple[int, ...]]
 ALL = (*FAKES, SPARE)

@@ -23,7 +23,7 @@ from klamm.benchmarks.controlled_cluster import Session
 from klamm.benchmarks.data_clusters import ask, create_topic
 from klamm.benchmarks.processes import Failed, Process, free_port, klamm, note
 from klamm.protocol import messages
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 FIRST = 1001
 ONLINE = "2"

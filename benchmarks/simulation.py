@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import time
 
-from klamm.pipeline.session import open_session
 from klamm.pipeline.simulation.generated import Generated
 from klamm.pipeline.simulation.patterns import Scenario
 from klamm.pipeline.simulation.steps import Blacklist, Brokers, Elect, Kill, Unclean
+from klamm.pipeline.spark.session import open_session
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import klamm
 from klamm.benchmarks.processes import Failed, Process, note
 from klamm.benchmarks.processes import klamm as command
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 AIM_S = 1.5
 """For three brokers with an embedded ZooKeeper, warm, on two cores."""

@@ -34,14 +34,14 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.failures", "PackageMissing"),
     ("klamm.cli.output", "CannotWrite"),
     ("klamm.server.broker_server", "StartFailed"),
-    ("klamm.zk.java", "EmbeddedZooKeeperError"),
-    ("klamm.zk.session", "ZkUnavailable"),
+    ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),
+    ("klamm.zk.session.session", "ZkUnavailable"),
     ("klamm.cli.tool_failures", "ToolFailed"),
     ("klamm.cli.tool_files", "BadFile"),
     ("klamm.cli.client_properties", "BadClientProperties"),
-    ("klamm.pipeline.java", "NoJava"),
-    ("klamm.pipeline.lake", "PipelineFailed"),
-    ("klamm.pipeline.session", "NoSpark"),
+    ("klamm.pipeline.spark.java", "NoJava"),
+    ("klamm.pipeline.lake.folder", "PipelineFailed"),
+    ("klamm.pipeline.spark.session", "NoSpark"),
 )
 """Module and name of each exception class of such failures."""
 

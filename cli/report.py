@@ -25,11 +25,11 @@ def command(lake: Path, output: Path, run: str | None) -> None:
     klamm report ./lake --run 20261122T211500Z-a1b2 -o incident.html
     """
     with extra_needed("pipeline", lambda: "klamm report"):
-        from klamm.pipeline.lean_arrow import leave_out_pandas
         from klamm.pipeline.report import page
         from klamm.pipeline.report.facts import NothingToReport
         from klamm.pipeline.report.write import report
         from klamm.pipeline.rules.runner import rules
+        from klamm.pipeline.spark.lean_arrow import leave_out_pandas
 
     leave_out_pandas()
     texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}

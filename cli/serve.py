@@ -29,7 +29,7 @@ from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, ch
 if TYPE_CHECKING:
     from klamm.server.local.cluster import LocalCluster
     from klamm.server.local.process_cluster import ProcessCluster
-    from klamm.zk.embedded import EmbeddedZooKeeper
+    from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class EarlyZooKeeper:
     """The embedded ZooKeeper; the constructor starts it in a thread."""
 
     def __init__(self, data_dir: Path | None) -> None:
-        from klamm.zk.embedded import EmbeddedZooKeeper
+        from klamm.zk.embedded.server import EmbeddedZooKeeper
 
         self.zookeeper = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
         self.started: Future[None] = Future()

@@ -22,7 +22,7 @@ from klamm.configs.dynamic import check_entry, check_listener_configs, check_nam
 from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.configs.listeners import ListenerConfig, ListenerConfigs, listeners_of
 from klamm.configs.passwords import PasswordEncoder
-from klamm.configs.table_broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
+from klamm.configs.tables.broker import BROKER, MEANINGFUL, OWN, QUOTAS, SWITCHES, key_of
 from klamm.configs.types import ConfigError
 
 __all__ = ["BrokerConfig", "ConfigError", "DynamicChange", "ListenerConfig"]

@@ -1,6 +1,6 @@
 """One config as a row of a table: name, type, default, validator, and how it can change while the broker runs.
 
-The tables (`configs/table_*.py`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` lists
+The tables (`configs/tables/`) are tuples of ConfigKey, checked against a running Kafka 3.9.1. `synonyms` lists
 the names of one setting, the strongest first: `log.retention.ms`, then `.minutes`, then `.hours`; the config of one listener
 (`listener.name.internal.ssl.client.auth`) before the config without prefix.
 """

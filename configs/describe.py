@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.definition import READ_ONLY, ConfigKey, synonyms
-from klamm.configs.table_broker import BROKER, TOPICS
+from klamm.configs.tables.broker import BROKER, TOPICS
 from klamm.configs.topic import topic_values
 from klamm.configs.types import ConfigType, text_of
 

@@ -13,7 +13,7 @@ from klamm.configs import rules as config_rules
 from klamm.configs.definition import DEFAULT_ONLY, PER_BROKER, READ_ONLY, ConfigKey, without_listener
 from klamm.configs.listeners import ListenerConfigs
 from klamm.configs.passwords import CannotDecrypt, PasswordEncoder
-from klamm.configs.table_broker import BROKER, QUOTAS, key_of
+from klamm.configs.tables.broker import BROKER, QUOTAS, key_of
 from klamm.configs.types import ConfigError
 
 DYNAMIC: Mapping[str, ConfigKey] = {name: key for name, key in BROKER.items() if key.mode is not READ_ONLY}

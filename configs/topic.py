@@ -12,8 +12,8 @@ from typing import Any
 from klamm.configs import rules as config_rules
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.inter_broker_protocol import MetadataVersion
-from klamm.configs.table_broker import TOPICS
-from klamm.configs.table_topic import MAX_LONG
+from klamm.configs.tables.broker import TOPICS
+from klamm.configs.tables.topic import MAX_LONG
 from klamm.configs.types import ConfigError
 from klamm.protocol.errors import ApiError, ErrorCode
 

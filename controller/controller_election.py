@@ -11,13 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, assert_never
 
-from klamm.controller import events, failover
-from klamm.controller.batch import Channels
-from klamm.controller.causes import Cause, TimerFired
-from klamm.controller.events import ElectionEvent, Event
+from klamm.controller import failover
+from klamm.controller.events import catalogue as events
+from klamm.controller.events.catalogue import ElectionEvent, Event
+from klamm.controller.events.causes import Cause, TimerFired
 from klamm.controller.observation import Observer
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ControllerElectionDue
+from klamm.controller.propagation.batch import Channels
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term, reach

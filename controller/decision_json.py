@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from klamm.controller import elections
-from klamm.controller.alter_partition import AlterIsr
-from klamm.controller.decisions import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
-from klamm.controller.reassignment_steps import RaiseLeaderEpoch
-from klamm.controller.replica_machine import LeaveIsr
+from klamm.controller.decisions import elections
+from klamm.controller.decisions.decision import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
+from klamm.controller.partitions.alter_partition import AlterIsr
+from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
+from klamm.controller.partitions.replica_machine import LeaveIsr
+from klamm.controller.reassignment.steps import RaiseLeaderEpoch
 from klamm.controller.values import Assignment, LeaderAndIsr, Proposal
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition

@@ -10,7 +10,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never
 
-from klamm.controller.causes import (
+from klamm.controller.changes import Change, StatesChanged, Subscriber
+from klamm.controller.cluster import Cluster
+from klamm.controller.events.catalogue import Event
+from klamm.controller.events.causes import (
     BrokerStarted,
     Cause,
     ConfigChanged,
@@ -22,9 +25,6 @@ from klamm.controller.causes import (
     TimerFired,
     WatchFired,
 )
-from klamm.controller.changes import Change, StatesChanged, Subscriber
-from klamm.controller.cluster import Cluster
-from klamm.controller.events import Event
 from klamm.controller.term import Term
 from klamm.controller.values import LeaderAndIsr
 from klamm.protocol import messages

@@ -6,19 +6,14 @@ import asyncio
 import logging
 from collections.abc import Collection
 
-from klamm.controller import (
-    broker_registrations,
-    brokers,
-    config_events,
-    deletion,
-    leader_elections,
-    partition_machine,
-    phases,
-    reassignment,
-    replica_machine,
-    topics,
-)
+from klamm.controller import config_events, phases
+from klamm.controller.brokers import startup_and_failure as brokers
+from klamm.controller.partitions import leader_elections, partition_machine, replica_machine
+from klamm.controller.reassignment import procedure as reassignment
+from klamm.controller.registrations import register_broker as broker_registrations
 from klamm.controller.term import Term
+from klamm.controller.topics import deletion
+from klamm.controller.topics import new_topics as topics
 from klamm.controller.values import BrokerRegistration
 
 log = logging.getLogger("klamm.controller")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from klamm.controller.causes import QueuedEvent
 from klamm.controller.changes import Change
-from klamm.controller.decisions import Decide, Decision, Situation
-from klamm.controller.events import ThrottleRequest
+from klamm.controller.decisions.decision import Decide, Decision, Situation
+from klamm.controller.events.catalogue import ThrottleRequest
+from klamm.controller.events.causes import QueuedEvent
 from klamm.controller.phases import Phase
-from klamm.controller.throttle_steps import Step
+from klamm.controller.throttles.steps import Step
 from klamm.protocol.nouns import TopicPartition
 
 Requests = tuple[tuple[int, int, tuple[int, ...]], ...]

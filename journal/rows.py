@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.journal.growing import GrowingSegment
+from klamm.journal.live_segment import GrowingSegment
 from klamm.journal.reading import SegmentReader, open_segment, segments
 from klamm.journal.segments import Segment
 

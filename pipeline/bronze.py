@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from klamm.journal.reading import is_written, open_segment, segments
 from klamm.journal.segments import Segment, is_part
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline import manifest
-from klamm.pipeline.lake import PipelineFailed
-from klamm.pipeline.manifest import Entry
-from klamm.pipeline.row_groups import RowGroups
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.row_groups import RowGroups
 
 COMMITS = "bronze/commits"
 COMMIT_COLUMNS = "table string, run string, batch string, path string, rows bigint"

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from klamm.journal.rows import Row
 from klamm.journal.segments import table_schema
 from klamm.machine.replaced_file import replacing, temporary_path
-from klamm.pipeline.lines import body_json, decoded, json_line
+from klamm.pipeline.decode.row_text import body_json, decoded, json_line
 
 PART_ROWS = 8_192
 PART_BYTES = 32 << 20

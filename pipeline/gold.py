@@ -11,12 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klamm.pipeline import manifest, parts
-from klamm.pipeline.manifest import Entry
-from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
-from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.session import FEW
-from klamm.pipeline.tables import (
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.tables import (
     API_MATRIX,
     CLIENT_SCORECARD,
     EVENT_TABLE,
@@ -31,6 +29,9 @@ from klamm.pipeline.tables import (
     Table,
     ddl,
 )
+from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
+from klamm.pipeline.rules.verdict_tables import write_judgement
+from klamm.pipeline.spark.session import FEW
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"

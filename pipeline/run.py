@@ -14,11 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 from klamm.journal.reading import ask_to_seal, node_folders, seal_leftovers
 from klamm.journal.segments import SEAL, Segment
-from klamm.pipeline import manifest, missing, stream, workers
+from klamm.pipeline import stream
 from klamm.pipeline.bronze import LOCAL_BYTES, Commits, Converted, convert_by_workers, convert_here, foreign_files, pending
 from klamm.pipeline.gold import build_gold
-from klamm.pipeline.lake import spark_failures, written
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.folder import spark_failures, written
 from klamm.pipeline.rules.runner import Judgement
+from klamm.pipeline.spark import workers
 
 SEAL_WAIT_S = 5.0
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from klamm.journal.columns import EVENTS
-from klamm.pipeline import manifest, parts
-from klamm.pipeline.decode_batches import DECODED, INPUT, decode_batches
-from klamm.pipeline.lake import PipelineFailed
-from klamm.pipeline.manifest import Entry
-from klamm.pipeline.session import FEW
+from klamm.pipeline.decode.batches import DECODED, INPUT, decode_batches
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
 from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRITTEN, decode_and_write, write_events
-from klamm.pipeline.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
+from klamm.pipeline.spark.session import FEW
 
 SORTED_BY = ("api_key", "dir")
 """Many messages are sorted by these columns: most frames are of few APIs, and most rules ask for the bodies of the rest."""

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.journal.columns import EVENTS
-from klamm.pipeline.decode_batches import ARROW_TYPES, LISTS, OWN, decode_batches
-from klamm.pipeline.parts import folder_of_run, stage
-from klamm.pipeline.row_groups import RowGroups
-from klamm.pipeline.tables import (
+from klamm.pipeline.decode.batches import ARROW_TYPES, LISTS, OWN, decode_batches
+from klamm.pipeline.lake.row_groups import RowGroups
+from klamm.pipeline.lake.table_parts import folder_of_run, stage
+from klamm.pipeline.lake.tables import (
     API_ERRORS,
     BROKER_STATE,
     DECISIONS,

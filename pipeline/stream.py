@@ -20,13 +20,13 @@ from typing import Any
 
 from klamm.journal.columns import Column
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMIT_COLUMNS, COMMITS, Commits
-from klamm.pipeline.lake import CHECKPOINTS, PipelineFailed
-from klamm.pipeline.parts import STAGED
-from klamm.pipeline.session import FEW, few_rows
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
+from klamm.pipeline.lake.table_parts import STAGED
+from klamm.pipeline.lake.tables import BRONZE, SILVER, ddl
 from klamm.pipeline.silver import build_silver
-from klamm.pipeline.tables import BRONZE, SILVER, ddl
+from klamm.pipeline.spark.session import FEW, few_rows
 
 COMMITS_A_BATCH = 8
 STREAM = f"{CHECKPOINTS}/silver"

@@ -18,15 +18,15 @@ from klamm.controller.values import Broker, StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.server.controlled_shutdown import request_controlled_shutdown
-from klamm.server.dispatch import Dispatcher, Handler
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import Listeners
+from klamm.server.requests.dispatch import Dispatcher, Handler
 from klamm.server.services import Services
 from klamm.zk.admin import AdminZk
 from klamm.zk.registration import RegistrationRefused
-from klamm.zk.requests import ZkError
-from klamm.zk.session import ZkSession
+from klamm.zk.session.requests import ZkError
+from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -28,39 +28,35 @@ from klamm.broker.recovery import Recovery, RecoveryProcess
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.brokers import unsupported_features
-from klamm.controller.events import WatchEvent
+from klamm.controller.brokers.startup_and_failure import unsupported_features
+from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.store import Store
 from klamm.controller.values import ControllerMoved, StoreLost
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import Endpoint, TopicPartition
-from klamm.server import absent_security, policies
-from klamm.server.authorizer import AllowAll, Authorizer
 from klamm.server.background import BackgroundTasks
-from klamm.server.broker_events import BrokerEvents
-from klamm.server.broker_journal import JournalMissing, keeps_journal, open_journal
 from klamm.server.broker_registration import BrokerRegistration, Registration
-from klamm.server.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
-from klamm.server.delayed_fetch import Fetches
+from klamm.server.configs import policies
+from klamm.server.configs.config_application import FETCHERS, RECOVERY_MODE, ConfigApplication, controller_options
+from klamm.server.configs.dynamic_configs import DynamicConfigs
+from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.configs.properties_log import log_properties
+from klamm.server.configs.topic_configs import TopicConfigs
 from klamm.server.disks import Disks, are_on_disk
-from klamm.server.dynamic_configs import DynamicConfigs
 from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, FeatureWatch
+from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.first_connection import connect
-from klamm.server.handlers import handlers_of, offered
 from klamm.server.identity import BrokerIdentity
-from klamm.server.journaled_store import JournaledStore
-from klamm.server.journaling import ControllerJournal
+from klamm.server.journal.broker_events import BrokerEvents
+from klamm.server.journal.broker_journal import JournalMissing, keeps_journal, open_journal
+from klamm.server.journal.journaled_store import JournaledStore
+from klamm.server.journal.journaling import ControllerJournal
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id, write_missing
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.net.listeners import CannotListen, Listeners
-from klamm.server.not_offered import NotOfferedLog
-from klamm.server.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.producer_ids import ControllerProducerIds, ProducerIds, ZooKeeperProducerIds
-from klamm.server.properties_log import log_properties
-from klamm.server.purgatory import Purgatory
-from klamm.server.quotas import MutationQuota, no_quota
 from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.followers import Followers
 from klamm.server.replication.isr_updates import IsrUpdates
@@ -68,16 +64,21 @@ from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
 from klamm.server.request_registration.registration import ControllerRegistration
+from klamm.server.requests.handlers import handlers_of, offered
+from klamm.server.requests.not_offered import NotOfferedLog
+from klamm.server.requests.purgatory import Purgatory
+from klamm.server.requests.quotas import MutationQuota, no_quota
 from klamm.server.seams import Seams
+from klamm.server.security import absent_security
+from klamm.server.security.authorizer import AllowAll, Authorizer
 from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
-from klamm.server.topic_configs import TopicConfigs
 from klamm.zk.admin import AdminZk
-from klamm.zk.json_values import Unreadable
+from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
-from klamm.zk.requests import ZkError
-from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
-from klamm.zk.store import ZkStore, ZkStoreOptions
+from klamm.zk.session.requests import ZkError
+from klamm.zk.session.session import SessionChange, ZkSession, ZkUnavailable
+from klamm.zk.store.store import ZkStore, ZkStoreOptions
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.zk.admin import AdminZk
-from klamm.zk.requests import ZkError
-from klamm.zk.session import ZkUnavailable
+from klamm.zk.session.requests import ZkError
+from klamm.zk.session.session import ZkUnavailable
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from klamm.controller.values import StoreLost
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.zk.json_values import Unreadable
-from klamm.zk.layout import decode_feature
-from klamm.zk.paths import FEATURE
-from klamm.zk.requests import ZkError
-from klamm.zk.session import ZkSession
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.layout.paths import FEATURE
+from klamm.zk.layout.znodes import decode_feature
+from klamm.zk.session.requests import ZkError
+from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 

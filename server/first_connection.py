@@ -7,8 +7,8 @@ import logging
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
-from klamm.zk.reachability import why_silent
-from klamm.zk.session import ZkSession
+from klamm.zk.session.reachability import why_silent
+from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.broker_sessions import Connection
-from klamm.controller.causes import Cause
-from klamm.controller.metadata_fetches import MetadataFetch, MetadataFetched
+from klamm.controller.events.causes import Cause
+from klamm.controller.metadata_log.fetches import MetadataFetch, MetadataFetched
+from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,
@@ -32,15 +32,15 @@ from klamm.protocol.apis import Api
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import Authorizer
-from klamm.server.delayed_fetch import Fetches
+from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.features import FeatureCache
+from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.identity import BrokerIdentity
-from klamm.server.not_offered import NotOfferedLog
-from klamm.server.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.producer_ids import ProducerIds
-from klamm.server.purgatory import Purgatory
-from klamm.server.quotas import MutationQuota
+from klamm.server.requests.not_offered import NotOfferedLog
+from klamm.server.requests.purgatory import Purgatory
+from klamm.server.requests.quotas import MutationQuota
+from klamm.server.security.authorizer import Authorizer
 
 
 class ControllerService(Protocol):

@@ -12,9 +12,9 @@ import logging
 from klamm.controller.loop import Controller
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import Registration
-from klamm.server.dynamic_configs import DynamicConfigs
+from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.server.features import FeatureWatch
-from klamm.zk.session import SessionChange
+from klamm.zk.session.session import SessionChange
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import pytest
 
 from klamm.tests.reference.jars import NoJars, jars
 from klamm.tests.stories.both.retelling import Retelling
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 SEED = "stories_seed"
 

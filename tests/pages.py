@@ -123,7 +123,7 @@ def _counted(requirements: Collection[str], without_test: Collection[str], nothi
 def apis_page() -> str:
     """Every API of a ZooKeeper-mode broker: its versions, and whether a handler is in the dispatch table."""
     from klamm.protocol import messages  # the pages above need nothing but text
-    from klamm.server.handlers import HANDLERS
+    from klamm.server.requests.handlers import HANDLERS
 
     apis = sorted(messages.APIS.values(), key=lambda api: api.key)
     lines = [
@@ -204,7 +204,7 @@ def phases_page() -> str:
 def log_configs_page() -> str:
     """Which configs of topics and brokers act on logs."""
     from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
-    from klamm.configs.table_broker import TOPICS
+    from klamm.configs.tables.broker import TOPICS
 
     lines = [
         NOTE,
@@ -252,15 +252,16 @@ def journal_page() -> str:
 
 def pipeline_tables_page() -> str:
     """The tables that the pipeline makes of a journal, and why a frame may be in quarantine."""
-    from klamm.pipeline import decode, tables
+    from klamm.pipeline.decode import frame_decoder as decode
+    from klamm.pipeline.lake import tables
 
     lines = [
         NOTE,
         "# The tables of the pipeline\n",
-        "From `pipeline/tables.py`. `klamm pipeline run LAKE` makes them, as Parquet in `LAKE/<layer>/<table>/run=<id>/`.",
-        "Only what `_manifest.jsonl` of a table names is part of it (`pipeline/manifest.py`). Columns that a table shares with the journal",
-        "are explained in [journal.md](journal.md): `header` stands for all columns of `frames` but `frame`; a column without a sentence",
-        "means what the name says.\n",
+        "From `pipeline/lake/tables.py`. `klamm pipeline run LAKE` makes them, as Parquet in `LAKE/<layer>/<table>/run=<id>/`.",
+        "Only what `_manifest.jsonl` of a table names is part of it (`pipeline/lake/manifest.py`). Columns that a table shares with the",
+        "journal are explained in [journal.md](journal.md): `header` stands for all columns of `frames` but `frame`; a column without",
+        "a sentence means what the name says.\n",
     ]
     header = set(tables.HEADER)
     for table in (*tables.SILVER, *tables.GOLD):

@@ -13,10 +13,10 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.configs.broker_config import BrokerConfig
-from klamm.controller.broker_sessions import Connection
-from klamm.controller.causes import Cause
+from klamm.controller.events.causes import Cause
 from klamm.controller.ids import random_topic_id
-from klamm.controller.metadata_fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
+from klamm.controller.metadata_log.fetches import NOT_CONTROLLER, MetadataFetch, MetadataFetched
+from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,
@@ -33,19 +33,19 @@ from klamm.protocol.apis import APIS, Api, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
-from klamm.server.context import Context
-from klamm.server.delayed_fetch import Fetches
+from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
 from klamm.server.features import FeatureCache
-from klamm.server.handlers import HANDLERS, offered
+from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.identity import BrokerIdentity
-from klamm.server.not_offered import NotOfferedLog
-from klamm.server.peer import Peer
-from klamm.server.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy, any_change, any_reassignment, any_topic
 from klamm.server.producer_ids import ProducerIds
-from klamm.server.purgatory import Purgatory
-from klamm.server.quotas import MutationQuota, no_quota
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests.context import Context
+from klamm.server.requests.handlers import HANDLERS, offered
+from klamm.server.requests.not_offered import NotOfferedLog
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.purgatory import Purgatory
+from klamm.server.requests.quotas import MutationQuota, no_quota
+from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, Principal, Resource
 from klamm.server.services import AdminStore, ControllerService, Services
 
 

@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from klamm.controller.values import Assignment, Broker, BrokerState, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk import config_nodes, layout, paths, registration, store_registrations, topic_layout
-from klamm.zk.broker_node import encode_broker
+from klamm.zk import config_nodes, registration
 from klamm.zk.config_nodes import ConfigChange
-from klamm.zk.connection import WatchCallback
-from klamm.zk.fenced import E, Entry, outcome_of, settle, write_entries
-from klamm.zk.requests import NO_NODE, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import paths
+from klamm.zk.layout import topics as topic_layout
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import encode_broker
+from klamm.zk.session.connection import WatchCallback
+from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, BadVersion, MultiFailed, NodeExists, NoNode
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store import registrations as store_registrations
+from klamm.zk.store.fenced import E, Entry, outcome_of, settle, write_entries
 
 ENCODED_AT_ONCE = 5_000
 """Partitions whose assignments are encoded without leaving the loop: some twenty milliseconds of work."""

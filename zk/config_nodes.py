@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from klamm.controller.values import ControllerMoved
-from klamm.zk import layout, paths
-from klamm.zk.connection import WatchCallback
-from klamm.zk.json_values import Unreadable
-from klamm.zk.requests import MultiFailed, NodeExists, NoNode, NotEmpty
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import paths
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.session.connection import WatchCallback
+from klamm.zk.session.requests import MultiFailed, NodeExists, NoNode, NotEmpty
+from klamm.zk.session.session import ZkSession
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klamm.protocol.nouns import Endpoint
-from klamm.zk import layout, paths
-from klamm.zk.broker_node import decode_broker
-from klamm.zk.json_values import Unreadable
-from klamm.zk.session import ZkSession
-from klamm.zk.store_registrations import decode_registration
+from klamm.zk.layout import paths
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import decode_broker
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.registrations import decode_registration
 
 
 class ElectedController(NamedTuple):

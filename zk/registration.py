@@ -9,11 +9,12 @@ from __future__ import annotations
 import uuid
 
 from klamm.controller.values import Broker
-from klamm.zk import json_values, layout, paths
-from klamm.zk.broker_node import broker_ids, decode_broker, encode_broker
-from klamm.zk.json_values import Unreadable
-from klamm.zk.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists, NoNode
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import json_values, paths
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import broker_ids, decode_broker, encode_broker
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists, NoNode
+from klamm.zk.session.session import ZkSession
 
 
 class RegistrationRefused(Exception):

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk import layout, paths
 from klamm.zk.admin import AdminZk
-from klamm.zk.requests import NodeExists
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import paths
+from klamm.zk.layout import znodes as layout
+from klamm.zk.session.requests import NodeExists
+from klamm.zk.session.session import ZkSession
 
 SESSION_TIMEOUT_MS = 30_000
 

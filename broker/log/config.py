@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.configs.table_broker import TOPICS
+from klamm.configs.tables.broker import TOPICS
 from klamm.configs.topic import topic_defaults
 from klamm.configs.types import ConfigError
 from klamm.protocol.records.batch import Codec

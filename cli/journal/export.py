@@ -36,8 +36,8 @@ def command(
     if form == "parquet" and str(output) == "-":
         raise click.UsageError("--format parquet needs a folder: -o FOLDER")
     from klamm.journal.rows import Reading
+    from klamm.pipeline.decode.row_text import decoded, json_line
     from klamm.pipeline.export import export_jsonl, export_parquet
-    from klamm.pipeline.lines import decoded, json_line
 
     check_chosen(lake, runs, brokers)
     wanted = choice(runs, brokers, keys, clients, topic, events)

@@ -84,7 +84,7 @@ def choice(
 ) -> Choice:
     """What the options choose."""
     from klamm.journal.rows import Choice
-    from klamm.pipeline.lines import mentions
+    from klamm.pipeline.decode.row_text import mentions
 
     is_about = None if topic is None else mentions(topic)
     return Choice(

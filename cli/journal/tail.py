@@ -69,7 +69,7 @@ def command(
 
 
 def _print(rows: Iterable[Row], full: bool) -> None:
-    from klamm.pipeline import lines
+    from klamm.pipeline.decode import row_text as lines
 
     shown = None if full else lines.SHOWN
     for row in rows:

@@ -49,7 +49,7 @@ def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json
 
 
 def _lines(proofs: list[Proof], foreign: list[Path], lake: Path) -> Iterator[str]:
-    from klamm.pipeline.lines import utc
+    from klamm.pipeline.decode.row_text import utc
 
     for proof in proofs:
         verdict = "gapless" if not proof.problems else f"{len(proof.problems) + proof.more_problems} problems"

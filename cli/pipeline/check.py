@@ -44,9 +44,9 @@ def command(
 
     The exit code is 3 if the server broke a rule, with `--fail-on warn` also if a client did; it is 1 if the runs could not be judged.
     """
-    from klamm.pipeline.lean_arrow import leave_out_pandas
     from klamm.pipeline.rules.check import check
-    from klamm.pipeline.session import open_session
+    from klamm.pipeline.spark.lean_arrow import leave_out_pandas
+    from klamm.pipeline.spark.session import open_session
 
     leave_out_pandas()
     checked = check(lake, lambda: open_session(master, remote=remote, memory=memory), runs=runs, chosen=chosen)

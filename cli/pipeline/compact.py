@@ -23,9 +23,9 @@ def command(lake: Path, purge: bool, as_json: bool, master: str, remote: str | N
 
     Readers that began before go on with files that are deleted; run it while nobody reads.
     """
-    from klamm.pipeline import compact
-    from klamm.pipeline.lake import spark_failures, written
-    from klamm.pipeline.session import open_session
+    from klamm.pipeline.lake import compact
+    from klamm.pipeline.lake.folder import spark_failures, written
+    from klamm.pipeline.spark.session import open_session
 
     with Bars() as bars, written(lake) as folder, spark_failures():
         bars.begin("compaction", None)

@@ -98,7 +98,7 @@ def _listen(listening: int, heard: list[int], has_said: threading.Event, orderly
         tell_scripts("interrupted")
         _close_stderr()
         has_said.set()
-        jvm = sys.modules.get("klamm.pipeline.jvm")
+        jvm = sys.modules.get("klamm.pipeline.spark.jvm")
         if jvm is not None:
             jvm.end_jvm()
         threading.Thread(target=_end, args=(128 + said[0],), daemon=True).start()

@@ -23,9 +23,9 @@ def command(lake: Path, master: str, remote: str | None, memory: str, no_variant
     segments are read. A run that was killed can be repeated: each row counts once. All rows are counted: frames of the journal are the
     messages and the frames in quarantine; if not, the exit code is 1.
     """
-    from klamm.pipeline.lean_arrow import leave_out_pandas
     from klamm.pipeline.run import run
-    from klamm.pipeline.session import open_session
+    from klamm.pipeline.spark.lean_arrow import leave_out_pandas
+    from klamm.pipeline.spark.session import open_session
 
     leave_out_pandas()
     with Bars() as bars:

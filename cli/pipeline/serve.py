@@ -29,10 +29,10 @@ def command(host: str, port: int, master: str, memory: str) -> None:
 
     The server has to see lakes under the same paths. It has no authentication: let it listen on loopback only.
     """
-    from klamm.pipeline.cluster import connect_command, environment
-    from klamm.pipeline.java import find_java
-    from klamm.pipeline.lake import PipelineFailed
-    from klamm.pipeline.session import session_settings
+    from klamm.pipeline.lake.folder import PipelineFailed
+    from klamm.pipeline.spark.cluster import connect_command, environment
+    from klamm.pipeline.spark.java import find_java
+    from klamm.pipeline.spark.session import session_settings
 
     java = find_java()
     with socket.socket() as probe:

@@ -144,9 +144,9 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     klamm pipeline simulate LAKE --reassign plan.json --throttle 50M --rows
     """
     from klamm.cli.tool_files import read_reassignment
-    from klamm.pipeline.session import open_session
     from klamm.pipeline.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows
+    from klamm.pipeline.spark.session import open_session
 
     if given["rows"] and lake is None:
         raise click.UsageError("--rows needs LAKE to write to")
@@ -234,7 +234,7 @@ def _source(lake: Path | None, given: dict[str, Any], taken: tuple[Step, ...]) -
         logged = read_metadata_log(given["metadata_log"])
         check(Brokers(logged.registered), logged.racks, taken)
         return lambda spark, steps, plans, names: sources.read(spark, logged, steps, plans, names, sizes, given["min_isr"])
-    from klamm.pipeline.lake import existing
+    from klamm.pipeline.lake.folder import existing
 
     assert lake is not None
     journal, run = existing(lake), given["run"]

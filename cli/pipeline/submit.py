@@ -28,9 +28,9 @@ def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], pro
     \b
     klamm pipeline submit --master spark://host:7077 -- job.py /lake
     """
-    from klamm.pipeline.cluster import code_zip, environment, submit_command
-    from klamm.pipeline.java import find_java
-    from klamm.pipeline.session import session_settings
+    from klamm.pipeline.spark.cluster import code_zip, environment, submit_command
+    from klamm.pipeline.spark.java import find_java
+    from klamm.pipeline.spark.session import session_settings
 
     java = find_java()
     chosen = session_settings(master, java, memory) | {"spark.submit.pyFiles": str(code_zip())} | dict(settings)

@@ -24,7 +24,7 @@ def command(lake: Path, trigger: float, master: str, remote: str | None, memory:
     Brokers that are running finish a segment at each trigger, so a frame is in the tables about two triggers after it was journaled.
     """
     from klamm.pipeline.run import watch
-    from klamm.pipeline.session import open_session
+    from klamm.pipeline.spark.session import open_session
 
     end = OrderlyEnd()
 

@@ -7,9 +7,9 @@ from klamm.configs.types import ConfigError
 from klamm.controller.values import DEFAULT_BROKER, Assignment, ConfigEntity, LeaderAndIsr
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.nouns import TopicPartition
-from klamm.zk import paths
-from klamm.zk.session import ZkSession
-from klamm.zk.store import ZkStore
+from klamm.zk.layout import paths
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.store import ZkStore
 
 SESSION_TIMEOUT_MS = 30_000
 CONNECT_MS = 10_000

@@ -8,8 +8,8 @@ from random import Random
 from klamm.cli.reassign_partitions.cluster import Replica, Throttles, TopicView
 from klamm.cli.tool_failures import ToolFailed
 from klamm.cli.tool_files import ANY, Move, Moves
-from klamm.controller.placement import place_replicas
-from klamm.controller.throttles import move_to, running_move
+from klamm.controller.decisions.placement import place_replicas
+from klamm.controller.throttles.throttled_replicas import move_to, running_move
 from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 

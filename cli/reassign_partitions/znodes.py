@@ -13,12 +13,12 @@ import click
 
 from klamm.cli.reassign_partitions.cluster import LOG_DIR_RATE, BrokerReplicas, Replica, Throttles, TopicView
 from klamm.cli.tool_failures import NotReachable, ToolFailed
-from klamm.controller import throttles
+from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.controller.values import Assignment, ControllerMoved, StoredTopic, StoreLost
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.zk.json_values import Unreadable
-from klamm.zk.reachability import why_silent
-from klamm.zk.requests import ZkError
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.session.reachability import why_silent
+from klamm.zk.session.requests import ZkError
 from klamm.zk.tools import ToolZk
 
 CONNECT_MS = 10_000

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.journal.columns import Direction
-from klamm.pipeline import manifest, plain
-from klamm.pipeline.decode import decode_frame
+from klamm.pipeline.decode.frame_decoder import decode_frame
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake.tables import Table
 from klamm.pipeline.report.facts import EVENTS, FRAMES, Facts, Row, api_name
-from klamm.pipeline.tables import Table
 
 SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000

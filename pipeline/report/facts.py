@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.pipeline import manifest, plain
-from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
-from klamm.pipeline.tables import (
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import parquet_rows as plain
+from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
     BRONZE,
@@ -32,6 +32,7 @@ from klamm.pipeline.tables import (
     VERDICTS,
     Table,
 )
+from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from klamm.pipeline.cache import cache_folder, keep
 from klamm.pipeline.report import evidence, facts, page
+from klamm.pipeline.spark.cache import cache_folder, keep
 
 
 def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:

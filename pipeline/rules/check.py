@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klamm.pipeline import manifest
-from klamm.pipeline.lake import PipelineFailed, existing, written
-from klamm.pipeline.missing import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import PipelineFailed, existing, written
+from klamm.pipeline.lake.tables import SILVER
+from klamm.pipeline.lake.unjudged_rows import Missing, Torn, missing_rows, notes, quarantined_rows, torn_segments
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.evidence import Place, evidence_lines
 from klamm.pipeline.rules.record import Rule
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
 from klamm.pipeline.rules.verdict_tables import read_judgement, write_judgement
-from klamm.pipeline.tables import SILVER
 
 EVIDENCE_KEPT = 100
 """Violations of one rule in one run whose evidence is read."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-from klamm.pipeline import manifest
+from klamm.pipeline.lake import manifest
 from klamm.pipeline.rules.record import Need
 
 

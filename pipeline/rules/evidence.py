@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from klamm.journal.columns import EVENTS, FRAMES, Direction
-from klamm.pipeline import manifest, plain
-from klamm.pipeline.decode import decode_frame
+from klamm.pipeline.decode.frame_decoder import decode_frame
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import parquet_rows as plain
 from klamm.pipeline.rules.runner import Verdict
 from klamm.protocol.apis import APIS
 

@@ -4,8 +4,8 @@ A rule is one query. Each of its rows is one thing that the rule looked at; `det
 line what is wrong. So one scan counts what was checked and what was violated, and the two cannot contradict each other. A rule that has no
 row in a run is *not exercised* in that run; it did not pass.
 
-A query reads the views of silver (`pipeline/tables.py`), which hold the rows of the runs that are judged, and prepared views: queries that
-several rules share, computed once per judgement.
+A query reads the views of silver (`pipeline/lake/tables.py`), which hold the rows of the runs that are judged, and prepared views:
+queries that several rules share, computed once per judgement.
 
 What is exempt from a rule is left out by the query, or is a row without detail if it proves that the rule was looked at.
 """

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klamm.pipeline import manifest, tables
+from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import Gathered, Spread, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
-from klamm.pipeline.session import FEW, few_rows
+from klamm.pipeline.spark.session import FEW, few_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline import manifest
-from klamm.pipeline.cluster import code_digest
-from klamm.pipeline.manifest import Entry
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.tables import RULE_STATS, SILVER, VERDICTS, Table
 from klamm.pipeline.rules.runner import Judgement, Stat, Verdict
-from klamm.pipeline.tables import RULE_STATS, SILVER, VERDICTS, Table
+from klamm.pipeline.spark.cluster import code_digest
 
 BATCH = "rules"
 """The batch of all parts: a run is judged as a whole."""

@@ -1,8 +1,8 @@
 """A generated cluster: so many partitions on so many brokers, the same for the same seed.
 
 All brokers run, all replicas are in sync, and the first one leads. `kafka` places replicas as an Apache Kafka controller does
-(`controller/placement.py`), with a start and a shift drawn for each topic; topics that drew the same are placed once. `random` draws the
-replicas of each partition for itself, which gives the most different patterns that there can be.
+(`controller/decisions/placement.py`), with a start and a shift drawn for each topic; topics that drew the same are placed once. `random`
+draws the replicas of each partition for itself, which gives the most different patterns that there can be.
 
 Draws are hashes of a number and the seed, so that they do not depend on how Spark divides the work.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import compute
 
-from klamm.controller.placement import place_replicas
+from klamm.controller.decisions.placement import place_replicas
 from klamm.pipeline.simulation.patterns import Batches
 from klamm.protocol.nouns import Ints
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline import manifest, tables
+from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.simulation.snapshot import BadSource, Snapshot
 from klamm.protocol.nouns import NO_LEADER, TopicPartition
 

@@ -1,8 +1,8 @@
 """What one partition goes through at each step of a simulation: the controller's decisions, in the controller's sequence.
 
-Every decision is made by the controller's own rule, a pure function of a `Situation` (`controller/decisions.py`): nothing here chooses a
-leader or changes an ISR. What is here is which rules are asked, in which order, when brokers end and start (controller 4.2, 4.3), at
-elections (10.1, 10.3), a controlled shutdown (10.4) and a reassignment (11.3). The store always accepts a write, and no other
+Every decision is made by the controller's own rule, a pure function of a `Situation` (`controller/decisions/decision.py`): nothing here
+chooses a leader or changes an ISR. What is here is which rules are asked, in which order, when brokers end and start (controller 4.2,
+4.3), at elections (10.1, 10.3), a controlled shutdown (10.4) and a reassignment (11.3). The store always accepts a write, and no other
 writer interferes.
 
 Behind each step the partition settles: a leader that was elected uncleanly reports that it has recovered, and replicas that run join the
@@ -15,19 +15,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from klamm.controller import elections
-from klamm.controller.alter_partition import AlterIsr
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.decisions import Decide, Decision, Refusal, Refuse, Situation, Write
-from klamm.controller.elections import Strategy
-from klamm.controller.hash_order import in_hash_order
-from klamm.controller.leader_elections import _is_led_as_wanted
-from klamm.controller.leader_rebalance import Group, _measure
-from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
-from klamm.controller.reassignment import _looks_complete
-from klamm.controller.reassignment_requests import check_target, reassigned
-from klamm.controller.reassignment_steps import RaiseLeaderEpoch
-from klamm.controller.replica_machine import LeaveIsr
+from klamm.controller.decisions import elections
+from klamm.controller.decisions.decision import Decide, Decision, Refusal, Refuse, Situation, Write
+from klamm.controller.decisions.elections import Strategy
+from klamm.controller.decisions.hash_order import in_hash_order
+from klamm.controller.partitions.alter_partition import AlterIsr
+from klamm.controller.partitions.leader_elections import _is_led_as_wanted
+from klamm.controller.partitions.leader_rebalance import Group, _measure
+from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
+from klamm.controller.partitions.replica_machine import LeaveIsr
+from klamm.controller.reassignment.procedure import _looks_complete
+from klamm.controller.reassignment.requests import check_target, reassigned
+from klamm.controller.reassignment.steps import RaiseLeaderEpoch
 from klamm.controller.states import PartitionState
 from klamm.controller.values import RECOVERED, RECOVERING, Assignment, Broker, Election, LeaderAndIsr, Proposal
 from klamm.pipeline.simulation.steps import (

@@ -11,8 +11,8 @@ from pyarrow import parquet
 
 from klamm.journal.columns import Column
 from klamm.machine.replaced_file import replacing
-from klamm.pipeline import manifest
-from klamm.pipeline.tables import Table
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.tables import Table
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulation.outcome import Outcome

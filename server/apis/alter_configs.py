@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.config_changes import alter_each, replace_configs, result_rows
-from klamm.server.context import Context
+from klamm.server.configs.config_changes import alter_each, replace_configs, result_rows
+from klamm.server.requests.context import Context
 
 
 async def handle(ctx: Context, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:

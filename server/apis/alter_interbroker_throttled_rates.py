@@ -8,12 +8,12 @@ REQUEST_TIMED_OUT, and the work goes on. A broker that is named twice is refused
 
 from __future__ import annotations
 
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.timed_results import Entries
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.timed_results import Entries
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesRequest) -> messages.AlterInterbrokerThrottledRatesResponse:

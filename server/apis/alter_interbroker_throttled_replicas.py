@@ -9,13 +9,13 @@ controller 22.4, 22.6.
 
 from __future__ import annotations
 
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.timed_results import Entries, partitions_response, refuse_partitions
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.timed_results import Entries, partitions_response, refuse_partitions
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(

@@ -1,6 +1,6 @@
 """AlterPartition (56), versions 0-3: a leader requests a new ISR from the controller.
 
-Needs CLUSTER_ACTION on the cluster. The rules are in `controller/alter_partition.py`; an error that is not one of
+Needs CLUSTER_ACTION on the cluster. The rules are in `controller/partitions/alter_partition.py`; an error that is not one of
 a partition is at the top.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(ctx: Context, request: messages.AlterPartitionRequest) -> messages.AlterPartitionResponse:

@@ -6,12 +6,12 @@ are complete; TimeoutMs is not used. Of a partition named twice the last entry c
 
 from __future__ import annotations
 
-from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import SLICE, Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 _NO_TEXT = ""
 

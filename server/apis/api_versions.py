@@ -13,7 +13,7 @@ import struct
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
 
 _API = messages.APIS[18]
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(ctx: Context, request: messages.ControlledShutdownRequest) -> messages.ControlledShutdownResponse:

@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from klamm.controller.pace import Pace
-from klamm.controller.placement import check_racks
-from klamm.controller.topic_requests import GrowthPlan, plan_growth, refuse_growths
+from klamm.controller.decisions.placement import check_racks
+from klamm.controller.topics.topic_requests import GrowthPlan, plan_growth, refuse_growths
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.topic_creation import TOPIC_ENTRIES, wait_for_leaders
+from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.server.services import Services
-from klamm.server.topic_creation import TOPIC_ENTRIES, wait_for_leaders
-from klamm.zk.paths import may_be_in_path
+from klamm.zk.layout.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3
 ATTEMPTS = 100

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from klamm.configs.describe import describe_topic
-from klamm.controller.pace import Pace
-from klamm.controller.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
+from klamm.controller.topics.topic_requests import CLUSTER_METADATA_TOPIC, refuse_creations
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.topic_creation import TOPIC_ENTRIES, Creation, create_topics, wait_for_leaders
+from klamm.server.security.authorizer import Operation, ResourceType
 
 CONFIGS_SINCE = 5
 STRICT_QUOTA_SINCE = 6

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable
 from klamm.broker.metadata_responses import INTERNAL_TOPICS
 from klamm.broker.partition import HostedPartition
 from klamm.broker.replica_manager import ReplicaManager
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 HIGH_WATERMARK = -1
 NO_WATERMARK = -1

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm.controller.pace import Pace
-from klamm.controller.topic_requests import Deletion, judge_deletions, settle_deletions
+from klamm.controller.topics.topic_requests import Deletion, judge_deletions, settle_deletions
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 DISABLED_SINCE = 3
 STRICT_QUOTA_SINCE = 5

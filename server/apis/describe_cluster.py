@@ -9,8 +9,8 @@ from __future__ import annotations
 from klamm.broker import metadata_responses
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 BROKERS, CONTROLLERS = 1, 2
 

@@ -22,16 +22,16 @@ from typing import TypeAlias
 from klamm.configs.describe import ConfigSource, DescribedConfig, describe_broker, describe_default_broker, describe_topic
 from klamm.configs.log_levels import log_levels
 from klamm.configs.types import ConfigError, ConfigType
-from klamm.controller.pace import SLICE, Pace
-from klamm.controller.topic_requests import is_valid_name, why_invalid
+from klamm.controller.topics.topic_requests import is_valid_name, why_invalid
 from klamm.controller.values import StoreLost
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
-from klamm.server.context import CloseConnection, Context
-from klamm.zk.json_values import Unreadable
-from klamm.zk.requests import ZkError
+from klamm.protocol.pace import SLICE, Pace
+from klamm.server.configs.config_changes import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, check_is_own_id
+from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.security.authorizer import Operation, ResourceType
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from klamm.broker.partition import HostedPartition
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 MANY = 5000
 """The response is encoded in a thread when it has more logs."""

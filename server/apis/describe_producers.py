@@ -7,11 +7,11 @@ Source: `KafkaApis.handleDescribeProducersRequest` of Apache Kafka 3.9.1.
 
 from __future__ import annotations
 
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 NO_SEQUENCE = -1
 UNKNOWN_TOPIC = "This server does not host this topic-partition."

@@ -10,14 +10,14 @@ left out; in version 0 they count as elected instead, as in KIP-183 (config `kip
 
 from __future__ import annotations
 
-from klamm.controller.pace import SLICE, Pace
 from klamm.controller.values import Election
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.purgatory import Named
+from klamm.protocol.pace import SLICE, Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.purgatory import Named
+from klamm.server.security.authorizer import Operation, ResourceType
 
 _WITHOUT_TEXT = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 

@@ -3,8 +3,8 @@
 What is fetched is a session's, or the request's own (`broker/fetch_sessions.py`). Each partition is read by `broker/fetch_reads.py`, in
 the order of the session, until the response is full: the first partition with records gives at least one batch, whatever the limits say
 (version 3 and later). The response is sent at once when it has `min_bytes`, when a partition has an error, a diverging epoch or a closer
-replica, or when the request does not wait; else the fetch waits (`server/delayed_fetch.py`). Partitions that the metadata cache does not
-know, or that the client may not read, come last and do not end the wait.
+replica, or when the request does not wait; else the fetch waits (`server/fetch/delayed_fetch.py`). Partitions that the metadata cache does
+not know, or that the client may not read, come last and do not end the wait.
 
 Records from disk are read together in threads, bounded in bytes for all clients. To versions 0-3 records are converted to the formats that
 those clients read, in a thread where there are many. Source: wire 5.1, `KafkaApis.handleFetchRequest` of Apache Kafka 3.9.1.
@@ -18,12 +18,12 @@ from typing import Any
 
 from klamm.broker.fetch_reads import FetchParams, Isolation
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext
-from klamm.controller.pace import SLICE
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import Context
-from klamm.server.fetch_response import encode
-from klamm.server.open_fetch import Body, OpenFetch, now_ms
+from klamm.protocol.pace import SLICE
+from klamm.server.fetch.fetch_response import encode
+from klamm.server.fetch.open_fetch import Body, OpenFetch, now_ms
+from klamm.server.requests.context import Context
 
 FOLLOWERS_SINCE, CODE_AT_TOP_SINCE, REPLICA_STATE_SINCE = 11, 13, 15
 KNOWN_PARAMS = 1000

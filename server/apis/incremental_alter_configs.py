@@ -11,11 +11,11 @@ from __future__ import annotations
 from klamm.configs.increment import Operation as Change
 from klamm.configs.increment import check_operations, incremented
 from klamm.configs.log_levels import set_log_levels
-from klamm.configs.table_broker import BROKER as BROKER_CONFIGS
-from klamm.configs.table_broker import TOPICS as TOPIC_CONFIGS
+from klamm.configs.tables.broker import BROKER as BROKER_CONFIGS
+from klamm.configs.tables.broker import TOPICS as TOPIC_CONFIGS
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.config_changes import (
+from klamm.server.configs.config_changes import (
     BROKER,
     BROKER_LOGGER,
     TOPIC,
@@ -25,8 +25,8 @@ from klamm.server.config_changes import (
     check_may_alter_cluster,
     result_rows,
 )
-from klamm.server.context import Context
-from klamm.server.response_cache import clear_all
+from klamm.server.requests.context import Context
+from klamm.server.requests.response_cache import clear_all
 
 
 async def handle(ctx: Context, request: messages.IncrementalAlterConfigsRequest) -> messages.IncrementalAlterConfigsResponse:

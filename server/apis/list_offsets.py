@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from klamm.broker.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from klamm.broker.partition import HostedPartition
-from klamm.controller.pace import Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 CONSUMER, DEBUGGER = -1, -2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5

@@ -9,7 +9,7 @@ A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name is nul
 were requested. Authorised operations are included on request: of the cluster in versions 8-10, of topics from 8 on.
 
 Unknown names are created on the way when the request allows it (from version 4 on it may forbid it) and auto.create.topics.enable
-is set: see `server/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE; the next one shows the topic.
+is set: see `server/requests/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE; the next one shows the topic.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from klamm.broker import metadata_responses
 from klamm.broker.metadata_responses import OPERATIONS_OMITTED, missing_topic_bytes
-from klamm.controller.pace import SLICE, Pace
-from klamm.controller.topic_requests import is_valid_name
+from klamm.controller.topics.topic_requests import is_valid_name
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.server.authorizer import AllowAll, Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.topic_creation import auto_create
+from klamm.protocol.pace import SLICE, Pace
+from klamm.server.requests.context import Context
+from klamm.server.requests.topic_creation import auto_create
+from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 IDS_SINCE = 12
 MANY_AT_ONCE = 200

@@ -1,17 +1,17 @@
 """MetadataFetch (101), version 0, of a draft: a broker that registered by request reads the metadata log; each fetch is a heartbeat.
 
 Needs CLUSTER_ACTION on the cluster. Only the active controller has a log. A fetch at the end of the log waits for records, at most for the
-heartbeat interval. Id -1 with epoch -1 reads without being a broker. The rules are in `controller/metadata_fetches.py`; source:
+heartbeat interval. Id -1 with epoch -1 reads without being a broker. The rules are in `controller/metadata_log/fetches.py`; source:
 controller 25.
 """
 
 from __future__ import annotations
 
-from klamm.controller.metadata_fetches import UNKNOWN, MetadataFetch
+from klamm.controller.metadata_log.fetches import UNKNOWN, MetadataFetch
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(ctx: Context, request: messages.MetadataFetchRequest) -> messages.MetadataFetchResponse:

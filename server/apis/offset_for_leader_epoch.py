@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from klamm.broker.fetch_reads import end_offset_of_epoch
-from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.protocol.pace import SLICE, Pace
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 Response = messages.OffsetForLeaderEpochResponse
 Topic = messages.OffsetForLeaderEpochRequest.OffsetForLeaderTopic

@@ -20,15 +20,15 @@ from collections.abc import Awaitable, Iterable
 from klamm.broker.log.log import AppendResult, Log
 from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
 from klamm.broker.partition import HostedPartition
-from klamm.controller.pace import SLICE, Pace
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
 from klamm.protocol.records.rebase import rebased
 from klamm.protocol.records.validation import Origin, Refused, assign, costs_much, version_error
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import CloseConnection, Context
-from klamm.server.delayed_produce import Appended, wait_for_acks
+from klamm.server.produce.delayed_produce import Appended, wait_for_acks
+from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 LEADER_SINCE = 10
 ADMIN_CLIENT = "__admin_client"

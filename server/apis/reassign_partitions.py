@@ -10,17 +10,17 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from klamm.controller.pace import Pace
 from klamm.controller.values import Result
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
-from klamm.server.policies import ReassignmentPolicy, any_reassignment
-from klamm.server.timed_results import Entries, partitions_response, refuse_partitions
+from klamm.protocol.pace import Pace
+from klamm.server.configs.policies import ReassignmentPolicy, any_reassignment
+from klamm.server.requests.context import Context
+from klamm.server.requests.timed_results import Entries, partitions_response, refuse_partitions
+from klamm.server.security.authorizer import Operation, ResourceType
 
-log = logging.getLogger("klamm.server.config_changes")
+log = logging.getLogger("klamm.server.configs.config_changes")
 
 
 async def handle(ctx: Context, request: messages.ReassignPartitionsRequest) -> messages.ReassignPartitionsResponse:

@@ -1,7 +1,7 @@
 """RegisterBroker (100), version 0, of a draft: a broker registers with the controller instead of in ZooKeeper.
 
 Needs CLUSTER_ACTION on the cluster. Only the active controller registers. The response has the new broker epoch and the state FENCED, or
-an error with epoch -1 and the state as it is stored. The rules are in `controller/broker_registrations.py`; source: controller 25.
+an error with epoch -1 and the state as it is stored. The rules are in `controller/registrations/register_broker.py`; source: controller 25.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from klamm.controller.values import BrokerToRegister
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, Endpoint
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 async def handle(ctx: Context, request: messages.RegisterBrokerRequest) -> messages.RegisterBrokerResponse:

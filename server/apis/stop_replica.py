@@ -9,8 +9,8 @@ from klamm.broker.replica_effects import log_effects
 from klamm.broker.replica_requests import refuse_stop_replica
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import Context
+from klamm.server.requests.context import Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 def handle(ctx: Context, request: messages.StopReplicaRequest) -> messages.StopReplicaResponse:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from klamm.broker.metadata_cache import with_listeners
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation, ResourceType
-from klamm.server.context import CloseConnection, Context
+from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.security.authorizer import Operation, ResourceType
 
 
 def handle(ctx: Context, request: messages.UpdateMetadataRequest) -> messages.UpdateMetadataResponse:

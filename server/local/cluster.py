@@ -30,15 +30,15 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
 from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
+from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
-from klamm.server.policies import AlterConfigPolicy, TopicPolicy
-from klamm.server.properties_log import log_properties
 from klamm.server.seams import Seams
-from klamm.zk.embedded import EmbeddedZooKeeper
-from klamm.zk.paths import CONTROLLER
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+from klamm.zk.layout.paths import CONTROLLER
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 
 from klamm.broker.recovery import Recovery
+from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
-from klamm.server.policies import AlterConfigPolicy, TopicPolicy
-from klamm.zk.reachability import check_address
+from klamm.zk.session.reachability import check_address
 
 
 class BlockingCluster:
@@ -130,8 +130,8 @@ class Cluster:
         first broker's, 0 takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper`
         and a chroot; without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are
         kept there; without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together
-        within `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.policies`); they are
-        called on the cluster's loop and must not wait.
+        within `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they
+        are called on the cluster's loop and must not wait.
         """
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy

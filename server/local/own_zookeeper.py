@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from klamm.configs.broker_config import BrokerConfig
 from klamm.server.broker_server import StartFailed
 from klamm.server.first_connection import connect
-from klamm.zk.embedded import EmbeddedZooKeeper
-from klamm.zk.java import EmbeddedZooKeeperError
-from klamm.zk.paths import CONTROLLER, broker_path
-from klamm.zk.session import ZkSession, ZkUnavailable
+from klamm.zk.embedded.java import EmbeddedZooKeeperError
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+from klamm.zk.layout.paths import CONTROLLER, broker_path
+from klamm.zk.session.session import ZkSession, ZkUnavailable
 
 SESSION_TIMEOUT_MS = 10_000
 

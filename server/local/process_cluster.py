@@ -23,13 +23,13 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.broker_server import StartFailed
+from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.net.outgoing import request_once
-from klamm.server.properties_log import log_properties
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 log = logging.getLogger(__name__)
 

@@ -25,13 +25,13 @@ from typing import Any, Protocol, cast
 
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.context import CloseConnection
-from klamm.server.dispatch import Dispatcher
 from klamm.server.net.flow_control import CLOSED, HANDLING, HELD, UNREAD, FlowControl
 from klamm.server.net.tap import BrokerTap, ConnectionKind, ConnectionSink, writing_to
-from klamm.server.not_offered import NotOffered
-from klamm.server.peer import Peer
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests.context import CloseConnection
+from klamm.server.requests.dispatch import Dispatcher
+from klamm.server.requests.not_offered import NotOffered
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.response_cache import ResponseCache
 
 WRITE_BYTES = 256 << 10
 """Responses are given to the transport at the latest when they have this size together."""

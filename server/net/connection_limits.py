@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
-from klamm.server.peer import Peer
+from klamm.server.requests.peer import Peer
 
 log = logging.getLogger(__name__)
 

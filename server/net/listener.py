@@ -19,10 +19,10 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.tap import BrokerTap
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests.response_cache import ResponseCache
 
 if TYPE_CHECKING:
-    from klamm.server.dispatch import Dispatcher
+    from klamm.server.requests.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from klamm.configs.rules import connection_overrides
 from klamm.configs.types import ConfigError
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.nouns import Endpoint, SecurityProtocol
-from klamm.server.dispatch import Dispatcher
 from klamm.server.net.connection_limits import ConnectionLimits, ConnectionRate, Gate
 from klamm.server.net.listener import Listener, bind
 from klamm.server.net.tap import BrokerTap
+from klamm.server.requests.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 

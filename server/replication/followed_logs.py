@@ -48,7 +48,7 @@ from klamm.server.replication.leader_requests import (
     last_epoch,
     list_offsets,
 )
-from klamm.server.replication.written import all_written
+from klamm.server.replication.log_writes import all_written
 
 log = logging.getLogger("klamm.server.replication.fetcher")
 

@@ -34,7 +34,7 @@ from klamm.server.replication.fetcher import LeaderFetcher
 from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.leader_connection import LeaderConnection
 from klamm.server.replication.leader_requests import Partition
-from klamm.server.replication.written import all_written
+from klamm.server.replication.log_writes import all_written
 
 Fetchers: TypeAlias = "dict[tuple[int, int], LeaderFetcher]"
 

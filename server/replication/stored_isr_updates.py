@@ -18,7 +18,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.background import BackgroundTasks
-from klamm.zk.requests import ZkError
+from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)
 

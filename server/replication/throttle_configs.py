@@ -15,7 +15,7 @@ from klamm.controller.values import StoreLost
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError
 from klamm.server.background import BackgroundTasks
-from klamm.zk.requests import ZkError
+from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger("klamm.broker.replication_quotas")
 

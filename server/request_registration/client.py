@@ -33,9 +33,9 @@ from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, ConnectionKind
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
-from klamm.zk.json_values import Unreadable
+from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
-from klamm.zk.requests import ZkError
+from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)
 

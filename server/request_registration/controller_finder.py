@@ -20,7 +20,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import Endpoint
 from klamm.server.identity import BrokerIdentity
 from klamm.zk.find_controller import ElectedController
-from klamm.zk.requests import ZkError
+from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)
 

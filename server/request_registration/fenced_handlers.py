@@ -17,8 +17,8 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import CloseConnection, Context
-from klamm.server.dispatch import Handler
+from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.requests.dispatch import Handler
 
 CLOSED = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID})
 """APIs whose clients have to look for another broker."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.protocol import messages
 from klamm.server.apis import leader_and_isr, stop_replica, update_metadata
-from klamm.server.context import CloseConnection
+from klamm.server.requests.context import CloseConnection
 from klamm.server.services import Services
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.protocol import strategies

@@ -25,7 +25,7 @@ from klamm.cli.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
 from klamm.tests.harness.ports import free_ports
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 
 def topics_at(bootstrap: str) -> dict[str, int]:

@@ -11,12 +11,12 @@ import pytest
 from klamm.broker.metadata_cache import MetadataCache
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.server.dynamic_configs import DynamicConfigs
+from klamm.server.configs.dynamic_configs import DynamicConfigs
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.services import make_services, respond, respond_encoded
-from klamm.zk import layout
 from klamm.zk.admin import AdminZk
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import znodes as layout
+from klamm.zk.session.session import ZkSession
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)

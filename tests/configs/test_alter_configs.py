@@ -10,13 +10,13 @@ import pytest
 
 from klamm.configs.log_levels import COUNTERPARTS, log_levels, set_log_levels
 from klamm.configs.log_names import KAFKA_LOGGERS
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, SUBTRACT, TOPIC
 from klamm.tests.services import Denying
 
 OK, UNKNOWN, NO_TOPIC, NOT_TOPIC, NOT_CLUSTER, BAD_CONFIG, BAD_REQUEST = 0, -1, 3, 29, 31, 40, 42
 LOGGER_NAME = "kafka.server.ConfigAdminManager"
-OUR_LOGGER = "klamm.server.config_changes"
+OUR_LOGGER = "klamm.server.configs.config_changes"
 
 # resource type, name, changes, and the code they get
 INCREMENTAL = [
@@ -246,9 +246,9 @@ async def test_loggers_here_obey_kafkas_names_and_their_parents(node):
 
     controller, deletion, changes, api = names = (
         "klamm.controller",
-        "klamm.controller.deletion",
+        "klamm.controller.topics.deletion",
         "klamm.controller.state_change",
-        "klamm.server.dispatch",
+        "klamm.server.requests.dispatch",
     )
     before = levels(api)
     assert levels(controller, deletion, changes) == [logging.DEBUG, logging.DEBUG, logging.ERROR]
@@ -259,7 +259,7 @@ async def test_loggers_here_obey_kafkas_names_and_their_parents(node):
 
 
 async def test_the_zookeeper_client_logs_more_only_when_its_own_level_says_so(node):
-    kazoo = logging.getLogger("klamm.zk.connection.kazoo")
+    kazoo = logging.getLogger("klamm.zk.session.connection.kazoo")
     await node.increment((LOGGER, "0", [("root", SET, "DEBUG")]))
     assert kazoo.level == logging.ERROR
     await node.increment((LOGGER, "0", [("org.apache.zookeeper", SET, "DEBUG")]))

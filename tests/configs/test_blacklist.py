@@ -11,8 +11,8 @@ from klamm.configs.blacklist import BLACKLIST, listed_brokers, with_brokers, wit
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.describe import ConfigSource, describe_broker
 from klamm.configs.types import ConfigError, ConfigType
-from klamm.server.authorizer import Operation
-from klamm.server.properties_log import log_properties
+from klamm.server.configs.properties_log import log_properties
+from klamm.server.security.authorizer import Operation
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, describing
 from klamm.tests.services import Denying
 

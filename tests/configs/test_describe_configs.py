@@ -10,8 +10,8 @@ import pytest
 from klamm.configs.log_names import KAFKA_LOGGERS
 from klamm.protocol import messages
 from klamm.server.apis import describe_configs
-from klamm.server.authorizer import Operation
-from klamm.server.context import CloseConnection
+from klamm.server.requests.context import CloseConnection
+from klamm.server.security.authorizer import Operation
 from klamm.tests.configs.conftest import BROKER, LOGGER, SET, TOPIC, describing
 from klamm.tests.services import Denying
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.controller.events import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
-from klamm.server.dynamic_configs import DynamicConfigs, controller_events
+from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
+from klamm.server.configs.dynamic_configs import DynamicConfigs, controller_events
 from klamm.tests.configs.conftest import BROKER, SET, TOPIC
 
 UNCLEAN = "unclean.leader.election.enable"

@@ -8,9 +8,9 @@ import pytest
 
 from klamm.broker.log.config import LogConfigs
 from klamm.configs.log_effects import BROKER_EFFECTS, TOPIC_EFFECTS
-from klamm.configs.table_broker import BROKER, TOPICS
-from klamm.configs.table_klamm import KLAMM
-from klamm.configs.table_log import LOG
+from klamm.configs.tables.broker import BROKER, TOPICS
+from klamm.configs.tables.klamm import KLAMM
+from klamm.configs.tables.log import LOG
 from klamm.tests.services import broker_config
 
 OTHER: dict[str, dict[str, str]] = {

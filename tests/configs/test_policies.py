@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
-from klamm.server import policies
-from klamm.server.authorizer import AllowAll
 from klamm.server.broker_server import BrokerServer
+from klamm.server.configs import policies
+from klamm.server.security.authorizer import AllowAll
 from klamm.tests.configs.conftest import APPEND, BROKER, DELETE, LOGGER, SET, TOPIC
 
 OK, UNKNOWN, NOT_THERE, BAD_CONFIG, BAD_REQUEST, VIOLATION = 0, -1, 3, 40, 42, 44

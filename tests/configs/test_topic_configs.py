@@ -6,7 +6,7 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig, ConfigError
 from klamm.configs.increment import Operation, incremented
-from klamm.configs.table_broker import BROKER, TOPICS
+from klamm.configs.tables.broker import BROKER, TOPICS
 from klamm.configs.topic import topic_defaults, topic_values, validate_topic_configs
 from klamm.protocol.errors import ApiError, ErrorCode
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.configs.table_broker import BROKER, TOPICS
+from klamm.configs.tables.broker import BROKER, TOPICS
 from klamm.configs.types import ConfigError, ConfigType, double_text, parse, parse_double, split_list, text_of
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from klamm.controller.events import AutoPreferredReplicaLeaderElection, TopicUncleanLeaderElectionEnabled
+from klamm.controller.events.catalogue import AutoPreferredReplicaLeaderElection, TopicUncleanLeaderElectionEnabled
 from klamm.controller.loop import Controller
 from klamm.controller.values import Election, StoreLost
 from klamm.protocol.errors import ApiError, ErrorCode
@@ -22,7 +22,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated import Crashed, Faults
 from klamm.tests.controller.simulation import UNCLEAN, Process, Simulation
 from klamm.tests.controller.stage import isr_request
-from klamm.zk.requests import ConnectionLost
+from klamm.zk.session.requests import ConnectionLost
 
 
 class Fault(Enum):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from klamm.controller.events import ConfigsChanged
+from klamm.controller.events.catalogue import ConfigsChanged
 from klamm.controller.values import ConfigEntity
 from klamm.tests.controller.logged_simulation import LoggedSimulation
 from klamm.tests.controller.simulated import Faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import Assignment, BrokerState, LeaderAndIsr
 from klamm.protocol.metadata_records import MetadataRecord, decode_records
 from klamm.tests.broker.whole_view import WholeView

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from klamm.broker.metadata_view import MetadataView
-from klamm.controller.metadata_fetches import MetadataFetch, MetadataFetched
+from klamm.controller.metadata_log.fetches import MetadataFetch, MetadataFetched
 from klamm.controller.values import BrokerRegistration
 from klamm.protocol.errors import ErrorCode
 from klamm.server.local.driven_clock import DrivenClock

@@ -18,17 +18,19 @@ from enum import IntEnum
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.store import Store
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr, StoredTopic, StoreLost
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.simulated_zookeeper import Operation, SimulatedSession, SimulatedZooKeeper, operations_of
-from klamm.zk import layout, paths, topic_layout
-from klamm.zk.broker_node import decode_broker, encode_broker
-from klamm.zk.requests import CREATE, DELETE, SET_DATA, ConnectionLost
-from klamm.zk.session import SessionChange, WriteHook, ZkSession
-from klamm.zk.store import ZkStore
-from klamm.zk.store_registrations import decode_registration, encode_registration
+from klamm.zk.layout import paths
+from klamm.zk.layout import topics as topic_layout
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import decode_broker, encode_broker
+from klamm.zk.session.requests import CREATE, DELETE, SET_DATA, ConnectionLost
+from klamm.zk.session.session import SessionChange, WriteHook, ZkSession
+from klamm.zk.store.registrations import decode_registration, encode_registration
+from klamm.zk.store.store import ZkStore
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.controller.loop import Controller
-from klamm.controller.metadata_fetches import MetadataFetch
+from klamm.controller.metadata_log.fetches import MetadataFetch
 from klamm.controller.values import BrokerToRegister
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.metadata_records import decode_records

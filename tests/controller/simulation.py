@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from klamm.controller.batch import Channels
 from klamm.controller.changes import Change, TermBegan
-from klamm.controller.events import WatchEvent
+from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
+from klamm.controller.propagation.batch import Channels
 from klamm.controller.replay import replay
 from klamm.controller.steering import Steering
 from klamm.controller.values import LeaderAndIsr
@@ -28,7 +28,7 @@ from klamm.tests.controller.simulated_brokers import Frame, Proposal, SimulatedB
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.stage import isr_request
 from klamm.tests.controller.zero_clock import ZeroClock
-from klamm.zk.session import SessionChange
+from klamm.zk.session.session import SessionChange
 
 UNCLEAN = "unclean.leader.election.enable"
 

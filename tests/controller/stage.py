@@ -16,9 +16,9 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from klamm.controller import events
 from klamm.controller.changes import Change
 from klamm.controller.cluster import Cluster, Partition
+from klamm.controller.events import catalogue as events
 from klamm.controller.loop import Controller
 from klamm.controller.options import ControllerOptions
 from klamm.controller.states import PartitionState, ReplicaState

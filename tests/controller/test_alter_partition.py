@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.alter_partition import judge
+from klamm.controller.partitions.alter_partition import judge
 from klamm.controller.values import LeaderAndIsr, Proposal
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode

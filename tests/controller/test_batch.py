@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.batch import RequestBatch, RequestSender
 from klamm.controller.cluster import Cluster, Partition
-from klamm.controller.frames import Encoder
 from klamm.controller.options import ControllerOptions
+from klamm.controller.propagation.batch import RequestBatch, RequestSender
+from klamm.controller.propagation.frames import Encoder
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.nouns import Endpoint

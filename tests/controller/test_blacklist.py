@@ -12,8 +12,9 @@ import time
 
 import pytest
 
-from klamm.controller import events, leader_rebalance
 from klamm.controller.cluster import Cluster
+from klamm.controller.events import catalogue as events
+from klamm.controller.partitions import leader_rebalance
 from klamm.controller.values import DEFAULT_BROKER, Assignment, Broker, ConfigEntity, Election, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.simulated_brokers import Frame

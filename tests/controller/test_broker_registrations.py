@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.broker_registrations import LONGEST_REGISTRATION, why_invalid
+from klamm.controller.registrations.register_broker import LONGEST_REGISTRATION, why_invalid
 from klamm.controller.values import BrokerRegistration, BrokerState, BrokerToRegister
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Endpoint

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
-from klamm.controller.alter_partition import AlterIsr
 from klamm.controller.changes import StatesChanged
 from klamm.controller.cluster import Partition
-from klamm.controller.commit import Uncommitted, commit_states
-from klamm.controller.decisions import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.identity_memo import IdentityMemo
-from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
-from klamm.controller.replica_machine import LeaveIsr
+from klamm.controller.decisions.decision import Decide, Decision, Keep, Refusal, Refuse, Situation, Write
+from klamm.controller.events import catalogue as events
+from klamm.controller.partitions.alter_partition import AlterIsr
+from klamm.controller.partitions.commit import Uncommitted, commit_states
+from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
+from klamm.controller.partitions.replica_machine import LeaveIsr
 from klamm.controller.values import LeaderAndIsr, StoreRefused, WriteOutcome
+from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from klamm.controller.events import WatchEvent
+from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.values import StoreLost
 from klamm.tests.controller.crash_matrix import SCENARIOS, Fault, Row, Run, Scenario, row, spread, table, through
 from klamm.tests.controller.reassignment_scenarios import REASSIGNMENTS
@@ -22,8 +22,8 @@ from klamm.tests.controller.simulated import Crashed, FaultyStore, World
 from klamm.tests.controller.simulation import Process
 from klamm.tests.controller.throttle_scenarios import THROTTLED
 from klamm.tests.zk.simulated_zookeeper import SimulatedZooKeeper, Znode
-from klamm.zk.session import SessionChange, ZkSession
-from klamm.zk.store import ZkStore
+from klamm.zk.session.session import SessionChange, ZkSession
+from klamm.zk.store.store import ZkStore
 
 SESSION_MS = 10_000
 TOO_LONG_HERE = frozenset({"broker death, several multis"})

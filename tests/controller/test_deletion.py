@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition

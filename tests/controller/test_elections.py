@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.controller import elections, partition_machine
-from klamm.controller.elections import Choice
-from klamm.controller.partition_machine import StateChangeFailed
+from klamm.controller.decisions import elections
+from klamm.controller.decisions.elections import Choice
+from klamm.controller.partitions import partition_machine
+from klamm.controller.partitions.partition_machine import StateChangeFailed
 from klamm.controller.states import PartitionState
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition

@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
-from klamm.controller import events
-from klamm.controller.causes import (
+from klamm.controller.decision_log import cause_text
+from klamm.controller.events import catalogue as events
+from klamm.controller.events.causes import (
     WATCH_FIRED,
     BrokerStarted,
     Cause,
@@ -20,8 +21,7 @@ from klamm.controller.causes import (
     SessionChanged,
     TimerFired,
 )
-from klamm.controller.decision_log import cause_text
-from klamm.controller.event_queue import EventQueue
+from klamm.controller.events.queue import EventQueue
 from klamm.controller.values import ControllerMoved, Election
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition

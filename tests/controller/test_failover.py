@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
 from klamm.controller.controller_election import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from klamm.controller.events import catalogue as events
 from klamm.controller.phases import EventPhase, FailoverLoaded, FailoverPartitionsStarted, FailoverReplicasStarted, PartitionsAppeared
 from klamm.controller.steering import Hold
 from klamm.controller.values import Assignment, ControllerMoved, Election, StoredTopic, StoreLost, StoreRefused

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller.brokers import unsupported_features
+from klamm.controller.brokers.startup_and_failure import unsupported_features
 from klamm.tests.controller.stage import Stage
 
 

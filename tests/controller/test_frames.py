@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from klamm.controller.cluster import Cluster, Partition, Topic
-from klamm.controller.frames import Encoder
+from klamm.controller.propagation.frames import Encoder
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.nouns import ZERO_UUID, Endpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.log_batches import MOST_BYTES, MOST_RECORDS, LogBatches, Values
+from klamm.controller.metadata_log.batches import MOST_BYTES, MOST_RECORDS, LogBatches, Values
 from klamm.protocol import messages
 from klamm.protocol.metadata_records import decode_records, encode_records, encode_value
 from klamm.protocol.records.batch import each_header

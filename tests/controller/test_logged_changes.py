@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import (
     Assignment,
     Broker,

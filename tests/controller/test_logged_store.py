@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from klamm.controller.logged_store import LoggedStore
-from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.metadata_log.log import MetadataLog
+from klamm.controller.metadata_log.logged_store import LoggedStore
 from klamm.controller.values import (
     DEFAULT_BROKER,
     Assignment,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import logged_topics
-from klamm.controller.logged_configs import LoggedConfigs
-from klamm.controller.logged_topics import LoggedTopics
+from klamm.controller.metadata_log import logged_topics
+from klamm.controller.metadata_log.logged_configs import LoggedConfigs
+from klamm.controller.metadata_log.logged_topics import LoggedTopics
 from klamm.controller.values import Assignment, ConfigEntity, LeaderAndIsr, StateWrite, StoredTopic, WriteOutcome
 from klamm.protocol.metadata_records import decode_value
 

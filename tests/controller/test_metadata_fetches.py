@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller.metadata_fetches import FETCHES_AT_ONCE, FETCHES_PER_S, WAKE_S_PER_FETCH, MetadataFetch
+from klamm.controller.metadata_log.fetches import FETCHES_AT_ONCE, FETCHES_PER_S, WAKE_S_PER_FETCH, MetadataFetch
 from klamm.controller.values import BrokerState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.metadata_records import decode_records

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller import events
-from klamm.controller.metadata_log import MetadataLog
+from klamm.controller.events import catalogue as events
+from klamm.controller.metadata_log.log import MetadataLog
 from klamm.controller.values import (
     ConfigEntity,
     LeaderAndIsr,

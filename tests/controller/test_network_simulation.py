@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.batch import Channels
+from klamm.controller.propagation.batch import Channels
 from klamm.server.net.channels import Channels as NetChannels
 from klamm.tests.controller.simulated import Crashed, Faults
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import PartitionsAppeared
 from klamm.tests.controller.stage import Stage

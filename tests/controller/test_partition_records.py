@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from klamm.controller.log_batches import Entry, encode_entries
-from klamm.controller.partition_records import Partitions, StateWrites, change_record, partition_record
+from klamm.controller.metadata_log.batches import Entry, encode_entries
+from klamm.controller.metadata_log.partition_records import Partitions, StateWrites, change_record, partition_record
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.metadata_records import MetadataRecord, batch, decode_records, encode_value, encode_values

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.phases import (
     BrokersFailed,
     BrokersStarted,

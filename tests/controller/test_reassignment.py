@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events, reassignment_steps
-from klamm.controller.decisions import Refusal, Refuse, Situation, Write
-from klamm.controller.hash_order import in_hash_order
+from klamm.controller.decisions.decision import Refusal, Refuse, Situation, Write
+from klamm.controller.decisions.hash_order import in_hash_order
+from klamm.controller.events import catalogue as events
 from klamm.controller.phases import ReassignmentReplicasOnline
+from klamm.controller.reassignment import steps as reassignment_steps
 from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic, WriteOutcome
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
 from klamm.tests.server.test_large_requests import Turns
-from klamm.zk.paths import state_path
+from klamm.zk.layout.paths import state_path
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 OK = (ErrorCode.NONE, None)

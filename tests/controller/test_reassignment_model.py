@@ -27,7 +27,7 @@ from klamm.tests.controller.test_simulation import Story
 from klamm.tests.controller.throttle_watch import ThrottleWatch
 from klamm.tests.harness.seeds import seeds
 from klamm.tests.zk.simulated_zookeeper import Operation
-from klamm.zk import paths
+from klamm.zk.layout import paths
 
 BROKERS = range(1, 6)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.values import Election, ElectionResult
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition

@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.loop import Controller
 from klamm.controller.phases import DeletionPhase, Phase
 from klamm.controller.steering import Hold

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from klamm.controller import throttle_changes, throttles
-from klamm.controller.events import BrokerChange
+from klamm.controller.events.catalogue import BrokerChange
 from klamm.controller.phases import (
     BrokerThrottlesRemoved,
     BrokerThrottlesSet,
@@ -16,7 +15,9 @@ from klamm.controller.phases import (
     TopicThrottlesRemoved,
     TopicThrottlesSet,
 )
-from klamm.controller.throttle_changes import MAX_PAIRS
+from klamm.controller.throttles import changes as throttle_changes
+from klamm.controller.throttles import throttled_replicas as throttles
+from klamm.controller.throttles.changes import MAX_PAIRS
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage

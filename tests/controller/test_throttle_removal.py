@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.throttle_configs import ATTEMPTS
-from klamm.controller.throttle_removal import remove_when_idle
+from klamm.controller.throttles.configs import ATTEMPTS
+from klamm.controller.throttles.removal import remove_when_idle
 from klamm.controller.values import Assignment, ConfigWrite, ControllerMoved, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.controller.stage import Stage

@@ -16,7 +16,7 @@ from klamm.controller.phases import (
     ThrottledTopicsRecorded,
     TopicThrottlesSet,
 )
-from klamm.controller.throttles import UNTHROTTLED
+from klamm.controller.throttles.throttled_replicas import UNTHROTTLED
 from klamm.controller.values import Assignment, Result, StoreRefused, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.phases import PartitionsAppeared
 from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import TopicPartition

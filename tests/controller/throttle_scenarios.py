@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from klamm.controller import throttles
 from klamm.controller.phases import DeletionQueued
+from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.crash_matrix import Run, Scenario, topic
@@ -25,7 +25,7 @@ from klamm.tests.controller.reassignment_scenarios import (
     watched,
 )
 from klamm.tests.controller.throttle_watch import THROTTLES, properties
-from klamm.zk import paths
+from klamm.zk.layout import paths
 
 RATE = 5000
 MOVED = paths.REASSIGN_PARTITIONS

@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
-from klamm.controller import throttles
+from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.tests.controller.simulated import World
 from klamm.tests.zk.simulated_zookeeper import Operation
-from klamm.zk.requests import CREATE, DELETE, SET_DATA
+from klamm.zk.session.requests import CREATE, DELETE, SET_DATA
 
 TOPICS, BROKERS = "/admin/throttled_replicas_removal", "/admin/throttled_rates_removal"
 OTHER_TOPICS, OTHER_BROKERS = "/admin/remove_throttled_replicas", "/admin/remove_throttled_rates"

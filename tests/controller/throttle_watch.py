@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.controller import throttles
+from klamm.controller.throttles import throttled_replicas as throttles
 from klamm.tests.controller.simulated import World
 from klamm.tests.zk.simulated_zookeeper import Operation
-from klamm.zk import layout, paths
+from klamm.zk.layout import paths
+from klamm.zk.layout import znodes as layout
 
 THROTTLES = {throttles.LEADER_REPLICAS, throttles.FOLLOWER_REPLICAS, throttles.LEADER_RATE, throttles.FOLLOWER_RATE}
 _CONFIGS = ("/config/topics/", "/config/brokers/")

@@ -23,7 +23,7 @@ from klamm.tests.stories.both.commands import Look
 from klamm.tests.stories.both.stage import Grounds, Stage, Target
 from klamm.tests.stories.both.story_file import BadStory, Scene, StoryFile
 from klamm.tests.stories.both.telling import CALM_S, WITHIN_S, act, joined
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 STILL_S = 2.5
 """How long both sides show the same each, one something else than the other, before it is a difference."""

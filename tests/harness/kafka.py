@@ -1,8 +1,8 @@
 """Broker processes of both kinds, started from the same properties: a real Kafka, and a `klamm broker` beside it.
 
-Both are owned: they die with the test process, however that ends (see `klamm.zk.owned_process`). They are started, stopped (SIGTERM),
-killed (SIGKILL), frozen and thawed alike, so a story need not know which kind it has. Ready means: registered anew in ZooKeeper, and
-naming itself and a controller in a Metadata answer.
+Both are owned: they die with the test process, however that ends (see `klamm.zk.embedded.owned_process`). They are started, stopped
+(SIGTERM), killed (SIGKILL), frozen and thawed alike, so a story need not know which kind it has. Ready means: registered anew in
+ZooKeeper, and naming itself and a controller in a Metadata answer.
 
 A real one is a small JVM: little heap, the first compiler, the simplest collector. Its log is `folder/broker-ID/log`, over all its
 lives; a line is `[time] LEVEL text (logger)`, the stack of an exception follows its line.
@@ -26,8 +26,8 @@ from klamm.tests.harness import waits
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
-from klamm.zk.java import find_java
-from klamm.zk.owned_process import OwnedProcess
+from klamm.zk.embedded.java import find_java
+from klamm.zk.embedded.owned_process import OwnedProcess
 
 SMALL: dict[str, object] = {
     "num.network.threads": 2,

@@ -18,7 +18,7 @@ from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_until_stopped
 from klamm.tests.histories.chaos import AWAY_S, Chaos, Fault
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 CHROOT = "/history"
 REGISTERED_S = 60.0

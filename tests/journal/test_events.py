@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
-from klamm.controller.causes import RequestReceived
+from klamm.controller.events import catalogue as events
+from klamm.controller.events.causes import RequestReceived
 from klamm.controller.phases import ControllerElectionDue, IsrsAltered, ReassignmentReplicasStarted
 from klamm.controller.values import Election, StoreRefused
 from klamm.protocol.errors import ApiError
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.journaling import ControllerJournal
+from klamm.server.journal.journaling import ControllerJournal
 from klamm.tests.controller import stage as stages
 from klamm.tests.controller.stage import ME, Stage, isr_request
 from klamm.tests.journal.recorded import RecordedJournal, Row, journaled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol.apis import APIS
-from klamm.server.broker_events import BrokerEvents
+from klamm.server.journal.broker_events import BrokerEvents
 from klamm.tests.journal.recorded import RecordedJournal
 
 

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import klamm.controller
-from klamm.controller import alter_partition, decision_json, elections
-from klamm.controller.decisions import Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.partition_machine import ElectLeader
-from klamm.controller.replica_machine import LeaveIsr
+from klamm.controller import decision_json
+from klamm.controller.decisions import elections
+from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
+from klamm.controller.partitions import alter_partition
+from klamm.controller.partitions.partition_machine import ElectLeader
+from klamm.controller.partitions.replica_machine import LeaveIsr
 from klamm.controller.values import Assignment, LeaderAndIsr, Proposal
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition

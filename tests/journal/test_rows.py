@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klamm.journal.growing import GrowingSegment
+from klamm.journal.live_segment import GrowingSegment
 from klamm.journal.rows import Choice, Follower, Reading, Row
 from klamm.journal.segments import segment_of
 from klamm.protocol import messages

@@ -11,7 +11,7 @@ from klamm.journal.columns import Flag
 from klamm.journal.writer import JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
-from klamm.server.broker_journal import public_configs
+from klamm.server.journal.broker_journal import public_configs
 from klamm.server.net.tap import ConnectionKind
 from klamm.tests.journal.test_writer import World, asked, rows
 

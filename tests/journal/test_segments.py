@@ -11,7 +11,7 @@ import pytest
 
 from klamm.journal import reading
 from klamm.journal.columns import FRAMES
-from klamm.journal.growing import GrowingSegment
+from klamm.journal.live_segment import GrowingSegment
 from klamm.journal.segments import LOCK, OPEN, OpenSegment, segment_of, table_schema
 from klamm.machine.folder_lock import lock_file
 from klamm.tests.journal.writing import TinyJournal, simple_exchange

@@ -24,7 +24,7 @@ from klamm.tests.mixed.hand_over import HandOver
 from klamm.tests.mixed.members import Members
 from klamm.tests.mixed.tree_story import TreeStory
 from klamm.tests.reference.jars import jars
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 FILE = Path(__file__).with_name("kafka_errors.txt")
 _SHOWN = 150

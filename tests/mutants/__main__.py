@@ -29,7 +29,7 @@ import uvloop  # noqa: F401
 
 import klamm.protocol.messages  # noqa: F401
 from klamm.tests.mutants import ROOT, Mutant, mutants, mutate
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 LIMIT_S = 600
 """For the tests of one mutant."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from klamm.journal import reading
-from klamm.pipeline.tables import BRONZE, ddl
+from klamm.pipeline.lake.tables import BRONZE, ddl
 
 
 def bronze(spark: Any, lake: Path) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline.session import few_rows, open_session
+from klamm.pipeline.spark.session import few_rows, open_session
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from klamm.journal.reading import open_segment, segments
 from klamm.pipeline import silver_files
-from klamm.pipeline.decode_batches import INPUT
+from klamm.pipeline.decode.batches import INPUT
+from klamm.pipeline.lake.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, SPARK_TYPES, Table
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.prepared import needed
 from klamm.pipeline.silver_files import Files, decode_and_write, write_events
-from klamm.pipeline.tables import HEADER, HEADERS, HEADERS_VIEW, MESSAGES, SILVER, SPARK_TYPES, Table
 
 _TYPES = {"int": "INTEGER", "bigint": "BIGINT", "smallint": "SMALLINT", "tinyint": "TINYINT", "string": "VARCHAR", "variant": "JSON"}
 

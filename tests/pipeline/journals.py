@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from klamm.pipeline import manifest
+from klamm.pipeline.lake import manifest
 from klamm.pipeline.run import Outcome, run
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 

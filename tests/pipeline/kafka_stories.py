@@ -46,7 +46,7 @@ from klamm.tests.stories.both.retelling import drawn
 from klamm.tests.stories.both.stage import PROPERTIES, Target
 from klamm.tests.stories.both.story_file import read_all
 from klamm.tests.stories.both.telling import Otherwise
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 STORIES = Path(__file__).resolve().parents[1] / "stories" / "both"
 LONGEST_NAME = 80
@@ -269,7 +269,7 @@ def summary(checked: Checked) -> Iterator[str]:
 
 
 def main() -> int:
-    from klamm.pipeline.session import few_rows, open_session
+    from klamm.pipeline.spark.session import few_rows, open_session
 
     parser = argparse.ArgumentParser(prog="kafka_stories", description="Stories told to a real Kafka; the rules judge the journals.")
     parser.add_argument("--share", type=int, default=1, help="tell one of so many stories (default: 1, all)")

@@ -11,13 +11,13 @@ import pytest
 
 from klamm.journal.reading import seal_leftovers, segments
 from klamm.journal.writer import JournalWriter
-from klamm.pipeline import manifest
 from klamm.pipeline.bronze import COMMITS, Commits, Converted, convert, convert_here, foreign_files, pending
-from klamm.pipeline.compact import purge
-from klamm.pipeline.lake import PipelineFailed, existing, written
-from klamm.pipeline.manifest import Entry
-from klamm.pipeline.missing import torn_segments
-from klamm.pipeline.tables import BRONZE
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.compact import purge
+from klamm.pipeline.lake.folder import PipelineFailed, existing, written
+from klamm.pipeline.lake.manifest import Entry
+from klamm.pipeline.lake.tables import BRONZE
+from klamm.pipeline.lake.unjudged_rows import torn_segments
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from klamm.pipeline.cluster import environment
-from klamm.pipeline.java import find_java
+from klamm.pipeline.spark.cluster import environment
+from klamm.pipeline.spark.java import find_java
 from klamm.tests.harness.ports import free_port
 from klamm.tests.pipeline.journals import numbers, write
 
@@ -80,7 +80,7 @@ def test_a_local_cluster_runs_the_pipeline(lake: Path) -> None:
 
 
 def test_a_master_and_two_workers_run_the_pipeline_with_code_that_is_sent_to_them(lake: Path, tmp_path: Path) -> None:
-    port, module = free_port(), [sys.executable, "-m", "klamm.pipeline.cluster"]
+    port, module = free_port(), [sys.executable, "-m", "klamm.pipeline.spark.cluster"]
     environ = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
     url = f"spark://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:

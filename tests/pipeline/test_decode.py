@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafka.protocol.api_header import ResponseClassRegistry
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline.decode import MEANINGS, Reason, decode_frame
-from klamm.pipeline.json_codec import RECORDS_KEPT
+from klamm.pipeline.decode.frame_decoder import MEANINGS, Reason, decode_frame
+from klamm.pipeline.decode.json_codec import RECORDS_KEPT
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.json_form import to_json

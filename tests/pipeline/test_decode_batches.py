@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.journal.columns import FRAMES
-from klamm.pipeline import decode_batches
-from klamm.pipeline.decode_batches import ARROW_TYPES, INPUT, LISTS, OWN, decode_batch
-from klamm.pipeline.tables import HEADER
+from klamm.pipeline.decode import batches as decode_batches
+from klamm.pipeline.decode.batches import ARROW_TYPES, INPUT, LISTS, OWN, decode_batch
+from klamm.pipeline.lake.tables import HEADER
 from klamm.tests.pipeline.test_decode import Frame, recorded
 
 DEFAULTS = {

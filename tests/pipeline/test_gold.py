@@ -7,8 +7,8 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import build_gold
+from klamm.pipeline.lake.tables import views
 from klamm.pipeline.silver import build_silver
-from klamm.pipeline.tables import views
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal

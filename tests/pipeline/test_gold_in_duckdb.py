@@ -10,7 +10,7 @@ import pytest
 
 from klamm.journal.columns import Direction, Flag
 from klamm.pipeline.gold import QUERIES
-from klamm.pipeline.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table
+from klamm.pipeline.lake.tables import API_MATRIX, CLIENT_SCORECARD, LATENCY, LEADER_TIMELINE, REASSIGN_SPANS, Table
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal

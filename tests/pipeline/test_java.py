@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from klamm.machine.extras import install_command
-from klamm.pipeline.java import NoJava, find_java
-from klamm.pipeline.session import session_settings
+from klamm.pipeline.spark.java import NoJava, find_java
+from klamm.pipeline.spark.session import session_settings
 
 
 def runtime(home: Path, version: str) -> Path:

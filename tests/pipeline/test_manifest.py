@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline import manifest
-from klamm.pipeline.manifest import NAME, Entry
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.manifest import NAME, Entry
 
 TABLE = "silver/messages"
 

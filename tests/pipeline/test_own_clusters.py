@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline import run, tables
+from klamm.pipeline import run
+from klamm.pipeline.lake import tables
 from klamm.pipeline.rules import runner
 from klamm.tests.pipeline.own_cluster import live_through_much
 

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline import manifest, parts
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import table_parts as parts
+from klamm.pipeline.lake.tables import MESSAGES, PARTITION_STATE, QUARANTINE, Table
 from klamm.pipeline.silver import RowsLostError, _adopted
-from klamm.pipeline.tables import MESSAGES, PARTITION_STATE, QUARANTINE, Table
 
 TABLES = (MESSAGES, PARTITION_STATE, QUARANTINE)
 

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from klamm.journal.proof import verify
+from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.runner import Judgement
-from klamm.pipeline.tables import views
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import WITHIN_S, KafkaBroker, all_know, request
 from klamm.tests.harness.ports import free_ports

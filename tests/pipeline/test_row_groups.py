@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from klamm.pipeline import row_groups
-from klamm.pipeline.row_groups import RowGroups
+from klamm.pipeline.lake import row_groups
+from klamm.pipeline.lake.row_groups import RowGroups
 
 
 def batch(first: int, rows: int, size: int = 1) -> pa.RecordBatch:

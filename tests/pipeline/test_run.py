@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline import compact, manifest
 from klamm.pipeline.bronze import Commits
-from klamm.pipeline.lake import PipelineFailed, written
+from klamm.pipeline.lake import compact, manifest
+from klamm.pipeline.lake.folder import PipelineFailed, written
+from klamm.pipeline.lake.tables import MESSAGES, views
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.run import watch
 from klamm.pipeline.stream import STREAM, account
-from klamm.pipeline.tables import MESSAGES, views
 from klamm.tests.harness.read_only import read_only
 from klamm.tests.journal.writing import simple_exchange
 from klamm.tests.pipeline.journals import Silent, no_session, numbers, query, run_with, write

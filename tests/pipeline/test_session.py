@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline import session, workers
-from klamm.pipeline.java import Java
-from klamm.pipeline.jvm import JvmEnded
-from klamm.pipeline.session import NoSpark
+from klamm.pipeline.spark import session, workers
+from klamm.pipeline.spark.java import Java
+from klamm.pipeline.spark.jvm import JvmEnded
+from klamm.pipeline.spark.session import NoSpark
 
 SPEAKS = """
-from klamm.pipeline.session import open_session
+from klamm.pipeline.spark.session import open_session
 spark = open_session("local[1]", memory="1g")
 folder = spark.conf.get("spark.python.unix.domain.socket.dir")
 print(folder, spark.range(3).toArrow().num_rows, spark.range(5).mapInArrow(lambda batches: batches, "id long").count())

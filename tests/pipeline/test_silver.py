@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from klamm.journal.columns import Direction, Flag
-from klamm.pipeline import manifest
-from klamm.pipeline.lake import PipelineFailed
-from klamm.pipeline.parts import part_path
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.folder import PipelineFailed
+from klamm.pipeline.lake.table_parts import part_path
+from klamm.pipeline.lake.tables import DECISIONS, MESSAGES, SILVER, read, views
 from klamm.pipeline.silver import RowsLostError, build_silver
-from klamm.pipeline.tables import DECISIONS, MESSAGES, SILVER, read, views
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import TinyJournal

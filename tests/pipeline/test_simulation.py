@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from klamm.controller.values import Assignment, LeaderAndIsr
-from klamm.pipeline import tables
+from klamm.pipeline.lake import tables
 from klamm.pipeline.simulate import Partitions, finished_rows, group, over_ratio, simulate
 from klamm.pipeline.simulation import generated as generator
 from klamm.pipeline.simulation import sources

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.values import RECOVERING, Election, LeaderAndIsr
 from klamm.pipeline.simulation.procedures import Procedures, Simulated
 from klamm.pipeline.simulation.steps import (

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from klamm.pipeline import workers
+from klamm.pipeline.spark import workers
 
 PRELOADED = """
 import os, sys
-from klamm.pipeline.workers import preload
+from klamm.pipeline.spark.workers import preload
 preload()
-print(len(os.listdir("/proc/self/task")), "pandas" in sys.modules, "klamm.pipeline.decode_batches" in sys.modules)
+print(len(os.listdir("/proc/self/task")), "pandas" in sys.modules, "klamm.pipeline.decode.batches" in sys.modules)
 """
 
 PANDAS_IS_THERE = """
 import sys
-from klamm.pipeline.lean_arrow import leave_out_pandas
+from klamm.pipeline.spark.lean_arrow import leave_out_pandas
 leave_out_pandas()
 import pyarrow as pa
 table = pa.table({"a": [1, None]})

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from klamm.zk.class_cache import cache_folder
+from klamm.zk.embedded.class_cache import cache_folder
 
 VARIABLE = "KLAMM_REFERENCE_JARS"
 VERSION = "3.9.1"

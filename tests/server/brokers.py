@@ -8,12 +8,12 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.server.authorizer import Authorizer
 from klamm.server.broker_server import BrokerServer
 from klamm.server.net.outgoing import request_once
+from klamm.server.security.authorizer import Authorizer
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
-from klamm.zk.kazoo_connection import KazooConnection
+from klamm.zk.session.kazoo_connection import KazooConnection
 
 
 def node(zookeeper: str, broker_id: int, patient: bool = False, authorizer: Authorizer | None = None, **properties: object) -> BrokerServer:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import uvloop
 
-from klamm.server.dispatch import Handler
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener
+from klamm.server.requests.dispatch import Handler
 from klamm.tests.server import wire
 
 Serve = Callable[..., Awaitable[Listener]]

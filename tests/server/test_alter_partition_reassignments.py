@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from klamm.controller.causes import Cause
+from klamm.controller.events.causes import Cause
 from klamm.controller.values import Assignment
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
-from klamm.server.authorizer import Operation, ResourceType
+from klamm.server.security.authorizer import Operation, ResourceType
 from klamm.tests.services import DenyAll, InactiveController, make_services, respond
 
 ASKED, LISTED = messages.AlterPartitionReassignmentsRequest, messages.ListPartitionReassignmentsRequest

@@ -16,19 +16,19 @@ import pytest
 from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
-from klamm.server.authorizer import Operation, Principal, Resource
 from klamm.server.broker_registration import BrokerRegistration
 from klamm.server.broker_server import BrokerServer, StartFailed
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import request_once
+from klamm.server.security.authorizer import Operation, Principal, Resource
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.proxy import Proxy
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import brokers, wire
 from klamm.tests.server.brokers import create_topic, expire, knows, request
 from klamm.zk.admin import AdminZk
-from klamm.zk.embedded import EmbeddedZooKeeper
-from klamm.zk.session import ZkSession
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+from klamm.zk.session.session import ZkSession
 
 Make = Callable[..., BrokerServer]
 METADATA = messages.MetadataRequest(topics=None)

@@ -14,7 +14,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
 from klamm.tests.server.test_local_cluster import registered, split
-from klamm.zk.session import ZkSession
+from klamm.zk.session.session import ZkSession
 
 Start = Callable[..., Awaitable[LocalCluster]]
 

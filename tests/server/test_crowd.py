@@ -17,7 +17,7 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import eventually, wait_until_stopped
 from klamm.tests.server.agreement import agreed
 from klamm.tests.server.crowd import EXPECTED, Client
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 BROKERS, CLIENTS = 3, 12
 SESSION_TIMEOUT_MS = 2000

@@ -11,7 +11,7 @@ from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_records
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.broker import update_metadata
 from klamm.tests.server.test_produce import Logged, asked_for
 from klamm.tests.services import Denying, make_context, respond

@@ -8,7 +8,7 @@ from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import computed_crc, read_header, write_header
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.server.test_produce import GOOD, Logged, asked_for
 from klamm.tests.services import Denying, respond
 

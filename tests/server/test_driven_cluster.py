@@ -21,7 +21,7 @@ from klamm.tests.harness.waits import eventually
 from klamm.tests.server import crowd
 from klamm.tests.server.brokers import request
 from klamm.tests.server.scripted import ScriptedBroker
-from klamm.zk.broker_node import encode_broker
+from klamm.zk.layout.broker_node import encode_broker
 
 MINUTE_S = 60
 SETTLE_S = 0.02

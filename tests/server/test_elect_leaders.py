@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.causes import Cause
+from klamm.controller.events.causes import Cause
 from klamm.controller.values import Election, ElectionResult
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import elect_leaders
-from klamm.server.authorizer import Authorizer
-from klamm.server.purgatory import Condition, Named, Purgatory
+from klamm.server.requests.purgatory import Condition, Named, Purgatory
+from klamm.server.security.authorizer import Authorizer
 from klamm.tests.broker import update_metadata
 from klamm.tests.services import DenyAll, InactiveController, broker_config, make_context, make_services
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.causes import Cause
+from klamm.controller.events.causes import Cause
 from klamm.controller.values import Election, ElectionResult
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -24,7 +24,7 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.apis import elect_leaders, update_metadata
 from klamm.server.local.driven_clock import DrivenClock
-from klamm.server.purgatory import Purgatory
+from klamm.server.requests.purgatory import Purgatory
 from klamm.tests.controller.simulated import Wrote
 from klamm.tests.controller.stage import ME, Stage
 from klamm.tests.harness.seeds import seeds

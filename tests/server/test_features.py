@@ -12,7 +12,7 @@ import pytest
 from klamm.controller.values import StoreLost
 from klamm.server.features import Features, FeatureWatch
 from klamm.tests.harness.waits import eventually
-from klamm.zk.session import ZkSession
+from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 10_000
 

@@ -10,12 +10,12 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.context import CloseConnection
-from klamm.server.dispatch import Dispatcher
-from klamm.server.handlers import HANDLERS
-from klamm.server.peer import Peer
 from klamm.server.request_registration.fenced_handlers import fenced_handlers
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests.context import CloseConnection
+from klamm.server.requests.dispatch import Dispatcher
+from klamm.server.requests.handlers import HANDLERS
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve
 from klamm.tests.services import make_services

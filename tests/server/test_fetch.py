@@ -13,10 +13,10 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.server.apis.fetch import params_of
-from klamm.server.context import Context
-from klamm.server.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
-from klamm.server.peer import Peer
-from klamm.server.response_cache import ResponseCache
+from klamm.server.fetch.delayed_fetch import READ_AHEAD_BYTES, ByteBudget
+from klamm.server.requests.context import Context
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.server.fetch_world import World, codes, fetch, part, rows, topic_id
 

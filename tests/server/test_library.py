@@ -26,7 +26,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.test_local_cluster import registered
-from klamm.zk import embedded
+from klamm.zk.embedded import server as embedded
 
 BY_WITH = {"start", "stop", "failure"}
 """What `with` does itself, and what only the command line waits for."""

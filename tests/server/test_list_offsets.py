@@ -8,7 +8,7 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.broker.log.batches import batch, record
 from klamm.tests.server.fetch_world import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, World, fetch, part
 from klamm.tests.services import Denying

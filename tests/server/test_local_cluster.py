@@ -17,7 +17,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.listener import bind
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
-from klamm.zk.session import ZkSession
+from klamm.zk.session.session import ZkSession
 
 
 async def registered(zookeeper: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.server.brokers import create_topic, knows, node, request
 from klamm.tests.server.test_produce import GOOD, Logged, asked_for
 from klamm.tests.services import Denying, respond

@@ -14,10 +14,10 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.framing import FrameReader
 from klamm.server.apis import api_versions
-from klamm.server.dispatch import Handler
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits
 from klamm.server.net.listener import Listener, bind
+from klamm.server.requests.dispatch import Handler
 from klamm.tests.server import wire
 
 GOLDEN = Path(__file__).parents[1] / "golden"

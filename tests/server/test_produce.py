@@ -19,8 +19,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import computed_crc
 from klamm.server.apis import produce
-from klamm.server.authorizer import Authorizer, Operation
-from klamm.server.context import CloseConnection, Context
+from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.security.authorizer import Authorizer, Operation
 from klamm.server.services import Services
 from klamm.tests.broker import update_metadata
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from klamm.controller.pace import SLICE
-from klamm.server.purgatory import Named, Purgatory
+from klamm.protocol.pace import SLICE
+from klamm.server.requests.purgatory import Named, Purgatory
 
 
 def named(*topics: str) -> list[tuple[str, list[int]]]:

@@ -23,7 +23,7 @@ from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import expire, request
 from klamm.tests.server.test_local_cluster import registered, split
-from klamm.zk.session import ZkSession
+from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 2000
 """The session time-out where a session is to end."""

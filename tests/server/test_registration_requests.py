@@ -11,8 +11,8 @@ import pytest
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.metadata_records import decode_records
-from klamm.server.authorizer import Operation
 from klamm.server.local.cluster import LocalCluster
+from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.server.brokers import request
 from klamm.tests.server.test_local_cluster import split

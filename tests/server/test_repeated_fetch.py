@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.protocol import messages
-from klamm.server.dispatch import Dispatcher
-from klamm.server.handlers import HANDLERS
-from klamm.server.repeated_fetch import RepeatedFetch
+from klamm.server.fetch.repeated_fetch import RepeatedFetch
+from klamm.server.requests.dispatch import Dispatcher
+from klamm.server.requests.handlers import HANDLERS
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.update_metadata import update
 from klamm.tests.server.fetch_world import FETCH, World, fetch, part, topic_id

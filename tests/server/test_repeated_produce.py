@@ -13,13 +13,13 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.framing import FrameReader
 from klamm.protocol.records.batch import crc_is_right, each_header
-from klamm.server.authorizer import Authorizer
-from klamm.server.dispatch import Dispatcher
-from klamm.server.handlers import HANDLERS
-from klamm.server.peer import Peer
-from klamm.server.produce_prefix import FIRST_VERSION, LAST_VERSION, read_prefix
-from klamm.server.repeated_produce import RepeatedProduce
-from klamm.server.response_cache import ResponseCache
+from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION, read_prefix
+from klamm.server.produce.repeated_produce import RepeatedProduce
+from klamm.server.requests.dispatch import Dispatcher
+from klamm.server.requests.handlers import HANDLERS
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.security.authorizer import Authorizer
 from klamm.tests.server.test_produce import GOOD, Logged, asked_for, fetched_by_2
 from klamm.tests.services import Denying
 

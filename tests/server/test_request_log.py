@@ -9,19 +9,19 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.dispatch import Handler
-from klamm.server.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
-from klamm.server.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
-from klamm.server.peer import Peer
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests.dispatch import Handler
+from klamm.server.requests.handlers import HANDLERS
+from klamm.server.requests.not_offered import MAX_CLIENTS, NOT_OFFERED, NotOfferedLog
+from klamm.server.requests.peer import Peer
+from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.brokers import request
 from klamm.tests.server.conftest import Connect, Serve
 
-REQUESTS, CONTROLLER = "klamm.server.request_log", "klamm.controller"
+REQUESTS, CONTROLLER = "klamm.server.requests.request_log", "klamm.controller"
 
 
 def lines(caplog: pytest.LogCaptureFixture, logger: str) -> list[str]:

@@ -21,9 +21,9 @@ from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 from klamm.zk.find_controller import ElectedController
-from klamm.zk.json_values import Unreadable
+from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
-from klamm.zk.requests import ConnectionLost
+from klamm.zk.session.requests import ConnectionLost
 
 OWN = 5
 ENDPOINTS: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "here", 9092, 0), Endpoint("SECURE", "there", 9093, 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.server import response_cache
-from klamm.server.response_cache import ResponseCache
+from klamm.server.requests import response_cache
+from klamm.server.requests.response_cache import ResponseCache
 
 
 def payload(n: int, size: int = 12) -> bytes:

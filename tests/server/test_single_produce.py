@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.broker.log.log import Log
 from klamm.protocol.clock import SYSTEM_CLOCK
-from klamm.server import request_log
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
-from klamm.server.produce_prefix import FIRST_VERSION, LAST_VERSION
-from klamm.server.response_cache import ResponseCache
+from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION
+from klamm.server.requests import request_log
+from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.server.test_connection import FakeTransport
 from klamm.tests.server.test_produce import asked_for
 from klamm.tests.server.test_repeated_produce import Connection, payload

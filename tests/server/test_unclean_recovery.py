@@ -17,14 +17,14 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
 from klamm.server.broker_server import BrokerServer
-from klamm.server.handlers import HANDLERS
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
+from klamm.server.requests.handlers import HANDLERS
 from klamm.server.seams import Seams
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
-from klamm.zk.paths import state_path
+from klamm.zk.layout.paths import state_path
 
 T = TopicPartition("t", 0)
 REFUSED = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -14,10 +14,10 @@ from klamm.controller.values import Broker, StoredTopic, StoreLost
 from klamm.protocol.nouns import Endpoint
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.services import InactiveController, make_services, respond
-from klamm.zk import layout
 from klamm.zk.admin import AdminZk
-from klamm.zk.broker_node import encode_broker
-from klamm.zk.session import ZkSession
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import encode_broker
+from klamm.zk.session.session import ZkSession
 
 PROPERTIES = {"zookeeper.connect": "unused", "broker.id": "0", "num.partitions": "2", "default.replication.factor": "3"}
 

@@ -9,7 +9,7 @@ import pytest
 from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
 from klamm.tests.topics.test_create_topics import codes as create

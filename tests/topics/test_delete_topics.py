@@ -8,7 +8,7 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
-from klamm.server.authorizer import Operation
+from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from klamm.controller.placement import alternate_racks, growth_start, place_replicas
+from klamm.controller.decisions.placement import alternate_racks, growth_start, place_replicas
 from klamm.protocol.errors import ApiError, ErrorCode
 
 THREE: dict[int, str | None] = {0: None, 1: None, 2: None}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from klamm.controller.placement import place_replicas
-from klamm.controller.topic_requests import (
+from klamm.controller.decisions.placement import place_replicas
+from klamm.controller.topics.topic_requests import (
     MAX_CREATED_PARTITIONS,
     MAX_PARTITIONS,
     CreationFacts,

@@ -21,8 +21,8 @@ from klamm.controller.values import Broker, LeaderAndIsr
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.simulated import Faults, SimulatedStore, World
 from klamm.zk.admin import AdminZk
-from klamm.zk.session import ZkSession
-from klamm.zk.store import ZkStore
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.store import ZkStore
 
 SESSION_MS = 10_000
 

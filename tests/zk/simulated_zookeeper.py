@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData
 from kazoo.protocol.states import ZnodeStat
 
-from klamm.zk.connection import Change, Link, OnLink, OnWatch, Watch
-from klamm.zk.kazoo_connection import MAX_REQUEST_BYTES
-from klamm.zk.requests import (
+from klamm.zk.session.connection import Change, Link, OnLink, OnWatch, Watch
+from klamm.zk.session.kazoo_connection import MAX_REQUEST_BYTES
+from klamm.zk.session.requests import (
     BAD_VERSION,
     CHECK,
     CREATE,
@@ -43,7 +43,7 @@ from klamm.zk.requests import (
     error,
     pack_int,
 )
-from klamm.zk.session import SessionChange, WriteHook, ZkSession
+from klamm.zk.session.session import SessionChange, WriteHook, ZkSession
 
 _EPHEMERAL, _SEQUENCE = 1, 2
 _ROLLED_BACK = -2
@@ -326,7 +326,7 @@ class SimulatedZooKeeper:
 
 
 class SimulatedConnection:
-    """A session's connection to the tree: `klamm.zk.connection.Connection`, with ways to break it."""
+    """A session's connection to the tree: `klamm.zk.session.connection.Connection`, with ways to break it."""
 
     def __init__(self, zk: SimulatedZooKeeper, on_link: OnLink, on_watch: OnWatch) -> None:
         self._zk = zk

@@ -15,12 +15,12 @@ from klamm.tests.zk.labs import SESSION_MS, RealLab
 from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
-from klamm.zk.connection import Change
-from klamm.zk.json_values import Unreadable
+from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.registration import RegistrationRefused
-from klamm.zk.requests import BadVersion, NoNode
-from klamm.zk.session import ZkSession
-from klamm.zk.store import ZkStore
+from klamm.zk.session.connection import Change
+from klamm.zk.session.requests import BadVersion, NoNode
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.store import ZkStore
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

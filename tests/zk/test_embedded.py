@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from klamm.zk import embedded
-from klamm.zk.class_cache import ClassCache
-from klamm.zk.embedded import EmbeddedZooKeeper
-from klamm.zk.java import EmbeddedZooKeeperError, Java, find_java
-from klamm.zk.owned_process import OwnedProcess
-from klamm.zk.session import ZkSession
+from klamm.zk.embedded import server as embedded
+from klamm.zk.embedded.class_cache import ClassCache
+from klamm.zk.embedded.java import EmbeddedZooKeeperError, Java, find_java
+from klamm.zk.embedded.owned_process import OwnedProcess
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 10_000
 NAME = "dätä \\ 1"
 OWNER = """
 import json, sys
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 server = EmbeddedZooKeeper()
 address = server.start()
 print(json.dumps([address, server.pid, str(server._process._trash)]), flush=True)

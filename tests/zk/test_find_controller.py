@@ -11,7 +11,7 @@ from klamm.protocol.nouns import Endpoint
 from klamm.tests.zk.labs import RealLab
 from klamm.zk.admin import AdminZk
 from klamm.zk.find_controller import ElectedController, find_controller
-from klamm.zk.store_registrations import encode_registration
+from klamm.zk.store.registrations import encode_registration
 
 
 def controller(broker_id: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.machine.extras import install_command
-from klamm.zk.java import EmbeddedZooKeeperError, find_jars, find_java
+from klamm.zk.embedded.java import EmbeddedZooKeeperError, find_jars, find_java
 
 NEEDED = ("zookeeper-3.9.5.jar", "zookeeper-jute-3.9.5.jar", "slf4j-api-2.0.17.jar")
 

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr, StoredTopic
 from klamm.protocol.nouns import Endpoint, TopicPartition, next_epoch
-from klamm.zk import json_values, layout, paths, topic_layout
-from klamm.zk.broker_node import decode_broker, encode_broker
-from klamm.zk.json_values import Unreadable
-from klamm.zk.key_order import partition_order, properties_order, scala_order
-from klamm.zk.layout import ControllerNode, FeatureNode, ProducerIdBlock
+from klamm.zk.layout import json_values, paths
+from klamm.zk.layout import topics as topic_layout
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import decode_broker, encode_broker
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.layout.key_order import partition_order, properties_order, scala_order
+from klamm.zk.layout.znodes import ControllerNode, FeatureNode, ProducerIdBlock
 
 TOPIC_ID = json_values.decode_uuid("Xt_MaHEATbq0nm8Ssu_Bmg")
 MS = 1_700_000_000_000

@@ -6,9 +6,9 @@ import pytest
 
 from klamm.controller.values import BrokerRegistration, BrokerState
 from klamm.tests.zk.labs import RealLab
-from klamm.zk.json_values import Unreadable
-from klamm.zk.layout import encode_controller
-from klamm.zk.store_registrations import encode_registration, read_registration
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.layout.znodes import encode_controller
+from klamm.zk.store.registrations import encode_registration, read_registration
 
 OWN = BrokerRegistration(5, 3, BrokerState.ONLINE, (), is_silent=True)
 

@@ -16,10 +16,21 @@ from kazoo.security import make_digest_acl
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
 from klamm.zk.batches import batches
-from klamm.zk.connection import Change, Link, Watch
-from klamm.zk.kazoo_connection import KazooConnection, _Reply
-from klamm.zk.requests import BadVersion, ConnectionLost, MultiFailed, NodeExists, NoNode, NotEmpty, TooLarge, Unimplemented, ZkError, Znode
-from klamm.zk.session import SessionChange, ZkSession, ZkUnavailable
+from klamm.zk.session.connection import Change, Link, Watch
+from klamm.zk.session.kazoo_connection import KazooConnection, _Reply
+from klamm.zk.session.requests import (
+    BadVersion,
+    ConnectionLost,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    TooLarge,
+    Unimplemented,
+    ZkError,
+    Znode,
+)
+from klamm.zk.session.session import SessionChange, ZkSession, ZkUnavailable
 
 SESSION_MS = 10_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.values import (
     Assignment,
     BrokerRegistration,
@@ -26,7 +26,7 @@ from klamm.controller.values import (
 )
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.labs import Lab, Seat
-from klamm.zk.requests import ConnectionLost
+from klamm.zk.session.requests import ConnectionLost
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

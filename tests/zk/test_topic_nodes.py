@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.zk import json_values, topic_layout
+from klamm.zk.layout import json_values
+from klamm.zk.layout import topics as topic_layout
 
 replicas = st.lists(st.integers(-1, 5000), max_size=4)
 partitions = st.dictionaries(st.integers(0, 300).map(str), replicas, max_size=12)

@@ -8,11 +8,11 @@ import pytest
 
 from klamm.controller.values import ConfigEntity, ConfigWrite, LeaderAndIsr, StateWrite, TopicWrite, WriteOutcome
 from klamm.protocol.nouns import TopicPartition
-from klamm.server.journaled_store import JournaledStore
-from klamm.server.journaling import ControllerJournal
+from klamm.server.journal.journaled_store import JournaledStore
+from klamm.server.journal.journaling import ControllerJournal
 from klamm.tests.journal.recorded import RecordedJournal, Row
 from klamm.tests.zk.labs import Lab, Seat
-from klamm.zk.requests import ConnectionLost
+from klamm.zk.session.requests import ConnectionLost
 
 ANY_VERSION = -1
 TOPIC_ID = bytes(range(16))

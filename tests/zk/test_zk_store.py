@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.controller import events
+from klamm.controller.events import catalogue as events
 from klamm.controller.values import (
     Assignment,
     Broker,
@@ -28,12 +28,12 @@ from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
 from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
-from klamm.zk.connection import Change
-from klamm.zk.json_values import Unreadable
-from klamm.zk.session import SessionChange, ZkSession
-from klamm.zk.store import ZkStore, ZkStoreOptions
-from klamm.zk.topic_layout import encode_state
-from klamm.zk.watches import event_of
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.layout.topics import encode_state
+from klamm.zk.session.connection import Change
+from klamm.zk.session.session import SessionChange, ZkSession
+from klamm.zk.store.store import ZkStore, ZkStoreOptions
+from klamm.zk.store.watches import event_of
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = urlsafe_b64decode("Xt_MaHEATbq0nm8Ssu_Bmg==")

@@ -31,7 +31,7 @@ from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed.clients import produce
 from klamm.tests.mixed.members import Members
 from klamm.tests.reference.jars import jars
-from klamm.zk.embedded import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 TARGET = Path(__file__).resolve().parents[1] / "older_protocols.jsonl.gz"
 PROTOCOLS = (

@@ -11,9 +11,8 @@ import pyarrow.parquet
 
 from klamm.journal import reading
 from klamm.journal.columns import Direction
-from klamm.pipeline import manifest
-from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
-from klamm.pipeline.tables import (
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.tables import (
     API_ERRORS,
     API_MATRIX,
     BRONZE,
@@ -25,6 +24,7 @@ from klamm.pipeline.tables import (
     VERDICTS,
     Table,
 )
+from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal

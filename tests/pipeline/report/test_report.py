@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from klamm import __version__
 from klamm.cli.main import klamm
-from klamm.pipeline.decode import Reason
+from klamm.pipeline.decode.frame_decoder import Reason
 from klamm.pipeline.report import charts, evidence, facts, write
 from klamm.pipeline.report.page import RuleText, _head
 from klamm.pipeline.report.write import report

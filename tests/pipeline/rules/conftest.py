@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from klamm.journal.reading import open_segment, segments
+from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.record import Need
 from klamm.pipeline.rules.runner import Judgement
 from klamm.pipeline.silver import build_silver
-from klamm.pipeline.tables import views
 from klamm.tests.journal.writing import TinyJournal
 from klamm.tests.pipeline.faults import Faulty
 from klamm.tests.pipeline.rules.fixtures import FIXTURES

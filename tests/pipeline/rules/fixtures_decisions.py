@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from klamm.controller.decision_json import input_json, output_json
-from klamm.controller.decisions import Situation
-from klamm.controller.elections import Offline, Preferred
-from klamm.controller.partition_machine import ElectLeader, InitialiseLeader
+from klamm.controller.decisions.decision import Situation
+from klamm.controller.decisions.elections import Offline, Preferred
+from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.values import Assignment, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
 from klamm.tests.pipeline.rules.controllers import handled

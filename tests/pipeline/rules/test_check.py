@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 
 from klamm.cli.pipeline.check import command
 from klamm.journal.segments import EndMark
-from klamm.pipeline import manifest, missing
-from klamm.pipeline.lake import PipelineFailed
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake import unjudged_rows as missing
+from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.rules import verdict_tables
 from klamm.pipeline.rules.check import check
 from klamm.pipeline.rules.verdict_tables import write_judgement
@@ -38,7 +39,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def checked(spark: Any, lake: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
     """The command, with the session of the tests."""
-    monkeypatch.setattr("klamm.pipeline.session.open_session", lambda *_, **__: spark)
+    monkeypatch.setattr("klamm.pipeline.spark.session.open_session", lambda *_, **__: spark)
     return CliRunner().invoke(command, [str(lake), *arguments])
 
 

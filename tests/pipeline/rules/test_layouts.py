@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from klamm.pipeline.lake.tables import views
 from klamm.pipeline.rules import runner
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import in_order
 from klamm.pipeline.rules.runner import Judgement
-from klamm.pipeline.tables import views
 from klamm.tests.pipeline.rules.fixtures import FIXTURES
 
 

@@ -54,6 +54,11 @@ def test_any_other_change_is_a_change_of_code(old: str, new: str) -> None:
     assert code_of(CODE.replace(old, new)) != code_of(CODE)
 
 
+def test_where_klamm_keeps_what_a_teller_imports_does_not_count() -> None:
+    assert code_of("from klamm.zk import paths\nx = 1") == code_of("from klamm.zk.layout import paths\nx = 1")
+    assert code_of("from klamm.tests import a\nx = 1") != code_of("from klamm.tests import b\nx = 1")
+
+
 def test_a_folder_without_a_digest_is_told_whole(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("X = 1\n")
     assert not is_told_by_present_code(tmp_path)

@@ -1,0 +1,1 @@
+"""The definitions of all configs, as tables."""

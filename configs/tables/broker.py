@@ -1,0 +1,143 @@
+"""All broker configs in one table, and the names of those that Klamm uses.
+
+`BROKER` has the 314 configs that a DescribeConfigs response lists, and 14 internal ones. The replication quotas are not in it: in Kafka
+they exist only as dynamic configs. `OWN` has dynamic configs that Kafka does not know. A config in `BROKER` that is not in `MEANINGFUL`
+is accepted, checked and shown, but has no effect; the broker logs that once.
+"""
+
+from __future__ import annotations
+
+from klamm.configs.blacklist import BLACKLIST
+from klamm.configs.definition import LONG, READ_ONLY, ConfigKey, by_name, synonyms, without_listener
+from klamm.configs.tables.cluster import CLUSTER
+from klamm.configs.tables.groups import GROUPS
+from klamm.configs.tables.klamm import KLAMM
+from klamm.configs.tables.kraft import KRAFT
+from klamm.configs.tables.log import LOG
+from klamm.configs.tables.network import NETWORK
+from klamm.configs.tables.security import SECURITY
+from klamm.configs.tables.tiered import TIERED
+from klamm.configs.tables.topic import TOPIC
+from klamm.configs.validators import Range
+
+BROKER = by_name(NETWORK, CLUSTER, LOG, GROUPS, SECURITY, KRAFT, TIERED)
+TOPICS = by_name(TOPIC)
+SWITCHES = by_name(KLAMM)
+OWN = by_name((BLACKLIST,), tuple(key for key in KLAMM if key.mode is not READ_ONLY))
+QUOTAS = by_name(
+    (
+        ConfigKey("leader.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas sent.", Range(0)),
+        ConfigKey("follower.replication.throttled.rate", LONG, None, "Bytes per second of throttled replicas fetched.", Range(0)),
+        ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, "Bytes per second moved between log dirs.", Range(0)),
+    )
+)
+
+MEANINGFUL = frozenset(
+    {
+        # who this broker is and where it listens
+        "broker.id",
+        "broker.id.generation.enable",
+        "reserved.broker.max.id",
+        "node.id",
+        "broker.rack",
+        "log.dir",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "control.plane.listener.name",
+        "inter.broker.protocol.version",
+        # connections
+        "socket.request.max.bytes",
+        "connections.max.idle.ms",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "socket.listen.backlog.size",
+        "request.timeout.ms",
+        "num.replica.fetchers",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.lag.time.max.ms",
+        "replica.socket.timeout.ms",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        # fetches
+        "fetch.max.bytes",
+        "max.incremental.fetch.session.cache.slots",
+        "replica.selector.class",
+        # logs
+        "log.initial.task.delay.ms",
+        "log.retention.check.interval.ms",
+        "log.cleaner.enable",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "producer.id.expiration.ms",
+        "producer.id.expiration.check.interval.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        # policies
+        "create.topic.policy.class.name",
+        "alter.config.policy.class.name",
+        # security that is not built: the broker does not start
+        "authorizer.class.name",
+        "zookeeper.set.acl",
+        "zookeeper.ssl.client.enable",
+        # passwords among dynamic configs
+        "password.encoder.secret",
+        "password.encoder.old.secret",
+        "password.encoder.keyfactory.algorithm",
+        "password.encoder.cipher.algorithm",
+        "password.encoder.key.length",
+        "password.encoder.iterations",
+        # ZooKeeper
+        "zookeeper.connect",
+        "zookeeper.session.timeout.ms",
+        "zookeeper.connection.timeout.ms",
+        # brokers that register with the controller
+        "broker.session.timeout.ms",
+        "broker.heartbeat.interval.ms",
+        "initial.broker.registration.timeout.ms",
+        # the controller and topics at large
+        "controller.socket.timeout.ms",
+        "transaction.max.timeout.ms",
+        "controlled.shutdown.enable",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delete.topic.enable",
+        "auto.create.topics.enable",
+        "num.partitions",
+        "default.replication.factor",
+        "auto.leader.rebalance.enable",
+        "leader.imbalance.per.broker.percentage",
+        "leader.imbalance.check.interval.seconds",
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        "offsets.topic.segment.bytes",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        "transaction.state.log.min.isr",
+    }
+    # defaults of topics, which topics show
+    | {key.server for key in TOPIC if key.server is not None}
+    | {"log.roll.hours", "log.roll.jitter.hours", "log.retention.minutes", "log.retention.hours", "log.flush.scheduler.interval.ms"}
+)
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """The row of a broker config, of a listener's own config, or of a replication quota; None for an unknown name."""
+    for known in (name,) if without_listener(name) is None else synonyms(name):
+        key = BROKER.get(known) or QUOTAS.get(known)
+        if key is not None:
+            return key
+    return None

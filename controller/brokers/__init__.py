@@ -1,0 +1,1 @@
+"""Brokers start, fail, shut down and respond."""

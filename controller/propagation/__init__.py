@@ -1,0 +1,1 @@
+"""What the controller sends to brokers: batches of requests, and their bodies."""

@@ -1,0 +1,1 @@
+"""Reassigning partitions (KIP-455, controller 11.3)."""

@@ -1,0 +1,1 @@
+"""Topics are created, grow and are deleted."""

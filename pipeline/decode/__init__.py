@@ -1,0 +1,1 @@
+"""Journaled frames as messages, JSON and flat rows."""

@@ -1,0 +1,272 @@
+"""Decodes batches of journaled frames inside Spark: one row in, one row out, with all that other tables need of it.
+
+A row that comes out has the frame's header, its body as JSON or the reason why there is none, and lists with the partition states, the
+brokers and the error codes that it holds. So one pass over the data serves all tables of silver, each of which takes its columns. It runs
+in Spark's Python workers; nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from struct import Struct, unpack
+from typing import Any, NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.journal.columns import Column, Direction
+from klamm.pipeline.decode.flatten import (
+    BROKER_FIELDS,
+    ERROR_FIELDS,
+    NO_COUNTS,
+    STATE_FIELDS,
+    ErrorCounter,
+    listed_brokers,
+    partition_states,
+)
+from klamm.pipeline.decode.frame_decoder import Plan, Reason, decode_frame, plan
+from klamm.pipeline.decode.json_codec import Body, Decode
+from klamm.pipeline.decode.reencoding import difference, is_sampled, is_second_sampled
+from klamm.pipeline.lake.tables import API_ERRORS, BROKER_STATE, HEADER, PARTITION_STATE, SIZES, SPARK_TYPES, Table, ddl
+from klamm.protocol.apis import ApiKey
+from klamm.protocol.primitives import skip_tags
+
+MAX_BODY = 12_000_000
+"""Bytes of JSON that a body may have; Spark's variants end at 16 MiB. A longer one is left out, and `err` says so."""
+BATCH_BYTES = 32_000_000
+"""About as many bytes of frames are decoded at a time, so that no batch of results exceeds what Arrow and the worker can hold."""
+
+ARROW_TYPES = {
+    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_(), "string": pa.string(),
+    "binary": pa.binary(), "double": pa.float64(), "list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()),
+}  # fmt: skip
+
+
+def _of(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in table.columns}
+    return tuple(by_name[name] for name in names)
+
+
+LISTS = {
+    "states": _of(PARTITION_STATE, STATE_FIELDS),
+    "brokers": _of(BROKER_STATE, BROKER_FIELDS),
+    "codes": _of(API_ERRORS, ERROR_FIELDS),
+}
+"""Columns of decoded rows that are lists of structures."""
+
+OWN = (
+    *SIZES,
+    Column("body_json", "string", True, ""),
+    Column("left", "int32", True, ""),
+    Column("err", "string", True, ""),
+    Column("error_code", "int16", True, ""),
+    Column("errors", "int32", True, ""),
+    Column("reason", "string", True, ""),
+    Column("detail", "string", True, ""),
+    Column("frame", "binary", True, "only where there is a reason"),
+)
+
+_STRUCTS = ", ".join(
+    f"{name} array<struct<{', '.join(f'{field.name}: {SPARK_TYPES[field.type]}' for field in fields)}>>" for name, fields in LISTS.items()
+)
+DECODED = f"{ddl(HEADER)}, {ddl(OWN)}, {_STRUCTS}"
+"""Spark's schema of the rows that come out."""
+
+INPUT = (*(column.name for column in HEADER), "frame")
+"""Columns of the rows that go in, in this order."""
+
+STATE_REQUESTS = frozenset((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA))
+"""Requests that have rows for other tables."""
+
+_LENGTH = Struct(">i").unpack
+
+
+def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
+    for batch in batches:
+        for part in _parts(batch):
+            gc.disable()  # the objects of a part have no cycles, and are so many that it would look through them again and again
+            try:
+                rows = decode_batch(part)
+            finally:
+                gc.enable()
+            yield rows
+
+
+def _parts(batch: Any) -> Iterator[Any]:
+    """The batch in slices of about BATCH_BYTES of frames."""
+    if batch.num_rows == 0:
+        return
+    if batch.nbytes <= BATCH_BYTES:
+        yield batch
+        return
+    rows = max(1, batch.num_rows * BATCH_BYTES // batch.nbytes)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def decode_batch(batch: Any) -> Any:
+    """One record batch, decoded."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    frames = columns["frame"]
+    prefixes = _prefixes(frames)
+    made = {column.name: [None] * batch.num_rows for column in OWN if column not in SIZES}
+    lists: tuple[list[Any], ...] = ([], [], [])
+    counts = [0] * batch.num_rows, [0] * batch.num_rows, [0] * batch.num_rows
+    kinds = zip(*(columns[name].to_pylist() for name in ("dir", "api_key", "api_version")), strict=True)
+    flags, seqs = columns["flags"].to_pylist(), columns["seq"].to_pylist()
+    _decode_rows(zip(kinds, flags, prefixes, frames.to_pylist(), seqs, strict=True), made, lists, counts)
+    header = [_cast(columns[column.name], ARROW_TYPES[column.type]) for column in HEADER]
+    own = [pc.binary_length(frames).cast(pa.int32()), pa.array(prefixes, pa.int32())]
+    own += [pa.array(made[column.name], ARROW_TYPES[column.type]) for column in OWN[len(own) :]]
+    flat = [_list_array(values, each, fields) for values, each, fields in zip(lists, counts, LISTS.values(), strict=True)]
+    return pa.RecordBatch.from_arrays([*header, *own, *flat], names=[*INPUT[:-1], *(column.name for column in OWN), *LISTS])
+
+
+def _prefixes(frames: Any) -> Sequence[int | None]:
+    """The first four bytes of each frame as a number; None where it has fewer."""
+    starts = pc.binary_slice(frames, 0, 4).to_pylist()
+    joined = b"".join(starts)
+    if len(joined) == 4 * len(starts):
+        return unpack(f">{len(starts)}i", joined)
+    return [_LENGTH(start)[0] if len(start) == 4 else None for start in starts]
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+class _Way(NamedTuple):
+    """How frames of one direction, API key and version are decoded. `decode` is None where `decode_frame` has to look at each of them."""
+
+    decode: Decode | None
+    is_request: bool
+    is_sent: bool
+    header: int
+    count_errors: ErrorCounter | None
+    has_states: bool
+
+
+Kind = tuple[int, Any, Any]
+"""Direction, API key, version; the last two may be None."""
+
+
+@cache
+def _way(direction: int, key: int | None, version: int | None) -> _Way:
+    is_request = direction in (Direction.REQUEST_IN, Direction.REQUEST_OUT)
+    is_sent = direction in (Direction.RESPONSE_OUT, Direction.REQUEST_OUT)
+    if key is None or version is None:
+        return _Way(None, is_request, is_sent, 0, None, False)
+    how = plan(is_request, key, version)
+    count_errors = None if is_request else _counter(key, version)
+    has_states = key in STATE_REQUESTS if is_request else key == ApiKey.METADATA
+    if not isinstance(how, Plan) or (key == ApiKey.API_VERSIONS and not is_request):  # its error says in which version it is written
+        return _Way(None, is_request, is_sent, 0, count_errors, has_states)
+    return _Way(how.decode, is_request, is_sent, how.header, count_errors, has_states)
+
+
+def _counter(key: int, version: int) -> ErrorCounter:
+    how = plan(False, key, version)
+    if not isinstance(how, Plan):
+        how = plan(False, key, 0)  # an ApiVersions response to a version that does not exist
+    return _no_errors if not isinstance(how, Plan) or how.count_errors is None else how.count_errors
+
+
+def _no_errors(body: Body) -> tuple[int | None, dict[tuple[str, int], int]]:
+    return None, NO_COUNTS
+
+
+def _decode_rows(
+    rows: Iterable[tuple[Kind, int, int | None, bytes, int]],
+    made: dict[str, list[Any]],
+    lists: tuple[list[Any], ...],
+    counts: tuple[list[int], ...],
+) -> None:
+    """Decode frames: what is not null goes into the columns `made`, rows for other tables to `lists`, and how many come of each frame to
+    `counts`. A row is a kind, flags, the first four bytes as a number, the frame, and its number in the journal.
+
+    A whole frame without flags of which nothing is left takes the short way here, without a call but that of the decoder;
+    `decode_frame` knows all others, and what is wrong with them.
+    """
+    texts, lefts, tops, errors = made["body_json"], made["left"], made["error_code"], made["errors"]
+    codes, code_counts = lists[2], counts[2]
+    ways: dict[Kind, _Way] = {}
+    dumps = orjson.dumps
+    for number, (kind, flags, prefix, frame, seq) in enumerate(rows):
+        way = ways.get(kind)
+        if way is None:
+            way = ways[kind] = _way(*kind)
+        decode, is_request, is_sent, header, count_errors, has_states = way
+        reason = detail = None
+        body: Body | None = None
+        left: int | None = -1
+        if decode is not None and not flags and prefix == len(frame) - 4:
+            try:
+                if not is_request:
+                    start = 8
+                elif header:
+                    start = 14 + (frame[12] << 8 | frame[13]) if frame[12] < 128 else 14
+                else:
+                    start = 12
+                if header > is_request:
+                    start = skip_tags(frame, start) if frame[start] else start + 1
+                body, end = decode(frame, start)
+                left = len(frame) - end
+            except Exception:  # noqa: BLE001 `decode_frame` says what is wrong
+                left = -1
+        if left:
+            body, left, reason, detail = decode_frame(*kind, flags, frame)
+        if body is not None:
+            try:
+                text = dumps(body)
+                if has_states:
+                    _add_states(kind[1], body, number, lists, counts)
+                if count_errors is not None:
+                    tops[number], found = count_errors(body)
+                    errors[number] = 0
+                    if found:
+                        codes += [(path, code, each) for (path, code), each in found.items()]
+                        code_counts[number] = len(found)
+                        errors[number] = sum(found.values())
+                if len(text) > MAX_BODY:
+                    made["err"][number] = f"left out: {len(text)} bytes of JSON, at most {MAX_BODY} are kept"
+                else:
+                    texts[number] = text
+                    if is_sent and left == 0 and is_sampled(seq):
+                        made["err"][number] = difference(*kind, frame, second=is_second_sampled(seq))
+            except Exception as error:  # noqa: BLE001 as in `decode_frame`
+                for values, each in zip(lists, counts, strict=True):
+                    del values[len(values) - each[number] :]
+                    each[number] = 0
+                left = None
+                reason, detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
+        lefts[number] = left
+        if reason is not None:
+            made["reason"][number], made["detail"][number], made["frame"][number] = reason.value, detail, frame
+
+
+def _add_states(key: Any, body: Body, number: int, lists: tuple[list[Any], ...], counts: tuple[list[int], ...]) -> None:
+    """Add the partition states and brokers of a message."""
+    states = partition_states(key, body)
+    lists[0].extend(states)
+    counts[0][number] = len(states)
+    if key in (ApiKey.METADATA, ApiKey.UPDATE_METADATA):
+        brokers = listed_brokers(key, body, orjson.dumps)
+        lists[1].extend(brokers)
+        counts[1][number] = len(brokers)
+
+
+def _list_array(rows: list[tuple[Any, ...]], counts: list[int], fields: tuple[Column, ...]) -> Any:
+    structs = pa.StructArray.from_arrays(_arrays(rows, fields), names=[field.name for field in fields])
+    return pa.ListArray.from_arrays(pa.array(array("i", accumulate(counts, initial=0)), pa.int32()), structs)
+
+
+def _arrays(rows: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> list[Any]:
+    """Rows as one Arrow array for each column."""
+    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return [pa.array(each, ARROW_TYPES[column.type]) for each, column in zip(values, columns, strict=True)]

@@ -1,0 +1,1 @@
+"""The lake: its folder, its tables, their manifests and parts."""

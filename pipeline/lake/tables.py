@@ -1,0 +1,296 @@
+"""The tables of silver and gold as data, and the views under which everybody reads them.
+
+A table is a name, its columns and a sentence. Types are named as Arrow names them, and `variant` as Spark does; `ddl` makes Spark's own
+schema of them. `docs/pipeline.md` shows these tables, computed from here. Tables are read through their manifests, because a folder that a
+killed run left half written is not part of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klamm.journal.columns import EVENTS, FRAMES, Column
+from klamm.pipeline.lake import manifest
+
+SPARK_TYPES = {
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "double": "double",
+    "bool": "boolean",
+    "string": "string",
+    "binary": "binary",
+    "variant": "variant",
+    "list<int32>": "array<int>",
+    "list<int64>": "array<bigint>",
+}
+
+
+class Table(NamedTuple):
+    """A table of the lake: its layer (bronze, silver, gold), its name, its columns, and what a row is."""
+
+    layer: str
+    name: str
+    columns: tuple[Column, ...]
+    meaning: str
+
+    @property
+    def path(self) -> str:
+        """Below the lake: `silver/messages`."""
+        return f"{self.layer}/{self.name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+
+def ddl(columns: Sequence[Column]) -> str:
+    """The columns as the text of a Spark schema."""
+    return ", ".join(f"{column.name} {SPARK_TYPES[column.type]}" for column in columns)
+
+
+def _some(names: str) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in FRAMES}
+    return tuple(by_name[name] for name in names.split())
+
+
+HEADER = tuple(column for column in FRAMES if column.name != "frame")
+"""What the journal knows of a frame without decoding it."""
+
+SIZES = (
+    Column("frame_bytes", "int32", False, "how many bytes of the frame the journal has, the length of four bytes included"),
+    Column("length_prefix", "int32", True, "the frame's first four bytes: how many bytes followed on the wire"),
+)
+
+_PLACE = (
+    *_some("run_id node_id process seq ts_ns conn_id dir kind peer_id api_key api_version"),
+    Column("request_seq", "int64", True, "of a response that of its request; null for a request"),
+    *_some("cause_seq flags"),
+)
+"""The columns with which rows that come from one frame begin."""
+
+MESSAGES = Table("silver", "messages", (
+    *HEADER,
+    *SIZES,
+    Column("body", "variant", True, "the message, fields named as Kafka's JSON names them; null where only the header was kept. "
+           "`records` are their size and first 61 bytes. With `--no-variant`: a string, `body_json`"),
+    Column("left", "int32", True, "bytes behind the body, which Kafka ignores in a request; null for a frame that was cut"),
+    Column("err", "string", True, "what is wrong with a frame that decodes: its body is too long and left out, or, in a sample of what "
+           "brokers sent, it has other bytes when it is encoded again"),
+    Column("error_code", "int16", True, "of a response, the error code at its top; null where it has none"),
+    Column("errors", "int32", True, "of a response, how many error codes other than 0 it holds"),
+), "a frame that decodes")
+
+QUARANTINE = Table("silver", "quarantine", (
+    *HEADER,
+    *SIZES,
+    Column("reason", "string", False, "one of the reasons at the end of the page"),
+    Column("detail", "string", True, "what the decoder said"),
+    Column("left", "int32", True, "bytes behind the body"),
+    Column("frame", "binary", False, "as journaled"),
+), "a frame that does not decode")
+
+PARTITION_STATE = Table("silver", "partition_state", (
+    *_PLACE,
+    Column("controller_id", "int32", True, "as the frame says"),
+    Column("controller_epoch", "int32", True, "of the frame; Metadata has none"),
+    Column("broker_epoch", "int64", True, "of the receiver, as the controller knew it"),
+    Column("topic", "string", True, ""),
+    Column("topic_id", "string", True, "base64url; null where the version has none"),
+    Column("partition", "int32", False, ""),
+    Column("leader", "int32", True, "-1: none; -2: the topic is being deleted"),
+    Column("leader_epoch", "int32", True, ""),
+    Column("isr", "list<int32>", True, ""),
+    Column("replicas", "list<int32>", True, ""),
+    Column("offline", "list<int32>", True, ""),
+    Column("adding", "list<int32>", True, ""),
+    Column("removing", "list<int32>", True, ""),
+    Column("partition_epoch", "int32", True, "the version of the partition's state znode"),
+    Column("recovery", "int32", True, "1: after an unclean election"),
+    Column("is_new", "bool", True, "LeaderAndIsr"),
+    Column("deleting", "bool", True, "StopReplica: the replica is deleted, not only stopped"),
+    Column("error_code", "int16", True, "Metadata: of the partition"),
+), "a partition in a LeaderAndIsr, UpdateMetadata or StopReplica request or a Metadata response")
+
+BROKER_STATE = Table("silver", "broker_state", (
+    *_PLACE,
+    Column("controller_id", "int32", True, "as the frame says"),
+    Column("controller_epoch", "int32", True, "of UpdateMetadata"),
+    Column("broker_id", "int32", False, ""),
+    Column("epoch", "int64", True, "of the receiver, in UpdateMetadata; no version says that of the broker listed"),
+    Column("host", "string", True, "of the first endpoint"),
+    Column("port", "int32", True, "of the first endpoint"),
+    Column("endpoints", "string", True, "JSON: all endpoints; Metadata and UpdateMetadata 0 have none"),
+    Column("rack", "string", True, ""),
+    Column("source", "string", False, "UpdateMetadata or Metadata"),
+), "a broker listed in an UpdateMetadata request or a Metadata response")
+
+API_ERRORS = Table("silver", "api_errors", (
+    *_PLACE,
+    *_some("client_id client_sw"),
+    Column("path", "string", False, "of the field, `topics[].partitions[].errorCode`"),
+    Column("error_code", "int16", False, "never 0"),
+    Column("count", "int32", False, "how often in this response"),
+), "an error code in a response")
+
+EVENT_TABLE = Table("silver", "events", EVENTS, "an event, as journaled")
+
+DECISIONS = Table("silver", "decisions", (
+    *EVENTS[:6],
+    *(column for column in EVENTS if column.name in ("controller_epoch", "cause_seq")),
+    Column("rule", "string", False, "name of the pure function"),
+    Column("partition_count", "int32", False, "how many partitions have this situation"),
+    Column("partitions", "string", True, "JSON: [[topic, partition], …]"),
+    Column("input", "string", False, "JSON: rule, situation and partitions"),
+    Column("output", "string", True, "JSON: what the function returned"),
+), "a decision about partitions in one and the same situation")
+
+REASSIGN = Table("silver", "reassign", (
+    *EVENTS[:6],
+    *(column for column in EVENTS
+      if column.name in ("kind", "topic", "topic_id", "partition", "broker", "controller_epoch", "leader_epoch", "cause_seq")),
+    Column("phase", "string", True, "U, A1, A2, B1 to B9"),
+    Column("step", "int64", True, "which execution: a phase out of order belongs to a later step"),
+    Column("request", "string", True, "of a throttle: the request that asked for it"),
+    Column("replicas", "list<int32>", True, "of an assignment"),
+    Column("adding", "list<int32>", True, "of an assignment"),
+    Column("removing", "list<int32>", True, "of an assignment"),
+    Column("input", "string", True, "JSON, as journaled"),
+    Column("output", "string", True, "JSON, as journaled"),
+), "a phase of a reassignment, a change of an assignment, a step of a throttle")
+
+LATENCY = Table("gold", "latency", (
+    *_some("run_id node_id dir api_key"),
+    Column("api", "string", True, ""),
+    Column("count", "int64", False, "responses"),
+    Column("p50_ns", "int64", False, ""),
+    Column("p99_ns", "int64", False, ""),
+    Column("p999_ns", "int64", False, ""),
+    Column("max_ns", "int64", False, ""),
+), "latencies of an API's responses at a broker: sent (1) or received (3)")
+
+API_MATRIX = Table("gold", "api_matrix", (
+    *_some("run_id node_id client_sw client_id api_key"),
+    Column("api", "string", True, "null where the key is unknown"),
+    *_some("api_version"),
+    Column("requests", "int64", False, ""),
+    Column("responses", "int64", False, ""),
+    Column("errors", "int64", False, "responses with an error code other than 0"),
+    Column("outside", "int64", False, "requests whose version the broker did not advertise"),
+    Column("quarantined", "int64", False, "requests and responses that do not decode"),
+), "what a client used of an API in one version, at one broker")
+
+LEADER_TIMELINE = Table("gold", "leader_timeline", (
+    *_some("run_id"),
+    Column("topic", "string", False, ""),
+    Column("topic_id", "string", True, ""),
+    Column("partition", "int32", False, ""),
+    Column("leader", "int32", False, ""),
+    Column("leader_epoch", "int32", False, ""),
+    Column("controller_epoch", "int32", True, "of the frame that said it first"),
+    Column("node_id", "int32", False, "the broker whose journal has that frame"),
+    Column("seq", "int64", False, "that frame"),
+    Column("from_ts_ns", "int64", False, ""),
+    Column("to_ts_ns", "int64", True, "when the next one was first said; null for the last"),
+), "a leader of a partition in one leader epoch, as the first LeaderAndIsr or UpdateMetadata request said it")
+
+REASSIGN_SPANS = Table("gold", "reassign_spans", (
+    *_some("run_id node_id"),
+    Column("topic", "string", False, ""),
+    Column("partition", "int32", False, ""),
+    Column("step", "int64", True, "which execution"),
+    Column("phase", "string", False, "U, A1, A2, B1 to B9"),
+    *_some("seq"),
+    Column("from_ts_ns", "int64", False, "when the phase before it, or else the controller's event, was done"),
+    Column("to_ts_ns", "int64", False, "when the phase was done"),
+    Column("throttle", "bool", False, "a throttle of the topic was set when the phase was done"),
+), "a phase of the reassignment of a partition")
+
+CLIENT_SCORECARD = Table("gold", "client_scorecard", (
+    *_some("run_id client_sw client_id"),
+    Column("connections", "int64", False, ""),
+    Column("requests", "int64", False, ""),
+    Column("responses", "int64", False, ""),
+    Column("no_response", "int64", False, "requests that get none: Produce with acks=0"),
+    Column("errors", "int64", False, "responses with an error code other than 0"),
+    Column("surplus", "int64", False, "requests with bytes behind the body"),
+    Column("quarantined", "int64", False, "requests that do not decode"),
+    Column("apis", "int64", False, "different APIs used"),
+    Column("p50_ns", "int64", True, "latency of the responses"),
+    Column("p99_ns", "int64", True, "latency of the responses"),
+    Column("first_ts_ns", "int64", False, ""),
+    Column("last_ts_ns", "int64", False, ""),
+), "a client: what it did on the connections that brokers accepted")
+
+VERDICTS = Table("gold", "verdicts", (
+    *_some("run_id"),
+    Column("rule", "string", False, "see `spec/conformance.md`"),
+    Column("severity", "string", False, "error or warn"),
+    Column("node_id", "int32", True, ""),
+    Column("conn_id", "int64", True, ""),
+    Column("seq", "int64", True, "the row that broke the rule"),
+    Column("detail", "string", True, ""),
+    Column("evidence", "list<int64>", True, "seq of the rows that prove it"),
+), "a violation of a rule")
+
+RULE_STATS = Table("gold", "rule_stats", (
+    *_some("run_id"),
+    Column("rule", "string", False, ""),
+    Column("checked", "int64", False, "how often the rule had something to judge; 0: not exercised"),
+    Column("violated", "int64", False, ""),
+), "how often a rule was checked in a run")
+
+BRONZE = (
+    Table("bronze", "frames", (*FRAMES, Column("segment", "string", False, "name of the journal's file")), "a frame, as journaled"),
+    Table("bronze", "events", (*EVENTS, Column("segment", "string", False, "name of the journal's file")), "an event, as journaled"),
+)
+SILVER = (MESSAGES, QUARANTINE, PARTITION_STATE, BROKER_STATE, API_ERRORS, EVENT_TABLE, DECISIONS, REASSIGN)
+GOLD = (LATENCY, API_MATRIX, LEADER_TIMELINE, REASSIGN_SPANS, CLIENT_SCORECARD, VERDICTS, RULE_STATS)
+
+HEADERS = "headers"
+
+HEADERS_VIEW = """
+SELECT {names}, frame_bytes, length_prefix, left, err, error_code, errors, CAST(NULL AS STRING) AS reason FROM messages
+UNION ALL
+SELECT {names}, frame_bytes, length_prefix, left, detail, CAST(NULL AS SMALLINT), CAST(NULL AS INT), reason FROM quarantine
+"""
+
+
+def views(spark: Any, lake: Path, runs: Collection[str] | None = None, names: Collection[str] | None = None) -> frozenset[str]:
+    """Register a temporary view for each table of silver and gold, and for `frames` of bronze, under the table's name.
+
+    A table without rows is an empty view. `headers` has the frames of `messages` and of `quarantine` together: the columns of the journal
+    but `frame`, then frame_bytes, length_prefix, left, err, error_code, errors, and `reason`, null where the frame decodes. `runs` limits
+    all views to these run ids. With `names` only these views are registered. The names of those that have no row are returned.
+    """
+    tables: tuple[Table, ...] = (BRONZE[0], *SILVER, *GOLD)
+    if names is not None:
+        behind = {*names, *((MESSAGES.name, QUARANTINE.name) if HEADERS in names else ())}
+        tables = tuple(table for table in tables if table.name in behind)
+    empty = {table.name for table in tables if manifest.rows(lake, table.path, runs) == 0}
+    for table in tables:
+        read(spark, lake, table, runs).createOrReplaceTempView(table.name)
+    if MESSAGES in tables and QUARANTINE in tables:
+        if {MESSAGES.name, QUARANTINE.name} <= empty:
+            empty.add(HEADERS)
+        names = ", ".join(column.name for column in HEADER)
+        spark.sql(HEADERS_VIEW.format(names=names)).createOrReplaceTempView(HEADERS)
+    return frozenset(empty)
+
+
+def read(spark: Any, lake: Path, table: Table, runs: Collection[str] | None = None) -> Any:
+    """The rows of a table that its manifest names, as a DataFrame with exactly its columns."""
+    paths = [str(lake / entry.path) for entry in manifest.entries(lake, table.path, runs) if entry.rows > 0]
+    if not paths:
+        nulls = ", ".join(f"CAST(NULL AS {SPARK_TYPES[column.type]}) AS {column.name}" for column in table.columns)
+        return spark.sql(f"SELECT {nulls} LIMIT 0")  # which Spark knows to be empty when it plans
+    if table is not MESSAGES:
+        return spark.read.schema(ddl(table.columns)).parquet(*paths)
+    both = spark.read.schema(f"{ddl(table.columns)}, body_json string").parquet(*paths)
+    return both.selectExpr(*(
+        "coalesce(body, parse_json(body_json)) AS body" if name == "body" else name for name in table.names
+    ))

@@ -1,0 +1,125 @@
+"""Which rows of journals no rule can judge: they are missing in the tables of silver, or are there as bytes only, in quarantine.
+
+Rows are missing where their numbers have gaps, where a journal ended early, and where the end of a segment is torn.
+
+The frames and events of a broker in a run have the numbers 1, 2, 3, … together. So a count, the least and the greatest number of each
+broker prove that none is missing, and only where they do not are the numbers sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klamm.journal.reading import early_ends
+from klamm.journal.segments import node_folder
+from klamm.pipeline.bronze import Commits
+from klamm.pipeline.lake import manifest
+from klamm.pipeline.lake.tables import EVENT_TABLE, MESSAGES, QUARANTINE
+
+SHOWN = 20
+"""Gaps of one broker that are named; the rest is one more line."""
+
+
+class Missing(NamedTuple):
+    """Rows that a broker's journal of a run lacks."""
+
+    run: str
+    node: int
+    first: int
+    """The first `seq`."""
+    last: int | None
+    """The last one; None where all later rows of a process are missing."""
+    why: str | None = None
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        rows = f"seq {self.first}" if self.last == self.first else f"seq {self.first} to {self.last}"
+        what = f"seq {self.first} and what follows" if self.last is None else rows
+        return f"run {self.run}, broker {self.node}: {what} missing{'' if self.why is None else f', {self.why}'}"
+
+
+class Torn(NamedTuple):
+    """A segment whose end is lost."""
+
+    run: str
+    segment: str
+    why: str
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"run {self.run}: the end of {self.segment} is torn: {self.why}"
+
+
+def torn_segments(lake: Path, runs: Collection[str]) -> list[Torn]:
+    """The segments of these runs that lost rows at their end, or all rows."""
+    ends = [Torn(run, batch, why) for (run, batch), why in Commits(lake).torn.items()]
+    whole = [
+        Torn(path.parent.parent.name.removeprefix("run="), f"{path.parent.name}/{path.name}", "it has no whole batch")
+        for path in (lake / "journal").glob("run=*/node=*/*.torn")
+    ]
+    return sorted(one for one in ends + whole if one.run in runs)
+
+
+def quarantined_rows(lake: Path, runs: Collection[str]) -> dict[str, int]:
+    """Run → its frames in quarantine, where there are any."""
+    counts = manifest.rows_by_run(lake, QUARANTINE.path)
+    return {run: counts[run] for run in sorted(runs) if counts[run] > 0}
+
+
+def missing_rows(lake: Path, runs: Collection[str]) -> list[Missing]:
+    """What is missing in silver of these runs, broker by broker."""
+    found: list[Missing] = []
+    for run in sorted(runs):
+        numbers = _numbers(lake, run)
+        if numbers is None:
+            continue
+        totals = numbers.group_by(["node_id", "process"]).aggregate([("seq", "count"), ("seq", "min"), ("seq", "max")]).to_pylist()
+        for node in sorted({each["node_id"] for each in totals}):
+            parts = [each for each in totals if each["node_id"] == node]
+            found += _gaps(run, node, numbers, sum(each["seq_count"] for each in parts), max(each["seq_max"] for each in parts))
+            for process, reason in early_ends(node_folder(lake, run, node)).items():
+                last = max((each["seq_max"] for each in parts if each["process"] <= process), default=0)
+                found.append(Missing(run, node, last + 1, None, f"the journal of process {process} ended early: {reason}"))
+    return found
+
+
+def notes(missing: Iterable[Missing]) -> list[str]:
+    """A line for each gap; of many gaps of one broker the first ones and how many there are."""
+    lines: list[str] = []
+    counts: dict[tuple[str, int], int] = {}
+    for one in missing:
+        counts[one.run, one.node] = count = counts.get((one.run, one.node), 0) + 1
+        if count <= SHOWN or one.last is None:
+            lines.append(one.line)
+    more = (f"run {run}, broker {node}: {count - SHOWN} more gaps" for (run, node), count in counts.items() if count > SHOWN)
+    return [*lines, *more]
+
+
+def _numbers(lake: Path, run: str) -> Any:
+    """Broker, process and number of each row of a run; None where there is no row."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = ["node_id", "process", "seq"]
+    schema = pa.schema([("node_id", pa.int32()), ("process", pa.int32()), ("seq", pa.int64())])
+    tables = [
+        pq.ParquetFile(file).read(columns=columns).cast(schema)
+        for table in (MESSAGES, QUARANTINE, EVENT_TABLE)
+        for file in manifest.files(lake, table.path, {run})
+    ]
+    return pa.concat_tables(tables) if sum(table.num_rows for table in tables) else None
+
+
+def _gaps(run: str, node: int, numbers: Any, count: int, greatest: int) -> list[Missing]:
+    """The gaps in one broker's numbers."""
+    import pyarrow.compute as pc
+
+    if count == greatest:
+        return []
+    own = pc.unique(numbers.filter(pc.equal(numbers["node_id"], node))["seq"])
+    ordered = own.take(pc.sort_indices(own)).to_pylist()
+    return [Missing(run, node, a + 1, b - 1) for a, b in zip([0, *ordered], ordered, strict=False) if b > a + 1]

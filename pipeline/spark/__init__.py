@@ -1,0 +1,1 @@
+"""Spark sessions, their JVM, and their Python workers."""

@@ -1,0 +1,122 @@
+"""Spark on other machines, or on several processes of this one: what is sent there, and how its servers start.
+
+Workers import Klamm from a zip of its modules that goes with each session; what Klamm needs beside itself, native parts included, has to be
+installed on them, and the lake has to be there under the same path. A wheel does not do: Spark ignores it.
+
+    python -m klamm.pipeline.spark.cluster master HOST PORT              a master of Spark's own cluster manager
+    python -m klamm.pipeline.spark.cluster worker spark://HOST:PORT …    a worker of it, with Spark's own options
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from klamm.pipeline.spark.cache import cache_folder, keep
+from klamm.pipeline.spark.java import Java, find_java
+
+LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
+_WHEN = (1980, 1, 1, 0, 0, 0)
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+def code_zip() -> Path:
+    """A zip of all modules and data of Klamm as they are installed here; its name says what is in it."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, path in _code():
+            archive.writestr(zipfile.ZipInfo(name, _WHEN), path.read_bytes())
+    data = held.getvalue()
+    target = cache_folder() / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
+    if not target.exists():
+        keep(target, data)
+    return target
+
+
+def code_digest() -> str:
+    """It differs where any module of Klamm does."""
+    digest = hashlib.sha256()
+    for name, path in _code():
+        digest.update(f"{name}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _code() -> Iterator[tuple[str, Path]]:
+    """The modules and data of Klamm that work needs: their names and files."""
+    root = _folder("klamm")
+    for folder, folders, names in os.walk(root):
+        within = Path(folder).relative_to(root).parts
+        folders[:] = sorted(name for name in folders if name[0] != "." and name != "__pycache__" and (within or name not in LEFT_OUT))
+        for name in sorted(names):
+            if name.endswith(".py") or (name.endswith(".json") and within[:1] == ("schemas",)):
+                yield "/".join(("klamm", *within, name)), Path(folder) / name
+
+
+def spark_home() -> Path:
+    """The folder of PySpark."""
+    return _folder("pyspark")
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    return Path(spec.origin).parent
+
+
+def environment(java: Java, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """For processes of Spark: our launcher of Java, this Python for its workers."""
+    return {
+        **environ,
+        "JAVA_HOME": str(java.home),
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LAUNCHER_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+
+
+def master_command(host: str, port: int, web_port: int = 0) -> list[str]:
+    """Starts a master in the foreground."""
+    return [str(spark_home() / "bin" / "spark-class"), _MASTER, "--host", host, "--port", str(port), "--webui-port", str(web_port)]
+
+
+def worker_command(master: str, *options: str) -> list[str]:
+    """Starts a worker in the foreground; `options` are Spark's own (-c CORES, -m MEMORY, -d FOLDER, --host, --webui-port)."""
+    return [str(spark_home() / "bin" / "spark-class"), _WORKER, *options, master]
+
+
+def submit_command(settings: Mapping[str, str], *arguments: str) -> list[str]:
+    """Starts spark-submit with these settings."""
+    conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return [str(spark_home() / "bin" / "spark-submit"), *conf, *arguments]
+
+
+def connect_command(settings: Mapping[str, str], host: str, port: int, master: str) -> list[str]:
+    """Starts a Spark Connect server in the foreground."""
+    bound = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
+    return submit_command({**settings, **bound}, "--class", _CONNECT, "--master", master)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a master or a worker until it ends."""
+    if len(words) == 3 and words[0] == "master":
+        command = master_command(words[1], int(words[2]))
+    elif len(words) >= 2 and words[0] == "worker":
+        command = worker_command(words[1], *words[2:])
+    else:
+        sys.stderr.write("usage: python -m klamm.pipeline.spark.cluster master HOST PORT | worker URL [OPTIONS OF SPARK]\n")
+        return 2
+    os.execvpe(command[0], command, environment(find_java()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

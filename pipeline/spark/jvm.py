@@ -1,0 +1,111 @@
+"""The JVM of this process's Spark sessions: it is started here, so that it can be ended at any time.
+
+PySpark can start it too. But when PySpark is interrupted while it waits for the JVM, it removes the folder into which the JVM is about to
+write its port; the thread of the JVM that would see the end of this process ends with that error, and the JVM stays for ever. A JVM that is
+started here gets its folder until the end of this process, and ends by the end of its standard input, also when this process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from klamm.pipeline.spark.cluster import submit_command
+
+LOOK_S = 0.02
+TERM_S = 0.5
+"""How long a JVM may take to end in order, which removes Spark's temporary folders; then it is killed."""
+
+
+class JvmEnded(Exception):
+    """The JVM ended during its start."""
+
+
+class Gateway(NamedTuple):
+    """How Python reaches the JVM."""
+
+    port: int
+    secret: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """PySpark reads it and starts no JVM of its own."""
+        return {"PYSPARK_GATEWAY_PORT": str(self.port), "PYSPARK_GATEWAY_SECRET": self.secret}
+
+
+_process: subprocess.Popen[bytes] | None = None
+folders: list[str] = []
+"""Removed when the JVM is ended."""
+
+
+def start_jvm(settings: Mapping[str, str], environ: Mapping[str, str], output: int) -> Gateway:
+    """Start the JVM; it writes to the descriptor `output`. Raises JvmEnded. An exception of a signal ends the JVM."""
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    folder = tempfile.mkdtemp(prefix="klamm-jvm-")
+    address = Path(folder, "address")
+    own = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
+    command = submit_command(settings, "pyspark-shell")
+    pool = ThreadPoolExecutor(1)
+    try:
+        process = pool.submit(_start, command, {**environ, **own}, output).result()
+        while not address.exists():
+            if process.poll() is not None:
+                raise JvmEnded(f"the JVM ended with exit code {process.returncode}")
+            time.sleep(LOOK_S)
+        with address.open("rb") as written:  # the JVM gives a file this name when all is in it
+            return Gateway(read_int(written), UTF8Deserializer().loads(written))
+    except BaseException:
+        pool.shutdown()
+        end_jvm()
+        raise
+    finally:
+        pool.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(command: Sequence[str], environ: Mapping[str, str], output: int) -> subprocess.Popen[bytes]:
+    """Start the process. It runs in a thread, where no signal raises an exception: a process that is started is always known."""
+    global _process
+    _process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env=dict(environ),
+        start_new_session=True,  # Ctrl-C is for the command, which ends the JVM
+    )
+    return _process
+
+
+def end_jvm() -> None:
+    """End the JVM, in order if it can within TERM_S. Nothing happens if there is none."""
+    global _process
+    process, _process = _process, None
+    if process is None or process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)  # with the shells and the JVM that only computes the command
+    try:
+        process.wait(TERM_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def let_jvm_exit(limit_s: float) -> None:
+    """Close the JVM's standard input and wait for its end, which may take long where it has something to write."""
+    global _process
+    process, _process = _process, None
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        process.wait(limit_s)

@@ -1,0 +1,195 @@
+"""Dynamic configs from ZooKeeper: read at start, then at each notification under /config/changes.
+
+A notification names an entity whose znode was written. Each broker executes every notification once, in order, by reading the znode of the
+entity; the highest executed number is kept in memory only. Every broker removes notifications older than 15 minutes. `start` executes
+the existing ones and reads the znodes of this broker and of the default entity; `look` is called again in every new session. A stored value
+cannot stop a broker: what cannot be read or is invalid is logged and left out.
+
+Listeners are called at each change with (kind, name, properties, changed). For this broker's configs, `changed` has the names with a new
+value in `BrokerConfig`; for other entities all that are set. `controller_events` returns the events for the controller.
+Source: layout 3.8, 3.10.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.dynamic import is_password
+from klamm.configs.passwords import CannotDecrypt
+from klamm.controller.events.catalogue import TopicUncleanLeaderElectionEnabled, UncleanLeaderElectionEnabled
+from klamm.controller.values import StoreLost
+from klamm.protocol.clock import SYSTEM_CLOCK
+from klamm.zk.admin import AdminZk
+from klamm.zk.layout.json_values import Unreadable
+from klamm.zk.layout.paths import DEFAULT_ENTITY
+from klamm.zk.session.requests import ZkError
+
+log = logging.getLogger(__name__)
+
+UNCLEAN = "unclean.leader.election.enable"
+
+Listener = Callable[[str, str, Mapping[str, str], frozenset[str]], None]
+Entity = tuple[str, str]
+
+
+class DynamicConfigs:
+    """Keeps one broker's BrokerConfig up to date. `spawn` runs a coroutine, `now_ms` is the wall clock."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker_id: int,
+        admin_zk: AdminZk,
+        spawn: Callable[[Any], Any],
+        now_ms: Callable[[], int] = SYSTEM_CLOCK.now_ms,
+    ) -> None:
+        self._config = config
+        self._own = str(broker_id)
+        self._admin_zk = admin_zk
+        self._spawn = spawn
+        self._now_ms = now_ms
+        self._listeners: list[Listener] = []
+        self._announce: Callable[[str, str], None] | None = None
+        self._executed = -1
+        self._stored: dict[str, Mapping[str, str]] = {DEFAULT_ENTITY: {}, self._own: {}}
+        self._looking = False
+        self._look_again = False
+
+    def listen(self, listener: Listener) -> None:
+        """Add a listener. It is called on the loop and must not wait."""
+        self._listeners.append(listener)
+
+    def announce_to(self, announce: Callable[[str, str], None]) -> None:
+        """From now on this is called, after the listeners, with kind and name of each topic or broker that a notification names,
+        whether it is about this broker or not, and whether its znode can be read or not."""
+        self._announce = announce
+
+    async def start(self) -> None:
+        """Execute the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
+        self._looking = True
+        try:
+            await self._execute()
+            await self._encrypt_anew()
+            for entity, properties in (await self._read_all([("brokers", DEFAULT_ENTITY), ("brokers", self._own)])).items():
+                self._take(entity, properties)
+        finally:
+            self._looking = False
+        if self._look_again:
+            self._spawn(self.look())
+
+    async def _encrypt_anew(self) -> None:
+        """When the secret of passwords has changed: what the former one encrypted is stored under the new one, and announced.
+
+        Raises ControllerMoved when there is no controller: an Apache Kafka broker does not start then either.
+        """
+        former, now = self._config.former_passwords, self._config.passwords
+        stored = await self._read(("brokers", self._own))
+        if former is None or now is None or not any(map(is_password, stored or {})):
+            return
+        renewed = dict(stored or {})
+        for name in filter(is_password, renewed):
+            try:
+                renewed[name] = now.encode(former.decode(renewed[name]))
+            except CannotDecrypt:
+                log.debug("the password %s was not encrypted with the former secret", name)
+        await self._admin_zk.write_config("brokers", self._own, renewed)
+
+    async def look(self) -> None:
+        """Execute new notifications and watch for the next ones. Does nothing when the session is over: the next one looks again."""
+        self._look_again = True
+        if self._looking:
+            return
+        self._looking = True
+        try:
+            while self._look_again:
+                self._look_again = False
+                await self._execute()
+        except (StoreLost, ZkError) as error:
+            log.warning("config changes cannot be watched at the moment: %s", error)
+        finally:
+            self._looking = False
+
+    def _changed(self, *what: Any) -> None:
+        self._spawn(self.look())
+
+    async def _execute(self) -> None:
+        now_ms = self._now_ms()
+        changes = await self._admin_zk.config_changes(self._executed, self._changed)
+        entities = [(number, _entity(path)) for number, path in changes]
+        stored = await self._read_all([entity for _, entity in entities if entity is not None])
+        for number, entity in entities:
+            if entity is not None:
+                self._take(entity, stored[entity])
+                if self._announce is not None and entity[0] in ("topics", "brokers"):
+                    self._announce(*entity)
+            self._executed = number
+        if self._executed >= 0:  # also when nothing is new, as in a new session
+            await self._admin_zk.purge_config_changes(now_ms)
+
+    async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
+        """The configs of entities, None where a znode cannot be read: in one request, or one by one when some are unreadable."""
+        stored: dict[Entity, Mapping[str, str] | None] = {}
+        for kind in {kind for kind, _ in entities}:
+            names = list(dict.fromkeys(name for of, name in entities if of == kind))
+            try:
+                found = await self._admin_zk.read_configs(kind, names)
+            except Unreadable:
+                for name in names:
+                    stored[kind, name] = await self._read((kind, name))
+            else:
+                stored.update({(kind, name): config or {} for name, config in zip(names, found, strict=True)})
+        return stored
+
+    async def _read(self, entity: Entity) -> Mapping[str, str] | None:
+        try:
+            return await self._admin_zk.read_config(*entity) or {}
+        except Unreadable as error:
+            log.warning("configs of %s/%s are ignored: %s", *entity, error)
+            return None
+
+    def _take(self, entity: Entity, properties: Mapping[str, str] | None) -> None:
+        """The znode of an entity was read: apply it if it is about this broker, and call the listeners."""
+        kind, name = entity
+        if properties is None or (kind == "brokers" and name not in self._stored):
+            return
+        changed = frozenset(properties)
+        news = True
+        if kind == "brokers":
+            news = bool(properties or self._stored[name])
+            if news:
+                self._stored[name] = properties
+                change = self._config.apply_dynamic(self._stored[DEFAULT_ENTITY], self._stored[self._own])
+                changed = change.changed
+                for problem in change.problems:
+                    log.warning("configs of %s/%s: %s", kind, name, problem)
+        if news:
+            log.info("configs of %s/%s: %s", kind, name, ", ".join(sorted(properties)) or "none")
+        for listener in self._listeners:
+            try:
+                listener(kind, name, properties, changed)
+            except Exception:  # a listener's fault is loud, but must not keep this broker from later changes
+                log.exception("a listener for the configs of %s/%s raised an exception", kind, name)
+
+
+def controller_events(
+    config: BrokerConfig, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]
+) -> Iterator[UncleanLeaderElectionEnabled | TopicUncleanLeaderElectionEnabled]:
+    """What the controller has to do because of a change: look for unclean leaders where they are allowed now."""
+    if kind == "brokers" and UNCLEAN in changed and config.get(UNCLEAN):
+        yield UncleanLeaderElectionEnabled()
+    elif kind == "topics" and properties.get(UNCLEAN, "").lower() == "true":
+        yield TopicUncleanLeaderElectionEnabled(name)
+
+
+def _entity(path: str | None) -> Entity | None:
+    """Kind and name of the entity a notification is about; None for one that says nothing."""
+    if path is None:
+        return None
+    kind, slash, name = path.partition("/")
+    if slash and name:
+        return kind, name
+    log.warning("a config change about %r is skipped", path)
+    return None

@@ -1,0 +1,1 @@
+"""Fetch requests: reading, waiting, and encoding responses."""

@@ -1,0 +1,57 @@
+"""Opens a broker's journal, where its configs ask for one. Arrow is imported only then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.configs.definition import ConfigKey
+from klamm.configs.tables.broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
+from klamm.machine.extras import install_command
+from klamm.protocol.clock import Clock
+
+if TYPE_CHECKING:
+    from klamm.journal.writer import JournalWriter
+
+DIRECTORY = "klamm.journal.dir"
+_TABLES: tuple[Mapping[str, ConfigKey], ...] = (BROKER, SWITCHES, OWN, QUOTAS, TOPICS)
+
+
+class JournalMissing(Exception):
+    """The broker shall keep a journal and cannot; the text says why."""
+
+
+def keeps_journal(config: BrokerConfig) -> bool:
+    """Whether the configs ask for a journal."""
+    return bool(config.get(DIRECTORY))
+
+
+def public_configs() -> frozenset[str]:
+    """Names of configs that are no passwords."""
+    return frozenset(name for table in _TABLES for name, key in table.items() if not key.sensitive)
+
+
+async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, clock: Clock) -> JournalWriter:
+    """The journal of this broker in its run. Raises JournalMissing."""
+    try:
+        from klamm.journal.writer import JournalRefused, JournalWriter
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyarrow":
+            raise
+        raise JournalMissing(f"{DIRECTORY} needs pyarrow: {install_command('journal')}") from error
+    frames: str | None = config.get("klamm.journal.frames")
+    run: str | None = config.get("klamm.journal.run")
+
+    def open_it() -> JournalWriter:
+        return JournalWriter(
+            Path(config.get(DIRECTORY)), cluster_id if run is None else run, broker_id, clock=clock,
+            frames=int(frames) if frames is not None and frames.isdigit() else frames, public_configs=public_configs(),
+        )  # fmt: skip
+
+    try:
+        return await asyncio.to_thread(open_it)
+    except JournalRefused as error:
+        raise JournalMissing(str(error)) from error

@@ -1,0 +1,1 @@
+"""Produce requests: their decoding shortcuts, and waiting for acks."""

@@ -1,0 +1,103 @@
+"""The APIs that this broker serves. Dispatch, ApiVersions and the coverage page are computed from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.apis import APIS, Api, ApiKey
+from klamm.server.apis import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_interbroker_throttled_rates,
+    alter_interbroker_throttled_replicas,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    api_versions,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    elect_leaders,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    leader_and_isr,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    metadata_fetch,
+    offset_for_leader_epoch,
+    produce,
+    reassign_partitions,
+    register_broker,
+    stop_replica,
+    update_metadata,
+)
+from klamm.server.fetch.repeated_fetch import RepeatedFetch
+from klamm.server.produce.repeated_produce import RepeatedProduce
+from klamm.server.requests.dispatch import Handler
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.PRODUCE: Handler(produce.handle, produce.refuse, pipelined=True, repeated=RepeatedProduce),
+    ApiKey.FETCH: Handler(fetch.handle, fetch.refuse, repeated=RepeatedFetch),
+    ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.refuse),
+    ApiKey.METADATA: Handler(metadata.handle, metadata.refuse, cached=True),
+    ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.refuse),
+    ApiKey.STOP_REPLICA: Handler(stop_replica.handle, stop_replica.refuse),
+    ApiKey.UPDATE_METADATA: Handler(update_metadata.handle, update_metadata.refuse),
+    ApiKey.CONTROLLED_SHUTDOWN: Handler(controlled_shutdown.handle, controlled_shutdown.refuse),
+    ApiKey.API_VERSIONS: Handler(api_versions.handle, api_versions.refuse, cached=True, unsupported_version=api_versions.UNSUPPORTED_BODY),
+    ApiKey.CREATE_TOPICS: Handler(create_topics.handle, create_topics.refuse),
+    ApiKey.DELETE_TOPICS: Handler(delete_topics.handle, delete_topics.refuse),
+    ApiKey.INIT_PRODUCER_ID: Handler(init_producer_id.handle, init_producer_id.refuse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler(offset_for_leader_epoch.handle, offset_for_leader_epoch.refuse),
+    ApiKey.DELETE_RECORDS: Handler(delete_records.handle, delete_records.refuse),
+    ApiKey.DESCRIBE_CONFIGS: Handler(describe_configs.handle, describe_configs.refuse),
+    ApiKey.ALTER_CONFIGS: Handler(alter_configs.handle, alter_configs.refuse),
+    ApiKey.CREATE_PARTITIONS: Handler(create_partitions.handle, create_partitions.refuse),
+    ApiKey.ELECT_LEADERS: Handler(elect_leaders.handle, elect_leaders.refuse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler(incremental_alter_configs.handle, incremental_alter_configs.refuse),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler(alter_partition_reassignments.handle, alter_partition_reassignments.refuse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler(list_partition_reassignments.handle, list_partition_reassignments.refuse),
+    ApiKey.ALTER_PARTITION: Handler(alter_partition.handle, alter_partition.refuse, pipelined=True),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler(describe_log_dirs.handle, describe_log_dirs.refuse),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Handler(alter_replica_log_dirs.handle, alter_replica_log_dirs.refuse),
+    ApiKey.DESCRIBE_PRODUCERS: Handler(describe_producers.handle, describe_producers.refuse),
+    ApiKey.DESCRIBE_CLUSTER: Handler(describe_cluster.handle, describe_cluster.refuse, cached=True),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Handler(allocate_producer_ids.handle, allocate_producer_ids.refuse),
+    ApiKey.REGISTER_BROKER: Handler(register_broker.handle, register_broker.refuse),
+    ApiKey.METADATA_FETCH: Handler(metadata_fetch.handle, metadata_fetch.refuse),
+    ApiKey.REASSIGN_PARTITIONS: Handler(reassign_partitions.handle, reassign_partitions.refuse),
+    ApiKey.ALTER_INTERBROKER_THROTTLED_RATES: Handler(alter_interbroker_throttled_rates.handle, alter_interbroker_throttled_rates.refuse),
+    ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS: Handler(
+        alter_interbroker_throttled_replicas.handle, alter_interbroker_throttled_replicas.refuse
+    ),
+}
+
+
+KIP_179 = frozenset(
+    {ApiKey.REASSIGN_PARTITIONS, ApiKey.ALTER_INTERBROKER_THROTTLED_RATES, ApiKey.ALTER_INTERBROKER_THROTTLED_REPLICAS}
+)
+
+
+REGISTER_BROKER = frozenset({ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH})
+
+
+def handlers_of(config: BrokerConfig) -> dict[int, Handler]:
+    """The APIs that a broker with these configs serves; those that are switched off are unknown to it."""
+    off: frozenset[ApiKey] = frozenset() if config.get("kip179.enable") else KIP_179
+    if not config.is_registerbroker_on:
+        off |= REGISTER_BROKER
+    return {key: handler for key, handler in HANDLERS.items() if key not in off}
+
+
+def offered(keys: Iterable[int]) -> tuple[Api, ...]:
+    """The APIs with these keys, as ApiVersions lists them."""
+    return tuple(APIS[key] for key in sorted(keys))

@@ -1,0 +1,80 @@
+"""What Apache Kafka's brokers offer and this one does not yet, in words for whoever reads the log: once for each API and client.
+
+A request for it closes the connection, as any request that a broker does not expose; most clients come again, which is not said again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from klamm.protocol import messages
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.server.requests.request_log import shown
+
+log = logging.getLogger(__name__)
+
+MAX_CLIENTS = 1000
+"""So many pairs of API and client are remembered; later clients are one."""
+
+GROUPS, TRANSACTIONS = "consumer groups", "transactions"
+ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"
+NOT_OFFERED: Mapping[str, str] = {
+    "OffsetCommit": GROUPS,
+    "OffsetFetch": GROUPS,
+    "FindCoordinator": f"{GROUPS}, transactions",
+    "JoinGroup": GROUPS,
+    "Heartbeat": GROUPS,
+    "LeaveGroup": GROUPS,
+    "SyncGroup": GROUPS,
+    "DescribeGroups": GROUPS,
+    "ListGroups": GROUPS,
+    "DeleteGroups": GROUPS,
+    "OffsetDelete": GROUPS,
+    "ConsumerGroupHeartbeat": GROUPS,
+    "ConsumerGroupDescribe": GROUPS,
+    "AddPartitionsToTxn": TRANSACTIONS,
+    "AddOffsetsToTxn": TRANSACTIONS,
+    "EndTxn": TRANSACTIONS,
+    "WriteTxnMarkers": TRANSACTIONS,
+    "TxnOffsetCommit": TRANSACTIONS,
+    "DescribeTransactions": TRANSACTIONS,
+    "ListTransactions": TRANSACTIONS,
+    "SaslHandshake": SASL,
+    "SaslAuthenticate": SASL,
+    "DescribeUserScramCredentials": SASL,
+    "AlterUserScramCredentials": SASL,
+    "DescribeAcls": ACLS,
+    "CreateAcls": ACLS,
+    "DeleteAcls": ACLS,
+    "CreateDelegationToken": TOKENS,
+    "RenewDelegationToken": TOKENS,
+    "ExpireDelegationToken": TOKENS,
+    "DescribeDelegationToken": TOKENS,
+    "DescribeClientQuotas": QUOTAS,
+    "AlterClientQuotas": QUOTAS,
+    "UpdateFeatures": "changes of features",
+    "Envelope": "forwarded requests",
+}
+"""What each API is for."""
+
+
+class NotOffered(RemoteProtocolError):
+    """A request for what this broker does not offer, of which the log says so already."""
+
+
+class NotOfferedLog:
+    """Writes once for each client what it cannot have here."""
+
+    def __init__(self) -> None:
+        self._written: set[tuple[int, str | None]] = set()
+
+    def write(self, api_key: int, client_id: str | None, host: str) -> None:
+        """One line, unless there was one for this API and client."""
+        client = client_id if len(self._written) < MAX_CLIENTS else None
+        if (api_key, client) in self._written or (api_key, client_id) in self._written:
+            return
+        self._written.add((api_key, client))
+        name = messages.APIS[api_key].name
+        purpose = f" ({NOT_OFFERED[name]})" if name in NOT_OFFERED else ""
+        log.warning("client %s at %s sent %s%s, which Klamm does not support yet", shown(client_id), host, name, purpose)

@@ -1,0 +1,87 @@
+"""What the three requests of KIP-179 have in common: entries with a key each, results in time, rows of the response.
+
+The controller goes on with the work of such a request when the time of whoever sent it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Generic, TypeVar
+
+from klamm.controller.values import Result
+from klamm.protocol import messages
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.pace import Pace
+
+K = TypeVar("K")
+V = TypeVar("V")
+PartitionsResponse = TypeVar("PartitionsResponse", messages.ReassignPartitionsResponse, messages.AlterInterbrokerThrottledReplicasResponse)
+"""Responses with a row for each partition, which are alike."""
+
+_DUPLICATE: Result = ErrorCode.INVALID_REQUEST, "It is named twice."
+
+
+class Entries(Generic[K, V]):
+    """`wanted` has what a request wants of each key, `refused` the keys that have failed, from the beginning those that are named twice."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[K, V] = {}
+        self.refused: dict[K, Result] = {}
+
+    def add(self, key: K, value: V) -> None:
+        """The next entry of the request."""
+        if key in self.wanted:
+            self.refused[key] = _DUPLICATE
+        self.wanted[key] = value
+
+    async def results(self, clock: Clock, work: Coroutine[Any, Any, dict[K, Result]], received: float, timeout_ms: int) -> dict[K, Result]:
+        """The results of the work, or after so many ms since `received` REQUEST_TIMED_OUT for all keys that are not refused by then.
+
+        Raises what the work raises in time.
+        """
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(_look)
+        remaining = received + timeout_ms / 1000 - clock.monotonic()
+        try:
+            async with clock.timeout(max(0.0, remaining)):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            return {key: self.refused.get(key, (ErrorCode.REQUEST_TIMED_OUT, None)) for key in self.wanted}
+
+
+def _look(task: asyncio.Future[Any]) -> None:
+    """Nobody may be there any more for the error of a task that took too long."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def partitions_response(
+    kind: type[PartitionsResponse], version: int, results: Mapping[TopicPartition, Result]
+) -> PartitionsResponse:  # fmt: skip
+    """The response with these results, topics together."""
+    pace = Pace()
+    encode = messages.struct_encoder(kind.__name__, "PartitionResult", version)
+    by_topic: dict[str, list[bytes]] = {}
+    for key, result in results.items():
+        await pace()
+        by_topic.setdefault(key.topic, []).append(encode(kind.PartitionResult(key.partition, *result)))
+    return kind(topics=[kind.TopicResult(name=name, partitions=rows) for name, rows in by_topic.items()])
+
+
+def refuse_partitions(
+    kind: type[PartitionsResponse],
+    request: messages.ReassignPartitionsRequest | messages.AlterInterbrokerThrottledReplicasRequest,
+    code: ErrorCode,
+    message: str | None,
+) -> PartitionsResponse:
+    """The response that refuses every entry of the request."""
+    row = kind.PartitionResult
+    return kind(
+        topics=[
+            kind.TopicResult(name=topic.name, partitions=[row(each.partition_id, code, message) for each in topic.partitions])
+            for topic in request.topics
+        ]
+    )

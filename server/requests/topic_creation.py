@@ -1,0 +1,214 @@
+"""Creating topics, for CreateTopics and for whoever meets a topic that does not exist yet (Metadata).
+
+Topics are planned one by one (`controller/topics/topic_requests.py`), counted against the mutation quota, and written together into
+ZooKeeper by this broker itself, config znode first; the controller finds them there. The caller may then wait until this broker's own
+metadata cache shows a leader for every partition: that is what "created" means to a client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from klamm.configs.topic import validate_topic_configs
+from klamm.controller.topics.topic_requests import (
+    Assignments,
+    CreationFacts,
+    TopicNames,
+    TopicNamesNeeded,
+    TopicPlan,
+    flat_name,
+    is_valid_name,
+    plan_topic,
+)
+from klamm.controller.values import StoreLost
+from klamm.protocol import messages
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_LEADER, ZERO_UUID
+from klamm.protocol.pace import Pace
+from klamm.server.requests.context import Context
+from klamm.server.services import Services
+from klamm.zk.layout.key_order import scala_order
+
+log = logging.getLogger(__name__)
+
+
+TOPIC_ENTRIES = 10
+"""A topic is as much work as so many plain entries of a list."""
+
+
+@dataclass(slots=True)
+class Creation:
+    """What became of one topic. The plan is None where a check refused it, the id zero where nothing was written."""
+
+    code: ErrorCode
+    message: str | None = None
+    plan: TopicPlan | None = None
+    topic_id: bytes = ZERO_UUID
+
+
+async def create_topics(
+    ctx: Context, topics: Sequence[Any], *, validate_only: bool = False, strict_quota: bool = True
+) -> tuple[dict[str, Creation], int]:
+    """Check and write CreatableTopics with different names; the outcomes by name, and how long the caller is to be throttled (ms).
+
+    A quota that is not strict throttles the caller but refuses nothing.
+    """
+    services = ctx.services
+    outcomes = await _plan(services, topics, written=not validate_only)
+    has_topic_ids = services.config.inter_broker_protocol_version.has_topic_ids
+    throttle_ms = 0
+    if validate_only:
+        return outcomes, throttle_ms
+    writes: list[Creation] = []
+    for outcome in outcomes.values():
+        if outcome.plan is not None:
+            wait_ms = services.mutation_quota(ctx.peer.principal, len(outcome.plan.assignments))
+            throttle_ms = max(throttle_ms, wait_ms)
+            if wait_ms and strict_quota:
+                outcome.code, outcome.message, outcome.plan = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many changes, try later", None
+            else:
+                outcome.topic_id = services.new_topic_id() if has_topic_ids else ZERO_UUID
+                writes.append(outcome)
+    creations = [
+        (o.plan.name, None if o.topic_id == ZERO_UUID else o.topic_id, o.plan.assignments, o.plan.configs)
+        for o in writes
+        if o.plan is not None
+    ]
+    codes = await services.admin_store.create_topics(creations) if creations else []
+    for outcome, code in zip(writes, codes, strict=True):
+        if code is not ErrorCode.NONE:
+            outcome.code, outcome.message, outcome.plan, outcome.topic_id = code, None, None, ZERO_UUID
+    return outcomes, throttle_ms
+
+
+async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode]:
+    """Create topics with the broker's defaults, without waiting; the code of each in the Metadata response.
+
+    LEADER_NOT_AVAILABLE stands for "created, look again".
+    """
+    topics = [_default_topic(ctx.services, name) for name in names if is_valid_name(name)]
+    try:
+        outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
+    except StoreLost as problem:
+        log.warning("%d topics are not created until they are requested again: %s", len(topics), problem)
+        outcomes = {topic.name: Creation(ErrorCode.NONE) for topic in topics}
+    codes: dict[str, ErrorCode] = {}
+    for name in names:
+        outcome = outcomes.get(name)
+        if outcome is None:
+            codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif outcome.code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            codes[name] = ErrorCode.LEADER_NOT_AVAILABLE
+        else:
+            codes[name] = outcome.code
+    return codes
+
+
+async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
+    """Wait until all partitions have a leader in the metadata cache at the same time; the topics that miss one when the time is over.
+
+    A time-out of zero or less does not even look: all of them count as missing.
+    """
+    if timeout_ms <= 0:
+        return set(partitions)
+    # looked at from the end: a topic once seen is looked at again only when all were
+    waiting = list(partitions)
+
+    def leaderless(topic: str) -> bool:
+        return any(services.metadata.leader(topic, index) in (None, NO_LEADER) for index in partitions[topic])
+
+    def ready() -> bool:
+        while waiting and not leaderless(waiting[-1]):
+            waiting.pop()
+        if not waiting:
+            waiting.extend(filter(leaderless, partitions))
+        return not waiting
+
+    await services.purgatory.wait(partitions, ready, timeout_ms)
+    return {topic for topic in partitions if leaderless(topic)}
+
+
+async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
+    """Plan each topic; the names of all topics are read only when one of them needs it.
+
+    Names that collide with each other are planned in the order of Apache Kafka, so that the same one is created.
+    """
+    facts = _facts(services)
+    outcomes: dict[str, Creation] = {}
+    unsettled: list[Any] = []
+    pace = Pace()
+    for topic in topics:
+        await pace(TOPIC_ENTRIES)
+        try:
+            outcomes[topic.name] = _outcome(topic, facts, written)
+        except TopicNamesNeeded:
+            outcomes[topic.name] = Creation(ErrorCode.NONE)
+            unsettled.append(topic)
+    if unsettled:
+        facts.existing = TopicNames(await services.admin_store.topics())
+        if len({flat_name(topic.name) for topic in unsettled}) < len(unsettled):
+            place = {name: place for place, name in enumerate(scala_order(topic.name for topic in topics))}
+            unsettled.sort(key=lambda topic: place[topic.name])
+        for topic in unsettled:
+            await pace(TOPIC_ENTRIES)
+            outcomes[topic.name] = _outcome(topic, facts, written)
+    return outcomes
+
+
+def _outcome(topic: Any, facts: CreationFacts, written: bool) -> Creation:
+    try:
+        return Creation(ErrorCode.NONE, None, plan_topic(topic, facts, written=written))
+    except ApiError as refusal:
+        return Creation(refusal.code, refusal.message)
+
+
+def _facts(services: Services) -> CreationFacts:
+    def check_policy(
+        name: str, partitions: int | None, factor: int | None, assignments: Assignments | None, configs: dict[str, str]
+    ) -> None:
+        violation = services.topic_policy(name, partitions, factor, assignments, configs)
+        if violation is not None:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, violation)
+
+    config = services.config
+    return CreationFacts(
+        racks=services.metadata.racks(),
+        cached=services.metadata.topics,
+        existing=None,
+        queued_for_deletion=services.controller.queued_for_deletion,
+        default_partitions=config.get("num.partitions"),
+        default_replication_factor=config.get("default.replication.factor"),
+        check_configs=lambda configs: validate_topic_configs(configs, config),
+        check_policy=check_policy,
+        dice=services.randrange,
+    )
+
+
+def _default_topic(services: Services, name: str) -> Any:
+    """A topic as auto-creation makes it. The two internal ones have counts and configs of their own."""
+    config = services.config
+    request = messages.CreateTopicsRequest
+    if name == "__consumer_offsets":
+        counts = config.get("offsets.topic.num.partitions"), config.get("offsets.topic.replication.factor")
+        configs = {
+            "compression.type": "producer",
+            "cleanup.policy": "compact",
+            "segment.bytes": config.get("offsets.topic.segment.bytes"),
+        }
+    elif name == "__transaction_state":
+        counts = config.get("transaction.state.log.num.partitions"), config.get("transaction.state.log.replication.factor")
+        configs = {
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": config.get("transaction.state.log.min.isr"),
+            "segment.bytes": config.get("transaction.state.log.segment.bytes"),
+            "unclean.leader.election.enable": "false",
+        }
+    else:
+        counts = -1, -1
+        configs = {}
+    entries = [request.CreatableTopicConfig(name=key, value=str(value)) for key, value in configs.items()]
+    return request.CreatableTopic(name=name, num_partitions=counts[0], replication_factor=counts[1], assignments=[], configs=entries)

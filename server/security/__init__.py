@@ -1,0 +1,1 @@
+"""Who may do what, and the security that Klamm does not have."""

@@ -1,0 +1,1 @@
+"""A real ZooKeeper in a JVM that this process owns."""

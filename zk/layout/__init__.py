@@ -1,0 +1,1 @@
+"""Paths of znodes, and their bytes both ways."""

@@ -1,0 +1,1 @@
+"""ZooKeeper sessions: connections, requests, and what their errors mean."""

@@ -1,0 +1,310 @@
+"""kazoo's client for the event loop: requests in, futures out; both sides share only an inbox.
+
+kazoo runs one thread for the connection. That thread never touches asyncio state: responses, watch events and state changes go through
+one inbox, in the order in which they came off the wire, and one wake-up of the loop empties it however much it holds. No more than a
+window of requests is handed to kazoo at a time (it wakes its thread through a socket pair whose buffer is small); the rest waits here.
+Requests made while there is no connection fail at once; the first request that kazoo fails for that reason reports the lost connection,
+because kazoo reports the state last. A request that kazoo loses while its session ends is failed from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import socket
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, ZookeeperError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import Callback, KazooState, KeeperState
+
+from klamm.zk.session.connection import Change, Link, OnLink, OnWatch, Watch
+from klamm.zk.session.requests import ConnectionLost, Multi, MultiFailed, SessionExpired, TooLarge, error
+
+log = logging.getLogger("klamm.zk.session.connection")
+
+# kazoo logs every attempt to connect; the session reports what is important.
+_kazoo_log = logging.getLogger("klamm.zk.session.connection.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
+
+# ZooKeeper drops a connection that sends more than this (its jute.maxbuffer).
+MAX_REQUEST_BYTES = 1_048_575
+
+_WINDOW = 64
+# Reconnecting goes on for ever, at least once a second.
+_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.2, "max_delay": 1.0}
+
+
+class _Handler(SequentialThreadingHandler):
+    """kazoo's threads without the two for callbacks (ours only fill the inbox), and a wait of one system call instead of five."""
+
+    def start(self) -> None:
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> threading.Thread:
+        thread = threading.Thread(target=self._run, args=(func, *args), kwargs=kwargs, name="zookeeper", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        try:
+            func(*args, **kwargs)
+        except Exception as problem:  # noqa: BLE001 a response can provoke anything; the session opens a new connection
+            log.error("The connection to ZooKeeper ended with an unexpected exception: %r", problem)
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        callback.func(*callback.args)
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        poll = select.poll()
+        for reader in readers:
+            poll.register(reader, select.POLLIN)
+        for writer in writers:
+            poll.register(writer, select.POLLOUT)
+        ready = {number for number, _ in poll.poll(None if timeout is None else max(timeout, 0) * 1000)}
+        return [r for r in readers if r.fileno() in ready], [w for w in writers if w.fileno() in ready], []
+
+
+class _Client(KazooClient):
+    """kazoo's client, which also reports the end of its thread; kazoo's listeners do not always get it."""
+
+    on_closed: Callable[[], None]
+
+    def _session_callback(self, state: str) -> None:
+        was_open = self._state != KeeperState.CLOSED
+        if state == KeeperState.CONNECTED:
+            self._drop_stale_wakeups()
+        super()._session_callback(state)
+        if state == KeeperState.CLOSED and was_open:
+            self.on_closed()
+
+    def _drop_stale_wakeups(self) -> None:
+        """Empty the socket pair of what failed requests left in it: whoever wakes the thread through a full one blocks."""
+        ours, theirs = self._connection._read_sock, self._connection._write_sock
+        with suppress(BlockingIOError):
+            while ours.recv(4096, socket.MSG_DONTWAIT):
+                pass
+        theirs.send(bytes(len(self._queue)))
+
+
+class _Reply:
+    """What kazoo calls with a response, in its thread or, when it refuses the request, in ours."""
+
+    __slots__ = ("_connection", "future")
+
+    def __init__(self, connection: KazooConnection, future: asyncio.Future[Any]) -> None:
+        self._connection = connection
+        self.future = future
+
+    def set(self, value: Any) -> None:
+        self._connection._post(self._connection._replied, self, value)
+
+    def set_exception(self, exception: Exception) -> None:
+        self._connection._post(self._connection._replied, self, exception)
+
+
+class KazooConnection:
+    """One kazoo client, from `open` to `close`. Callbacks arrive on the loop that opened it."""
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        on_link: OnLink,
+        on_watch: OnWatch,
+    ) -> None:
+        """`on_link` gets the state and, with CONNECTED, the session id; `on_watch` every armed watch that fired."""
+        self._client = _Client(hosts, timeout=session_timeout_ms / 1000, handler=_Handler(), connection_retry=_RETRY, logger=_kazoo_log)
+        self._client.add_listener(self._changed)
+        self._client.on_closed = lambda: self._post(self._linked, Link.CLOSED, 0)
+        self._on_link = on_link
+        self._on_watch = on_watch
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[tuple[Callable[[Any, Any], None], Any, Any]] = deque()
+        self._awake = False
+        self._closing = False
+        self._severed = (0, b"")
+        self._connected = False
+        self._in_flight: set[_Reply] = set()
+        self._waiting: deque[tuple[Any, asyncio.Future[Any]]] = deque()
+
+    def open(self) -> None:
+        """Begin to connect, and to reconnect whenever it is lost."""
+        self._client.start_async()
+
+    async def close(self, limit_s: float) -> None:
+        """End the session; with an unresponsive server the session expires."""
+        self._closing = True
+        done = self._loop.create_future()
+        # kazoo's stop waits for the server's response or for its own time-outs, so it waits in a thread that nobody waits for.
+        threading.Thread(target=self._close, args=(done,), name="zookeeper-close", daemon=True).start()
+        try:
+            await asyncio.wait_for(done, limit_s)
+        except TimeoutError:
+            log.warning("ZooKeeper did not confirm the end of session 0x%x in time", self._client._session_id or 0)
+        self._fail_all(SessionExpired)
+
+    def abandon(self) -> None:
+        """Give back what a connection holds whose thread has ended."""
+        self._closing = True
+        threading.Thread(target=self._close, args=(self._loop.create_future(),), name="zookeeper-close", daemon=True).start()
+
+    def sever(self) -> None:
+        """Cut the connection as the death of a process does: the server keeps the session until it expires."""
+        self._closing = True
+        client = self._client
+        self._severed = client._session_id, client._session_passwd
+        client._stopped.set()  # kazoo's thread ends when it sees the lost connection, and sends nothing to the server
+        sock = client._connection._socket
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=self._give_back, name="zookeeper-close", daemon=True).start()
+        self._fail_all(SessionExpired)
+
+    def _give_back(self) -> None:
+        self._client._connection.connection_stopped.wait()
+        self._client.close()
+
+    async def end_severed(self, limit_s: float) -> None:
+        """End the session after `sever`, unless it has expired. Raises TimeoutError when no server responds."""
+        await asyncio.to_thread(self._end_severed, limit_s)
+
+    def _end_severed(self, limit_s: float) -> None:
+        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._client.hosts)
+        again = KazooClient(servers, limit_s, self._severed, _Handler(), logger=_kazoo_log)
+        try:
+            again.start(limit_s)
+        except again.handler.timeout_exception:
+            raise TimeoutError(f"no ZooKeeper responds at {servers} within {limit_s:g} s") from None
+        finally:
+            again.stop()
+            again.close()
+
+    def _close(self, done: asyncio.Future[None]) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        finally:
+            self._post(lambda future, _: None if future.done() else future.set_result(None), done, None)
+
+    @property
+    def data_watchers(self) -> defaultdict[str, set[Any]]:
+        """kazoo's table of watchers by full path, to be touched in its thread only."""
+        table: defaultdict[str, set[Any]] = self._client._data_watchers
+        return table
+
+    def submit(self, request: Any) -> asyncio.Future[Any]:
+        """Send a request; the future gets its response or a ZkError. Requests are sent in the order of the calls."""
+        future = self._loop.create_future()
+        if not self._connected:
+            future.set_exception(ConnectionLost())
+        elif _size(request) > MAX_REQUEST_BYTES:
+            future.set_exception(TooLarge())
+        elif len(self._in_flight) < _WINDOW:
+            self._send(request, future)
+        else:
+            self._waiting.append((request, future))
+        return future
+
+    def _send(self, request: Any, future: asyncio.Future[Any]) -> None:
+        reply = _Reply(self, future)
+        self._in_flight.add(reply)
+        self._client._call(request, reply)
+
+    def _post(self, action: Callable[[Any, Any], None], first: Any, second: Any) -> None:
+        """Put something in the inbox, from any thread."""
+        self._inbox.append((action, first, second))
+        if not self._awake:
+            self._awake = True
+            try:
+                self._loop.call_soon_threadsafe(self._empty_inbox)
+            except RuntimeError:
+                log.debug("The event loop is closed; events of a ZooKeeper session are dropped")
+
+    def _empty_inbox(self) -> None:
+        self._awake = False
+        try:
+            while self._inbox:
+                action, first, second = self._inbox.popleft()
+                action(first, second)
+        finally:
+            # A callback that raises must not keep the rest waiting.
+            if self._inbox and not self._awake:
+                self._awake = True
+                self._loop.call_soon(self._empty_inbox)
+
+    def _replied(self, reply: _Reply, value: Any) -> None:
+        if reply not in self._in_flight:
+            return
+        self._in_flight.discard(reply)
+        if isinstance(value, ConnectionLoss):
+            self._linked(Link.SUSPENDED, 0)
+        if not reply.future.done():
+            if isinstance(value, MultiFailed):
+                reply.future.set_exception(value)
+            elif isinstance(value, Exception):
+                code = value.code if isinstance(value, ZookeeperError) else None
+                reply.future.set_exception(value if code is None else error(code))
+            else:
+                reply.future.set_result(value)
+        while self._waiting and self._connected and len(self._in_flight) < _WINDOW:
+            self._send(*self._waiting.popleft())
+
+    def report(self, watch: Watch, change: Change) -> None:
+        self._post(self._fired, watch, change)
+
+    def _fired(self, watch: Watch, change: Change) -> None:
+        if not self._closing:
+            self._on_watch(watch, change)
+
+    def _changed(self, state: str) -> None:
+        """Called by kazoo, in its thread."""
+        if state == KazooState.CONNECTED:
+            self._post(self._linked, Link.CONNECTED, self._client._session_id)
+        elif state == KazooState.SUSPENDED:
+            self._post(self._linked, Link.SUSPENDED, 0)
+        elif self._client._state == KeeperState.EXPIRED_SESSION:
+            self._post(self._linked, Link.EXPIRED, 0)
+
+    def _linked(self, link: Link, session_id: int) -> None:
+        if link is Link.SUSPENDED and not self._connected:
+            return
+        self._connected = link is Link.CONNECTED
+        if link is Link.SUSPENDED:
+            # Requests that kazoo has are failed by kazoo, before it reports the state.
+            while self._waiting:
+                _, future = self._waiting.popleft()
+                if not future.done():
+                    future.set_exception(ConnectionLost())
+        elif link in (Link.EXPIRED, Link.CLOSED):
+            self._fail_all(SessionExpired)
+        if not self._closing:
+            self._on_link(self, link, session_id)
+
+    def _fail_all(self, kind: type[SessionExpired]) -> None:
+        futures = [reply.future for reply in self._in_flight] + [future for _, future in self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        for future in futures:
+            if not future.done():
+                future.set_exception(kind())
+
+
+def _size(request: Any) -> int:
+    """Bytes of a request, about; only those that carry the caller's data can be too large."""
+    if isinstance(request, Multi):
+        return sum(map(len, request.operations)) + 16
+    data = getattr(request, "data", None)
+    return 0 if data is None else len(data) + len(request.path) + 64

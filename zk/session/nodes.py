@@ -1,0 +1,206 @@
+"""Reads, writes and watches of znodes as coroutines; paths are below the chroot of the session. `session` describes errors and repetition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, GetData, SetData, Sync
+from kazoo.protocol.states import ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from klamm.zk.batches import BATCH_WATCHES, batches
+from klamm.zk.session.connection import Connection, Watch, WatchCallback
+from klamm.zk.session.requests import (
+    Multi,
+    MultiRead,
+    MultiReadChildren,
+    MultiReadVersions,
+    MultiVersions,
+    NodeExists,
+    NoNode,
+    Operations,
+    SetWatches,
+    Unimplemented,
+    ZkError,
+    Znode,
+)
+
+log = logging.getLogger("klamm.zk.session.session")
+
+_EPHEMERAL, _SEQUENCE = 1, 2
+
+
+class ZkNodes(ABC):
+    """The znodes below `chroot`, as one session sees them."""
+
+    def __init__(self, servers: str, chroot: str) -> None:
+        self.servers = servers
+        self.chroot = chroot
+        self.ops = Operations(chroot)
+        self.connections = 0
+        self._has_multi_read = True
+
+    @abstractmethod
+    async def call(self, request: Any) -> Any:
+        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
+        session ends first.
+        """
+
+    @abstractmethod
+    def _connected_or_last(self) -> Connection:
+        """The connection of the next request."""
+
+    async def get(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
+        """Data and Stat, None when there is no znode (which arms nothing)."""
+        try:
+            data, stat = await self.call(GetData(self._full(path), self._watch(path, watch)))
+        except NoNode:
+            return None
+        return _to_node(data, stat)
+
+    async def sync(self, path: str) -> None:
+        """Reads after this see everything that was written before this call, on whichever server."""
+        await self.call(Sync(self._full(path)))
+
+    async def exists(self, path: str, watch: WatchCallback | None = None) -> Znode | None:
+        """Stat without data. Arms also where there is no znode."""
+        stat = await self.call(Exists(self._full(path), self._watch(path, watch)))
+        return None if stat is None else _to_node(None, stat)
+
+    async def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
+        """Names of the children in order, none when there is no znode (which arms nothing)."""
+        try:
+            return sorted(await self.call(GetChildren(self._full(path), self._watch(path, watch))))
+        except NoNode:
+            return []
+
+    async def create(self, path: str, data: bytes | None, ephemeral: bool = False, sequence: bool = False, makepath: bool = False) -> str:
+        """Create a znode open to all and return its path. Raises NodeExists, NoNode (no parent; `makepath` makes it, with null data)."""
+        flags = (_EPHEMERAL if ephemeral else 0) | (_SEQUENCE if sequence else 0)
+        request = Create(self.chroot + path, data, OPEN_ACL_UNSAFE, flags)
+        while True:
+            try:
+                created: str = await self.call(request)
+                return created[len(self.chroot) :]
+            except NoNode:
+                parent = path.rpartition("/")[0]
+                if not makepath or not parent:
+                    raise
+            try:
+                await self.create(parent, None, makepath=True)
+            except NodeExists:
+                continue
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> Znode:
+        """Replace the data and return the new Stat. Raises NoNode, BadVersion."""
+        return _to_node(None, await self.call(SetData(self.chroot + path, data, version)))
+
+    async def delete(self, path: str, version: int = -1) -> bool:
+        """Delete a znode; False when there is none. Raises BadVersion, NotEmpty."""
+        try:
+            await self.call(Delete(self.chroot + path, version))
+        except NoNode:
+            return False
+        return True
+
+    async def multi(self, operations: Sequence[bytes], results: bool = False) -> list[Any]:
+        """All operations (made by `ops`) or none. Raises MultiFailed. With `results`: a path, a Znode or None of each."""
+        response: list[Any] | None = await self.call(Multi(operations, results))
+        return [result[len(self.chroot) :] if isinstance(result, str) else result for result in response or ()]
+
+    async def multi_versions(self, operations: Sequence[bytes]) -> list[int | None]:
+        """As `multi`, with the new version of the znode that each operation wrote, None where it wrote none."""
+        versions: list[int | None] = await self.call(MultiVersions(operations))
+        return versions
+
+    async def read_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Nodes in the requested order, None where there is none. Raises the first other error."""
+        nodes = await self.read_each(paths)
+        for node in nodes:
+            if isinstance(node, ZkError):
+                raise node
+        return nodes
+
+    async def read_each(self, paths: Sequence[str]) -> list[Any]:
+        """As `read_many`, with a ZkError in the place of a znode that cannot be read."""
+        return await self._read(MultiRead, paths)
+
+    async def read_versions(self, paths: Sequence[str]) -> list[tuple[bytes | None, int] | None]:
+        """(data, version) in the requested order, None where there is no znode."""
+        return await self._read(MultiReadVersions, paths)
+
+    async def read_by(self, requests: Sequence[Any], first: Sequence[Any] = ()) -> list[Any] | None:
+        """Joined responses of multiReads, sent behind the requests `first`; None where the server knows no multiRead (before 3.6)."""
+        if self._has_multi_read:
+            try:
+                responses = await self.call_all([*first, *requests])
+                return [result for response in responses[len(first) :] for result in response]
+            except Unimplemented:
+                log.info("ZooKeeper at %s does not support multiRead; znodes are read one by one", self.servers)
+                self._has_multi_read = False
+        return None
+
+    async def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """Names of the children of each, None where there is no znode."""
+        return await self._read(MultiReadChildren, paths)
+
+    async def arm_data_watches(self, paths: Sequence[str], watch: WatchCallback) -> None:
+        """Arm a data watch on each path without reading it; where there is no znode it fires at once as DELETED."""
+        await self.call_all(self._arm(paths, watch))
+
+    async def watch_and_read(self, paths: Sequence[str], watch: WatchCallback) -> list[tuple[bytes | None, int] | None]:
+        """Arm as `arm_data_watches`, then read (data, version) as `read_versions`."""
+        while True:
+            connections = self.connections
+            found = await self._read(MultiReadVersions, paths, self._arm(paths, watch))
+            if connections == self.connections:
+                return found
+            # The connection was lost on the way: some data may be older than its watch.
+
+    def _arm(self, paths: Sequence[str], watch: WatchCallback) -> list[SetWatches]:
+        connection = self._connected_or_last()
+        return [
+            SetWatches({self.chroot + path: Watch(watch, path, connection.report) for path in batch}, lambda: connection.data_watchers)
+            for batch in batches(paths, len, BATCH_WATCHES)
+        ]
+
+    async def call_all(self, requests: Iterable[Any]) -> list[Any]:
+        """Send requests pipelined; their results in the same order. Raises the first error."""
+        responses = await asyncio.gather(*map(self.call, requests), return_exceptions=True)
+        for response in responses:
+            if isinstance(response, BaseException):
+                raise response
+        return responses
+
+    async def _read(self, kind: type[MultiRead], paths: Sequence[str], first: Sequence[Any] = ()) -> list[Any]:
+        """Send the requests `first`, then read. Single reads where the server knows no multiRead (it drops the connection)."""
+        found = await self.read_by([kind(self.chroot, batch) for batch in batches(paths, len)], first)
+        if found is not None:
+            return found
+        await self.call_all(first)
+        if kind is MultiReadChildren:
+            return await asyncio.gather(*(self._children_or_none(path) for path in paths))
+        nodes = await asyncio.gather(*map(self.get, paths))
+        return nodes if kind is MultiRead else [None if node is None else (node.data, node.version) for node in nodes]
+
+    async def _children_or_none(self, path: str) -> list[str] | None:
+        try:
+            names: list[str] = await self.call(GetChildren(self.chroot + path, None))
+        except NoNode:
+            return None
+        return names
+
+    def _full(self, path: str) -> str:
+        return self.chroot if path == "/" and self.chroot else self.chroot + path
+
+    def _watch(self, path: str, callback: WatchCallback | None) -> Watch | None:
+        return None if callback is None else Watch(callback, path, self._connected_or_last().report)
+
+
+def _to_node(data: bytes | None, stat: ZnodeStat) -> Znode:
+    return Znode(data, stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime, stat.ephemeralOwner)

@@ -1,0 +1,267 @@
+"""The ZooKeeper session of one broker: its life, its connection, and the one point that every request passes.
+
+A request waits while the connection is lost and is then repeated; an error of it then says `repeated`, because the first attempt may have
+succeeded. When the session ends first, StoreLost is raised. A new session is opened at once, for ever; `generation` is the number of the
+session. Watches are one-shot. A watch that was armed when the connection was lost is reported as Change.MISSED when the same session is
+connected again, because ZooKeeper and kazoo have both dropped it; when the session ends it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from kazoo.protocol.serialization import Create, Delete, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from klamm.controller.values import StoreLost
+from klamm.zk.session.connection import Change, Connect, Connection, Link, Watch
+from klamm.zk.session.kazoo_connection import KazooConnection
+from klamm.zk.session.nodes import ZkNodes
+from klamm.zk.session.reachability import check_address, why_silent
+from klamm.zk.session.requests import (
+    ConnectionLost,
+    Multi,
+    NodeExists,
+    SessionExpired,
+    ZkError,
+)
+
+log = logging.getLogger(__name__)
+
+_STOP_LIMIT_S = 0.5
+_REOPEN_AFTER_S = 1.0
+_EPHEMERAL, _SEQUENCE = 1, 2
+
+
+class ZkUnavailable(Exception):
+    """No ZooKeeper responded in time, or its address or chroot cannot be used; the text is one line."""
+
+
+class SessionChange(Enum):
+    """What happened to the session or its connection."""
+
+    SUSPENDED = auto()
+    RECONNECTED = auto()
+    EXPIRED = auto()
+    NEW_SESSION = auto()
+
+
+WRITES = (Create, SetData, Delete, Multi)
+"""Requests that change znodes."""
+
+
+class WriteHook(Protocol):
+    """Called at the one point that every write of a session passes, with its number (from 1; a repeated write has a new number).
+
+    Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for a response that is lost (the write is
+    repeated), StoreLost for the end of the session, anything else for the end of whoever writes.
+    """
+
+    def before(self, number: int, request: Any) -> None:
+        """The write was not sent yet."""
+
+    def after(self, number: int, request: Any) -> None:
+        """The response is here: the write took hold, or was refused."""
+
+
+class ZkSession(ZkNodes):
+    """A session at `hosts` (`host:port[,host:port…][/chroot]`), renewed whenever it expires."""
+
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_ms: int,
+        on_session: Callable[[SessionChange], None] | None = None,
+        *,
+        connect: Connect = KazooConnection,
+        write_hook: WriteHook | None = None,
+    ) -> None:
+        """`on_session` gets the changes after `start`, in order, on the loop; `write_hook` stands before and after every write."""
+        servers, slash, chroot = hosts.partition("/")
+        super().__init__(servers, "".join(f"/{part}" for part in chroot.split("/") if part) if slash else "")
+        self._session_timeout_ms = session_timeout_ms
+        self._on_session = on_session
+        self.generation = 1
+        self.session_id = 0
+        self.is_connected = False
+        self.writes = 0
+        self.write_hook = write_hook
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._started = False
+        self._stopped = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._missed: list[Watch] = []
+
+    async def start(self, connection_timeout_ms: int, *, create_chroot: bool = True) -> None:
+        """Connect and create the chroot. Raises ZkUnavailable when that does not succeed in time."""
+        try:
+            check_address(self.servers)
+        except ValueError as problem:
+            raise ZkUnavailable(str(problem)) from problem
+        self._open()
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await self.reconnected(self.generation)
+                if create_chroot:
+                    await self._create_chroot()
+        except (TimeoutError, StoreLost):
+            await self.stop()
+            cause = await why_silent(self.servers)
+            raise ZkUnavailable(f"no ZooKeeper responds at {self.servers} within {connection_timeout_ms} ms ({cause})") from None
+        except ZkError as problem:
+            await self.stop()
+            raise ZkUnavailable(f"cannot create {self.chroot} in ZooKeeper at {self.servers}: {problem}") from problem
+        self._started = True
+
+    async def stop(self) -> None:
+        """End the session, and with it its ephemeral znodes. Whoever waits gets StoreLost."""
+        connection = self._end()
+        if connection is not None:
+            await connection.close(_STOP_LIMIT_S)
+
+    def sever(self) -> None:
+        """Cut the connection for ever. The session, with its ephemeral znodes, lasts until it expires. Whoever waits gets StoreLost."""
+        connection = self._end()
+        if connection is not None:
+            connection.sever()
+
+    def _end(self) -> Connection | None:
+        """Wake whoever waits; the connection to give up, None where there is none or it was given up before."""
+        if self._stopped:
+            return None
+        self._stopped = True
+        self.is_connected = False
+        self._wake()
+        return self._connection
+
+    async def end_severed(self, limit_s: float) -> None:
+        """End a session that was severed before it expires. Raises TimeoutError when no ZooKeeper responds."""
+        if self._connection is not None and self.session_id != 0:
+            await self._connection.end_severed(limit_s)
+
+    async def reconnected(self, generation: int) -> None:
+        """Wait until the session of that generation is connected; StoreLost when it is over."""
+        while True:
+            if self._stopped or self.generation != generation:
+                raise StoreLost("the ZooKeeper session is over")
+            if self.is_connected:
+                return
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def call(self, request: Any) -> Any:
+        """Send a request, again after a lost connection, until there is a response. Raises the error of the response; StoreLost when the
+        session ends first.
+        """
+        generation = self.generation
+        repeated = False
+        send = self._write if isinstance(request, WRITES) else self._submit
+        while True:
+            try:
+                return await send(request)
+            except ConnectionLost:
+                repeated = True
+                await self.reconnected(generation)
+            except SessionExpired:
+                raise StoreLost("the ZooKeeper session expired") from None
+            except ZkError as problem:
+                problem.repeated = repeated
+                raise
+
+    def _submit(self, request: Any) -> Awaitable[Any]:
+        return self._connected_or_last().submit(request)
+
+    async def _write(self, request: Any) -> Any:
+        """Every try of every write passes here, a multi as one."""
+        self.writes += 1
+        hook = self.write_hook
+        if hook is None:
+            return await self._submit(request)
+        number = self.writes
+        hook.before(number, request)
+        try:
+            response = await self._submit(request)
+        except (ConnectionLost, SessionExpired):
+            raise
+        except ZkError:
+            hook.after(number, request)
+            raise
+        hook.after(number, request)
+        return response
+
+    async def _create_chroot(self) -> None:
+        path = ""
+        for part in self.chroot.split("/")[1:]:
+            path += f"/{part}"
+            try:
+                await self.call(Create(path, None, OPEN_ACL_UNSAFE, 0))
+            except NodeExists:
+                continue
+
+    def _connected_or_last(self) -> Connection:
+        if self._connection is None:
+            raise RuntimeError("the ZooKeeper session was not started")
+        return self._connection
+
+    def _open(self) -> None:
+        if not self._stopped:
+            if self._connection is not None:
+                self._connection.abandon()
+            self._connection = self._connect(self.servers, self._session_timeout_ms, self._linked, self._fired)
+            self._connection.open()
+
+    def _linked(self, connection: Connection, link: Link, session_id: int) -> None:
+        if connection is not self._connection:
+            return
+        try:
+            self._change(link, session_id)
+        finally:
+            self._wake()
+
+    def _change(self, link: Link, session_id: int) -> None:
+        match link:
+            case Link.CONNECTED:
+                self.is_connected = True
+                self.connections += 1
+                same = session_id == self.session_id
+                self.session_id = session_id
+                missed, self._missed = self._missed, []
+                if self._started:
+                    self._report(SessionChange.RECONNECTED if same else SessionChange.NEW_SESSION)
+                for watch in missed if same else ():
+                    watch.callback(Change.MISSED, watch.path)
+            case Link.SUSPENDED:
+                self.is_connected = False
+                self._report(SessionChange.SUSPENDED)
+            case Link.EXPIRED | Link.CLOSED:
+                self.is_connected = False
+                self._missed.clear()
+                if self.session_id != 0:
+                    self.session_id = 0
+                    self.generation += 1
+                    self._report(SessionChange.EXPIRED)
+                if link is Link.CLOSED:
+                    # kazoo's thread has ended over something it did not expect.
+                    asyncio.get_running_loop().call_later(_REOPEN_AFTER_S, self._open)
+
+    def _report(self, change: SessionChange) -> None:
+        if self._started and self._on_session is not None:
+            self._on_session(change)
+
+    def _fired(self, watch: Watch, change: Change) -> None:
+        if change is Change.MISSED:
+            self._missed.append(watch)
+        else:
+            watch.callback(change, watch.path)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,1 @@
+"""The controller's store on ZooKeeper, an area in each file."""

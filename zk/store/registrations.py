@@ -1,0 +1,158 @@
+"""`/cluster/brokers`: brokers that register with the controller, both ways (RegisterBroker, layout 4.5)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from klamm.controller.values import BrokerRegistration, BrokerState, WriteOutcome
+from klamm.zk.layout import paths
+from klamm.zk.layout import znodes as layout
+from klamm.zk.layout.broker_node import broker_ids, decode_endpoints, encode_endpoints
+from klamm.zk.layout.json_values import Unreadable, int32
+from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, Operations
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.base import ZkArea
+from klamm.zk.store.fenced import Entry, outcome_of
+
+log = logging.getLogger("klamm.zk.store.store")
+
+# A znode that is deleted each time it is replaced, and there each time it is created, is given up after so many tries.
+_ATTEMPTS = 4
+
+_EPOCHS = range(1, 2**63 - 1)
+
+
+def encode_registration(registration: BrokerRegistration) -> bytes:
+    protocols, endpoints = encode_endpoints(registration.endpoints)
+    settings: dict[str, Any] = {"listener_security_protocol_map": protocols, "endpoints": endpoints}
+    if registration.rack is not None:
+        settings["rack"] = registration.rack
+    settings["jmx_port"] = registration.jmx_port
+    content = {"version": 1, "epoch": registration.epoch, "state": registration.state.name, "settings": settings}
+    if registration.is_silent:
+        content["silent"] = True
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_registration(broker_id: int, data: bytes | None) -> BrokerRegistration:
+    """Raises Unreadable."""
+    try:
+        content = json.loads(data if data is not None else b"")
+        settings = content["settings"]
+        endpoints = decode_endpoints(settings["endpoints"], settings["listener_security_protocol_map"])
+        rack = settings.get("rack")
+        if not isinstance(rack, str | None):
+            raise ValueError(f"rack {rack!r}")
+        jmx_port = int32(settings.get("jmx_port", -1))
+        is_silent = content.get("silent") is True
+        return BrokerRegistration(broker_id, _epoch(content), BrokerState[content["state"]], endpoints, rack, jmx_port, is_silent)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as problem:
+        raise Unreadable(f"{paths.registration_path(broker_id)} cannot be read ({problem!r}): {data!r}") from problem
+
+
+def _epoch(content: Any) -> int:
+    """The epoch in the JSON of a registration. Raises KeyError, TypeError and ValueError."""
+    epoch = content["epoch"]
+    if type(epoch) is not int or epoch not in _EPOCHS:
+        raise ValueError(f"epoch {epoch!r}")
+    return epoch
+
+
+def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegistration:
+    """What is known of a registration that cannot be read: its broker is OFFLINE, and had no greater epoch than this one.
+
+    Each registration is a write, so the epoch is at most one more than the version of the znode, as long as only controllers write it.
+    """
+    try:
+        epoch = max(_epoch(json.loads(data if data is not None else b"")), version + 1)
+    except (KeyError, RecursionError, TypeError, ValueError):
+        epoch = max(version, 0) + 1
+    return BrokerRegistration(broker_id, epoch, BrokerState.OFFLINE, ())
+
+
+async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration]:
+    """All registrations by broker id. One that cannot be read is logged and counts as OFFLINE, so that its broker may register anew."""
+    ids = broker_ids(await session.children(paths.REGISTERED_BROKERS))
+    found = {}
+    for broker_id, node in zip(ids, await session.read_versions(list(map(paths.registration_path, ids))), strict=True):
+        if node is None:
+            continue
+        data, version = node
+        try:
+            found[broker_id] = decode_registration(broker_id, data)
+        except Unreadable as problem:
+            found[broker_id] = _unreadable(broker_id, data, version)
+            log.error("The registration of broker %d counts as OFFLINE with epoch %d: %s", broker_id, found[broker_id].epoch, problem)
+    return found
+
+
+async def read_registration(session: ZkSession, broker_id: int) -> BrokerRegistration | None:
+    """A registration with everything that was written before this call. Raises Unreadable, StoreLost, ZkError.
+
+    None where there is none, or where the active controller knows of no registrations, as one of Apache Kafka: that notes no silence, and
+    elects others in the place of registered brokers.
+    """
+    path = paths.registration_path(broker_id)
+    await session.sync(path)
+    node = await session.get(path)
+    if node is None or not await _counts(session):
+        return None
+    return decode_registration(broker_id, node.data)
+
+
+async def _counts(session: ZkSession) -> bool:
+    """Whether registrations count: there is no controller, or one that shows its session, as those do that know of registrations."""
+    node = await session.get(paths.CONTROLLER)
+    if node is None:
+        return True
+    controller = layout.decode_controller(node.data)
+    return controller is not None and await session.exists(paths.controller_session_path(controller.broker_id)) is not None
+
+
+class _Registration(Entry):
+    """A znode that is replaced, or created where there is none."""
+
+    __slots__ = ("_attempts", "_data", "_ops", "_path")
+
+    def __init__(self, ops: Operations, registration: BrokerRegistration) -> None:
+        self._ops = ops
+        self._path = paths.registration_path(registration.id)
+        self._data = encode_registration(registration)
+        self._attempts = 0
+        super().__init__((ops.set_data(self._path, self._data, -1),))
+
+    def correct(self, code: int) -> bool:
+        """Create what is not there, replace what is; False when that was tried often enough."""
+        self._attempts += 1
+        if code == NO_NODE:
+            self.operations = (self._ops.create(self._path, self._data),)
+        else:
+            self.operations = (self._ops.set_data(self._path, self._data, -1),)
+        return code in (NO_NODE, NODE_EXISTS) and self._attempts < _ATTEMPTS
+
+
+class ZkBrokerRegistrations(ZkArea):
+    """Registrations of brokers, all of them the controller's own."""
+
+    async def registrations(self) -> dict[int, BrokerRegistration]:
+        return await read_registrations(self._session)
+
+    async def write_registrations(self, registrations: Sequence[BrokerRegistration]) -> list[WriteOutcome]:
+        if registrations and await self._session.exists(paths.REGISTERED_BROKERS) is None:
+            await self._make_parent()
+        return await self._fence.write([_Registration(self._session.ops, each) for each in registrations], self._settle_registration)
+
+    async def _make_parent(self) -> None:
+        for path in (paths.REGISTERED_BROKERS.rpartition("/")[0], paths.REGISTERED_BROKERS):
+            try:
+                await self._fence.multi([self._session.ops.create(path, None)])
+            except MultiFailed as failure:
+                if failure.code != NODE_EXISTS:
+                    raise
+
+    async def _settle_registration(self, _: Sequence[_Registration], entry: _Registration, __: int, failure: MultiFailed) -> None:
+        if not entry.correct(failure.code):
+            entry.outcome = outcome_of(failure.code)

@@ -1,0 +1,136 @@
+"""Reads and writes of partition states, of which there may be 100,000, as bytes: what many of them share is made once.
+
+The path of a state is its topic's part, kept for the request, and a leaf that all topics share. Written states are
+mostly a few different ones, and so are read ones: their bytes are made and read once each. Responses of equal length are unpacked in one
+run. The reading ends here, in kazoo's thread: states come out of the response, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+
+from klamm.controller.values import LeaderAndIsr, StateWrite
+from klamm.zk.layout import paths
+from klamm.zk.layout.topics import decode_state, encode_state, remembered_states
+from klamm.zk.session.requests import (
+    END,
+    ERROR,
+    GET_DATA,
+    HEADER_SIZE,
+    MULTI_READ,
+    NO_NODE,
+    SET_DATA,
+    STAT_SIZE,
+    VERSION_IN_STAT,
+    ZkError,
+    error,
+    pack_int,
+    read_header_and_int,
+)
+
+_begin = Struct(">iBii").pack
+
+
+@lru_cache(maxsize=1 << 16)
+def _leaf(partition: int) -> bytes:
+    return b"%d/state" % partition
+
+
+@lru_cache(maxsize=1 << 10)
+def _record(length: int) -> Struct:
+    """One result of a multiRead whose data have this length: type, done, error, length, data, version."""
+    return Struct(f">iBii{length}s{VERSION_IN_STAT}xi{STAT_SIZE - VERSION_IN_STAT - 4}x")
+
+
+class _Heads(dict[str, "_HeadsOfTopic"]):
+    """What operations of one kind on states begin with, by topic and by the length of the leaf that follows."""
+
+    def __init__(self, kind: int, prefix: str) -> None:
+        super().__init__()
+        self._kind, self._prefix = kind, prefix
+
+    def __missing__(self, topic: str) -> _HeadsOfTopic:
+        heads = self[topic] = _HeadsOfTopic(self._kind, f"{self._prefix}{paths.partitions_path(topic)}/".encode())
+        return heads
+
+
+class _HeadsOfTopic(dict[int, bytes]):
+    def __init__(self, kind: int, root: bytes) -> None:
+        super().__init__()
+        self._kind, self._root = kind, root
+
+    def __missing__(self, leaf: int) -> bytes:
+        head = self[leaf] = _begin(self._kind, 0, -1, len(self._root) + leaf) + self._root
+        return head
+
+
+def updates(prefix: str, writes: Sequence[StateWrite]) -> list[bytes]:
+    """Operations of a Multi: each sets a state if its znode has the expected version."""
+    heads = _Heads(SET_DATA, prefix)
+    tails: dict[tuple[int, int], bytes] = {}  # by the id of a state, which lives in `writes`
+    operations = []
+    for topic, index, state, expected in writes:
+        tail = tails.get((id(state), expected))
+        if tail is None:
+            data = encode_state(state)
+            tail = tails[id(state), expected] = pack_int(len(data)) + data + pack_int(expected)
+        leaf = _leaf(index)
+        operations.append(heads[topic][len(leaf)] + leaf + tail)
+    return operations
+
+
+class ReadStates:
+    """The states of partitions, given as (topic, partition), at one point in time; None where there is none that can be read."""
+
+    type = None
+
+    def __init__(self, prefix: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self._prefix = prefix
+        self._partitions = partitions
+
+    def __repr__(self) -> str:
+        return f"ReadStates({len(self._partitions)})"
+
+    def serialize(self) -> bytes:
+        heads = _Heads(GET_DATA, self._prefix)
+        parts = [pack_int(MULTI_READ)]
+        for topic, index in self._partitions:
+            leaf = _leaf(index)
+            parts += heads[topic][len(leaf)], leaf, b"\0"
+        parts.append(END)
+        return b"".join(parts)
+
+    def deserialize(self, buffer: bytes, offset: int) -> list[LeaderAndIsr | None] | ZkError:
+        known = remembered_states()
+        left = len(self._partitions)
+        states: list[LeaderAndIsr | None] = []
+        with memoryview(buffer) as view:
+            while left:
+                kind, _, _, first = read_header_and_int(buffer, offset)
+                if kind == ERROR:
+                    if first != NO_NODE:
+                        return error(first)
+                    states.append(None)
+                    offset += HEADER_SIZE + 4
+                    left -= 1
+                    continue
+                if first < 0:  # a znode without data
+                    states.append(None)
+                    offset += HEADER_SIZE + 4 + STAT_SIZE
+                    left -= 1
+                    continue
+                record = _record(first)
+                count = min(left, (len(buffer) - offset) // record.size)
+                if not count:
+                    raise ValueError("a multiRead response is cut short")
+                before = len(states)
+                for kind, _, _, length, data, version in record.iter_unpack(view[offset : offset + count * record.size]):
+                    if length != first or kind != GET_DATA:
+                        break
+                    state = known.get((data, version))
+                    states.append(decode_state(data, version, self._partitions[len(states)]) if state is None else state)
+                offset += (len(states) - before) * record.size
+                left -= len(states) - before
+        return states

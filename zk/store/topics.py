@@ -1,0 +1,103 @@
+"""`/brokers/topics` and what lies below, and the end of a topic with all that belongs to it (layout 3.4, 3.5, 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from klamm.controller.events import catalogue as events
+from klamm.controller.values import LeaderAndIsr, StateWrite, StoredTopic, TopicWrite, WriteOutcome
+from klamm.protocol.nouns import TopicPartition
+from klamm.zk.batches import BATCH_BYTES, BATCH_OPERATIONS
+from klamm.zk.layout import paths
+from klamm.zk.layout import topics as topic_layout
+from klamm.zk.session.session import ZkSession
+from klamm.zk.store.base import ZkArea
+from klamm.zk.store.fenced import Entry, Fence, settle, together
+from klamm.zk.store.state_requests import ReadStates
+from klamm.zk.store.state_writer import StateWriter
+
+# Bytes of a state's path below the chroot with what belongs to it in a request, at most.
+_STATE_PATH_BYTES = 350
+
+
+class ZkTopics(ZkArea):
+    """Topic znodes."""
+
+    async def topics(self) -> list[str]:
+        return await self._session.children(paths.TOPICS, self._seen)
+
+    async def read_topics(self, names: Sequence[str]) -> list[StoredTopic | None]:
+        found = await self._session.watch_and_read(list(map(paths.topic_path, names)), self._seen)
+        return [None if node is None else topic_layout.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True)]
+
+    async def write_topics(self, writes: Sequence[TopicWrite]) -> list[WriteOutcome]:
+        ops = self._session.ops
+        entries = [
+            Entry([ops.set_data(paths.topic_path(topic), topic_layout.encode_topic(topic_id, assignments), -1)])
+            for topic, topic_id, assignments in writes
+        ]
+        return await self._fence.write(entries, settle)
+
+
+class ZkPartitionStates(ZkArea):
+    """State znodes of partitions."""
+
+    def __init__(self, session: ZkSession, fence: Fence, on_event: Callable[[events.WatchEvent], None]) -> None:
+        super().__init__(session, fence, on_event)
+        self._states = StateWriter(session, fence)
+
+    async def read_states(self, partitions: Sequence[tuple[str, int]]) -> list[LeaderAndIsr | None]:
+        chroot = self._session.chroot
+        count = min(BATCH_OPERATIONS, max(1, BATCH_BYTES // (len(chroot.encode()) + _STATE_PATH_BYTES)))
+        requests = [ReadStates(chroot, partitions[i : i + count]) for i in range(0, len(partitions), count)]
+        states: list[LeaderAndIsr | None] | None = await self._session.read_by(requests)
+        if states is not None:
+            return states
+        found = await self._session.read_versions([paths.state_path(topic, partition) for topic, partition in partitions])
+        decode = topic_layout.decode_state
+        return [None if node is None else decode(*node, of) for of, node in zip(partitions, found, strict=True)]
+
+    async def watch_states(self, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+        found = await self._session.watch_and_read([paths.state_path(*key) for key in partitions], self._seen)
+        return [None if node is None else topic_layout.decode_state(*node, key) for key, node in zip(partitions, found, strict=True)]
+
+    async def write_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
+        return await self._states.write(writes)
+
+    async def create_states(self, writes: Sequence[StateWrite]) -> list[WriteOutcome]:
+        return await self._states.create(writes)
+
+
+class ZkTopicDeletions(ZkArea):
+    """Requests to delete topics, and their execution."""
+
+    async def deletions(self) -> list[str]:
+        return await self._session.children(paths.DELETE_TOPICS, self._seen)
+
+    async def remove_deletions(self, topics: Iterable[str]) -> None:
+        await self._delete(map(paths.deletion_path, topics))
+
+    async def delete_topics(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
+        ops = self._session.ops
+        entries, names, others = [], [], []
+        for topic, partitions in topics:
+            if 2 * len(partitions) + 4 > BATCH_OPERATIONS:
+                others.append(topic)
+                continue
+            below = [path for p in partitions for path in (paths.state_path(topic, p), paths.partition_path(topic, p))]
+            doomed = [*below, paths.partitions_path(topic), *_topic_nodes(topic)]
+            entries.append(Entry(list(map(ops.delete, doomed))))
+            names.append(topic)
+        outcomes = await self._fence.write(entries, settle)
+        # Not of the expected shape: znodes missing, or more of them than known.
+        others += [topic for topic, outcome in zip(names, outcomes, strict=True) if outcome is not WriteOutcome.OK]
+        await together(self._delete_topic(topic) for topic in others)
+
+    async def _delete_topic(self, topic: str) -> None:
+        for path in _topic_nodes(topic):
+            await self._delete_tree(path)
+
+
+def _topic_nodes(topic: str) -> tuple[str, str, str]:
+    """What goes with a topic, in the order in which it goes."""
+    return paths.topic_path(topic), paths.config_path("topics", topic), paths.deletion_path(topic)
