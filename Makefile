@@ -102,7 +102,7 @@ duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=
 
 .PHONY: bench
 bench: setup ## Measure: requests, the controller's work, start, memory
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m klamm.benchmarks
 
 .PHONY: pages
 pages: setup ## Write the generated pages of docs/ anew

@@ -34,4 +34,4 @@ __all__ = [
     "ClusterDescription", "ConfigChange", "ConfigEntry", "ConfigResource", "ConfigSource", "Described", "Disconnected", "ElectionType",
     "LogDir", "LogDirReplica", "MetadataLogPart", "NotAuthenticated", "PartitionDescription", "PartitionResult", "Reassignment",
     "ResourceType", "Result", "TimedOut", "TopicDescription", "TopicPartition", "TopicPartitionReplica", "Unsupported",
-]  # fmt: skip
+]

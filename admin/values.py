@@ -17,7 +17,7 @@ __all__ = [
     "MAX_THROTTLE", "AlterOperation", "AnyPartition", "AnyReplica", "Broker", "Changes", "ClusterDescription", "ConfigChange",
     "ConfigEntry", "ConfigResource", "ConfigSource", "ElectionType", "LogDir", "LogDirReplica", "PartitionDescription", "Reassignment",
     "ResourceType", "TopicDescription", "TopicPartition", "TopicPartitionReplica",
-]  # fmt: skip
+]
 
 AnyPartition = TypeVar("AnyPartition", bound=tuple[str, int])
 AnyReplica = TypeVar("AnyReplica", bound=tuple[str, int, int])

@@ -103,7 +103,7 @@ async def measured(brokers: int, registration: str, seconds: float) -> dict[str,
             "brokers": brokers, "registration": registration, "acknowledged": sum(map(len, writer.acknowledged.values())),
             "failed": writer.failed, "longest_gap_before_s": round(writer.longest_gap(began, killed), 2),
             "longest_gap_after_s": round(writer.longest_gap(killed, end), 2), "in_metadata_s": gone and round(gone, 1),
-        }  # fmt: skip
+        }
     finally:
         await cluster.stop()
 

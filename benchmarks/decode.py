@@ -52,7 +52,7 @@ def rows(frames: list[Frame], first_seq: int) -> Any:
         "client_sw": ["librdkafka/2.16.0"] * count, "api_key": [frame.key for frame in frames],
         "api_version": [frame.version for frame in frames], "correlation_id": seqs, "latency_ns": [300_000] * count, "flags": [0] * count,
         "frame": [frame.frame for frame in frames],
-    }  # fmt: skip
+    }
     nothing = [None] * count
     arrays = [pa.array(values.get(column.name, nothing), ARROW_TYPES[column.type]) for column in FRAMES]
     table = pa.Table.from_arrays(arrays, names=[column.name for column in FRAMES])

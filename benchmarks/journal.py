@@ -44,7 +44,7 @@ def exchanges() -> list[tuple[bytes, bytes]]:
     described = messages.MetadataResponse(
         brokers=[messages.MetadataResponse.MetadataResponseBroker(node_id=n, host="10.0.0.1", port=9092) for n in range(3)],
         cluster_id="abcdefghijklmnopqrstuv", controller_id=1,
-    )  # fmt: skip
+    )
     bodies: list[tuple[int, int, Any, Any]] = [
         (ApiKey.METADATA, 12, messages.MetadataRequest(topics=[topic]), described),
         (ApiKey.HEARTBEAT, 4, messages.HeartbeatRequest(group_id="g", member_id="m" * 36), messages.HeartbeatResponse()),
@@ -59,7 +59,7 @@ def exchanges() -> list[tuple[bytes, bytes]]:
     few: list[tuple[int, int, Any, Any]] = [
         (ApiKey.PRODUCE, 7, produced, messages.ProduceResponse()),
         (ApiKey.FETCH, 11, messages.FetchRequest(), messages.FetchResponse(responses=[fetched])),
-    ]  # fmt: skip
+    ]
     return [
         (
             messages.encode_request(key, version, number, "bench", messages.encode(request, version)),
@@ -131,7 +131,7 @@ async def paced(seconds: float, rate: int, journaled: bool) -> dict[str, float]:
     return {
         "p50_ms": lags[len(lags) // 2], "p99_ms": lags[len(lags) * 99 // 100], "max_ms": lags[-1], "cpu": cpu, "loop_cpu": of_loop,
         "rate": sent * 2 / seconds, "ended": float(ended),
-    }  # fmt: skip
+    }
 
 
 def in_turn(rounds: int, *arguments: str) -> tuple[dict[str, float], dict[str, float]]:
@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
             show(
                 f"paced   {name:8} {run['rate']:7,.0f} frames/s  lag p50 {run['p50_ms']:.2f}  p99 {run['p99_ms']:.2f}"
                 f"  max {run['max_ms']:.1f} ms  CPU {run['cpu']:.0f} %", flush=True,
-            )  # fmt: skip
+            )
         loop_us = (kept["loop_cpu"] - plain["loop_cpu"]) / 100 / options.rate * 1e6
         show(f"paced   loop {loop_us:.2f} us a frame")
     if options.json is not None:

@@ -73,7 +73,7 @@ class RegisteredBroker(asyncio.Protocol):
             messages.MetadataFetchRequest(
                 self.id, self.epoch, self.controller_epoch, self.offset, self._brokers.interval_ms, MAX_BYTES, False
             ),
-        )  # fmt: skip
+        )
 
     def _send(self, api_key: int, request: Any) -> None:
         self._transport.write(messages.encode_request(api_key, 0, 0, "broker", messages.encode(request, 0)))

@@ -126,7 +126,7 @@ class Registration:
             "scenario": scenario, "wall_s": round(wall, 2), "cpu_s": round(cpu, 2), "cpu_percent": round(100 * cpu / wall, 1),
             "fetches_each_s": round(counted.get("fetches", 0) / wall), "longest_wait_s": stats["longest_wait_s"],
             "requests": {name: count for name, count in counted.items() if name.startswith("requests")},
-        })  # fmt: skip
+        })
         note(str(self.results[-1]))
 
 

@@ -65,7 +65,7 @@ class FetchPartition:
     __slots__ = (
         "current_leader_epoch", "fetch_offset", "high_watermark", "index", "last_fetched_epoch", "log_start_offset", "max_bytes",
         "replica", "start_offset", "topic",
-    )  # fmt: skip
+    )
 
     def __init__(self, topic: FetchTopic, request: messages.FetchRequest.FetchPartition) -> None:
         self.topic = topic

@@ -34,7 +34,7 @@ NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_N
 STATE_UNKNOWN = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
-})  # fmt: skip
+})
 """Results after which a leader proposes nothing before the next LeaderAndIsr."""
 
 
@@ -300,7 +300,7 @@ class Leaders:
     def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
         offset = leadership.high_watermark(
             log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self._metadata.brokers
-        )  # fmt: skip
+        )
         return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
 
     def begin_epoch(self, replica: HostedPartition, led: bool, recovering: bool = False) -> None:

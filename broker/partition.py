@@ -46,7 +46,7 @@ class HostedPartition:
     __slots__ = (
         "controller_epoch", "fetching", "idle", "index", "isr", "leader", "leader_epoch", "leadership", "log", "offline", "partition_epoch",
         "recovery", "replicas", "role", "topic", "topic_id", "waiters",
-    )  # fmt: skip
+    )
 
     def __init__(self, topic: str, index: int, topic_id: bytes) -> None:
         self.topic = topic

@@ -163,7 +163,7 @@ class ControllerElection:
         try:
             epoch = await self._store.register_controller(
                 self._broker_id, self._clock.now_ms(), shows_session=self.options.registerbroker_enable
-            )  # fmt: skip
+            )
         except ControllerMoved:
             await self.maybe_resign()
             return
@@ -202,7 +202,7 @@ class ControllerElection:
         log.info(
             "broker %d is the active controller after %.3f s: brokers %s, %d topics, %d partitions",
             self._broker_id, took_s, sorted(cluster.brokers), len(cluster.topics), sum(1 for _ in cluster.partitions()),
-        )  # fmt: skip
+        )
         if self.options.auto_leader_rebalance_enable:
             self.term.schedule_rebalance(FIRST_REBALANCE_SECONDS)
 

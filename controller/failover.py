@@ -34,7 +34,7 @@ async def fail_over(term: Term) -> None:
 
     found, registrations, topic_names, _ = await asyncio.gather(
         store.brokers(), _registrations(term), store.topics(), config_events.load(term)
-    )  # fmt: skip
+    )
     registered = brokers.compatible(term, (await brokers.reachable(term, found.values())).values())
     cluster.brokers_registered(registered.values())
     broker_registrations.loaded(term, registrations, registered, await broker_registrations.ended(term))

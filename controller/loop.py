@@ -93,7 +93,7 @@ class Controller:
             broker_id, store, channels, options,
             register_broker=register_broker, new_term=self._new_term, put=self.queue.put, clock=clock, steering=steering,
             resigned=self._drop_rebalance, observer=observer,
-        )  # fmt: skip
+        )
         self._store = store
         self._channels = channels
         self._clock = clock
@@ -344,7 +344,7 @@ class Controller:
             self._decided.watch(cluster)
         encoder = Encoder(
             self.broker_id, options.leader_and_isr_version, options.update_metadata_version, options.stop_replica_version
-        )  # fmt: skip
+        )
         store, metadata_log = self._store, None
         if options.registerbroker_enable:
             metadata_log = MetadataLog(epoch, self._clock, options.metadata_log_bytes)
@@ -354,7 +354,7 @@ class Controller:
             self.broker_id, cluster, store, self._channels, sender, options, self.put, self._new_topic_id,
             self._finalized_features, self._steering, self._clock, metadata_log=metadata_log,
             observer=self._observer,
-        )  # fmt: skip
+        )
         if self.current is not None:
             term.begin_event(self.current)
         return term

@@ -122,7 +122,7 @@ class ConnectionJournal:
         "_add_frame", "_add_row", "_client", "_client_id", "_context", "_contexts", "_contexts_end", "_facts", "_head", "_keep",
         "_longest", "_longest_request", "_now_ns", "_pending", "_raw", "_records_end", "_request_dir", "_response_dir", "_split_requests",
         "_split_responses", "_sw", "_writer", "conn_id", "last_response_seq", "received", "sent",
-    )  # fmt: skip
+    )
 
     def __init__(self, writer: Owner, conn_id: int, facts: ConnectionFacts) -> None:
         self.conn_id = conn_id

@@ -80,7 +80,7 @@ def verify(lake: Path, runs: frozenset[str] | None = None, nodes: frozenset[int]
     chosen = [
         (run, node, folder) for (run, node), folder in sorted(folders.items())
         if (runs is None or run in runs) and (nodes is None or node in nodes)
-    ]  # fmt: skip
+    ]
     return [_proof(run, node, folder) for run, node, folder in chosen], foreign
 
 

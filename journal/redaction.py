@@ -75,11 +75,11 @@ REQUESTS: dict[int, Mask] = {
     ApiKey.SASL_AUTHENTICATE: _sasl_request, ApiKey.ALTER_CONFIGS: _configs, ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
     ApiKey.RENEW_DELEGATION_TOKEN: _hmac, ApiKey.EXPIRE_DELEGATION_TOKEN: _hmac, ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram,
     ApiKey.ENVELOPE: _everything, ApiKey.CREATE_TOPICS: _topics,
-}  # fmt: skip
+}
 RESPONSES: dict[int, Mask] = {
     ApiKey.SASL_AUTHENTICATE: _sasl_response, ApiKey.CREATE_DELEGATION_TOKEN: _hmac, ApiKey.DESCRIBE_DELEGATION_TOKEN: _hmacs,
     ApiKey.ENVELOPE: _everything,
-}  # fmt: skip
+}
 
 
 def masked_request(frame: bytes, key: int, public: Set[str]) -> bytes:

@@ -150,7 +150,7 @@ def segment_metadata(run_id: str, node_id: int, process: int, started_ns: int, v
     return {
         "klamm.columns": str(VERSION), "run_id": run_id, "node_id": str(node_id), "process": str(process), "started_ns": str(started_ns),
         "klamm.version": version,
-    }  # fmt: skip
+    }
 
 
 class OpenSegment:

@@ -137,7 +137,7 @@ class JournalWriter:
         self.events.append((
             seq, self.now_ns(), kind, conn_id, topic, topic_id, partition, broker, controller_epoch, leader_epoch, partition_epoch,
             cause_seq, input, output,
-        ))  # fmt: skip
+        ))
         if not seq & 511:
             self.wake()
         return seq

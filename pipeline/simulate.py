@@ -99,7 +99,7 @@ def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
         "new_leader AS leader", "new_isr AS isr", "new_replicas AS replicas", "new_adding AS adding", "new_removing AS removing",
         "new_recovery AS recovery", f"{_risen(epoch, 'leader_epochs')} AS leader_epoch",
         f"{_risen(version, 'partition_epochs')} AS partition_epoch",
-    )  # fmt: skip
+    )
 
 
 def _risen(epoch: str, by: str) -> str:

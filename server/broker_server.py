@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 CANNOT_START = (
     ApiError, CannotListen, ControllerMoved, DirectoryInUse, DuplicateLogs, ForeignDirectory, JournalMissing, RegistrationRefused,
     StoreLost, Unreadable, ZkError,
-)  # fmt: skip
+)
 """What a person can mend."""
 
 
@@ -302,7 +302,7 @@ class BrokerServer:
             clock=self.clock, new_topic_id=self.seams.new_topic_id,
             finalized_features=lambda: self._feature_cache.current.finalized, steering=self.seams.steering,
             subscriber=self.seams.subscriber(self.id), observer=observer,
-        )  # fmt: skip
+        )
         metadata = MetadataCache(self.id)
         self._controller_requests = ControllerRequests(str(self.id), partial(self._find_controller, metadata), self._tap, self.clock)
         self.services = self._make_services(metadata)
@@ -313,14 +313,14 @@ class BrokerServer:
         application = ConfigApplication(
             config, self.listeners, self._registration, self.controller, self.services.logs, self._background, throttles,
             self._followers.resize, self._recover_in_mode,
-        )  # fmt: skip
+        )
         if self._events is not None:
             dynamic_configs.listen(self._events.config_changed)
         dynamic_configs.listen(application)
         dynamic_configs.announce_to(application.announced)
         self._session = SessionHandler(
             self.id, self.controller, self._registration, dynamic_configs, self._feature_watch, self._background
-        )  # fmt: skip
+        )
         self.started = True
         await dynamic_configs.start()
         self.listeners.bind(self._registration.dispatcher(self.services, handlers_of(self.config)))
@@ -384,7 +384,7 @@ class BrokerServer:
         read_configs = TopicConfigs(self.admin_zk)
         logs = LogManager(
             self.config, self.clock, budget, self.seams.random.randrange, read_configs, directories, asyncio.to_thread, self._memory
-        )  # fmt: skip
+        )
         return Services(
             identity=self.identity,
             config=self.config,
@@ -434,7 +434,7 @@ class BrokerServer:
         follower = FollowerServices(FetcherOptions.of(config, self.id), self.clock, lambda: self.broker_epoch, open_log, quota)
         self._followers = Followers(
             follower, self.replicas, metadata, self.inter_broker_listener, self._background, self._tap, config.get(FETCHERS)
-        )  # fmt: skip
+        )
         self.replicas.listeners.append(self._followers.apply)
 
     async def _recover(self, replica: HostedPartition, process: RecoveryProcess) -> None:

@@ -30,7 +30,7 @@ LONGEST_NAME = 60
 JOURNALED = (
     "tests/histories/", "tests/server/", "tests/moves/", "tests/blacklist/", "tests/cluster/", "tests/mixed/",
     "tests/registered/test_beside_kafka", "tests/registered/test_cut_off", "tests/registered/test_leaving",
-)  # fmt: skip
+)
 """Where the clusters of tests marked slow keep journals; a real Kafka among the brokers keeps none."""
 
 

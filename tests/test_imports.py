@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 import grimp
 
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+PACKAGES = sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
 EXCEPT = ("klamm.tests", "klamm.benchmarks")
 
 
@@ -51,3 +57,25 @@ def test_circle_is_found_whatever_its_length() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     assert circles(imports()) == []
+
+
+def test_each_contract_of_one_knowing_package_names_all_others() -> None:
+    packages = {f"klamm.{package}" for package in PACKAGES}
+    knowing = [contract for contract in PROJECT["tool"]["importlinter"]["contracts"] if contract["name"].startswith("Only ")]
+    assert len(knowing) == 5
+    for contract in knowing:
+        words = contract["name"].removeprefix("Only ").split(" know")[0]
+        assert set(contract["source_modules"]) == packages - {f"klamm.{word}" for word in words.split(" and ")}, contract["name"]
+
+
+def test_no_folder_of_the_root_may_be_imported_under_its_bare_name() -> None:
+    banned = PROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    assert set(banned) == {*PACKAGES, "benchmarks", "tests"}
+
+
+def test_no_folder_of_the_product_has_more_than_22_files() -> None:
+    """But `server/apis` (a file for each API) and `cli` (a file for each command)."""
+    folders = [ROOT / package for package in PACKAGES]
+    folders += [folder for package in folders for folder in package.rglob("*") if folder.is_dir()]
+    files = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {name for name, number in files.items() if number > 22} <= {"server/apis", "cli"}

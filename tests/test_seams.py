@@ -22,7 +22,7 @@ EXEMPT = {
 MODULES = {"time", "random", "secrets", "uuid", "datetime"}
 CALLS = {
     "asyncio.sleep", "asyncio.timeout", "asyncio.timeout_at", "asyncio.wait_for", "os.urandom",
-}  # fmt: skip
+}
 METHODS = {"call_later", "call_at", "time"}
 """Of event loops. A clock has `call_later` too."""
 
@@ -53,7 +53,7 @@ def problems(source: str) -> Iterator[str]:
         ("asyncio.sleep(1)", 1), ("asyncio.get_running_loop().call_later(1, f)", 1), ("self._loop.time()", 1), ("loop.time()", 1),
         ("clock.call_later(1, f)", 0), ("self._clock.timeout(1)", 0), ("loop.call_soon(f)", 0),
     ],
-)  # fmt: skip
+)
 def test_what_counts_as_reading_time_or_drawing(source: str, found: int) -> None:
     assert len(list(problems(source))) == found
 

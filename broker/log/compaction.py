@@ -169,7 +169,7 @@ class LogCleaner:
         log_.warning(
             "%r in %s cannot be compacted and is marked as uncleanable: %s. It is left as it is until the broker restarts, or the log is "
             "moved or deleted; other logs are compacted", log, _directory(log) or "memory", reason, exc_info=fault,
-        )  # fmt: skip
+        )
 
     async def _clean(self, chosen: Candidate) -> bool:
         """Clean one log; false when it could not be done now. A log that cannot be read is marked."""

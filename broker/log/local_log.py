@@ -61,7 +61,7 @@ class LocalLog(ABC):
     __slots__ = (
         "_flushing", "_resident", "config", "environment", "flushed_ms", "is_failed", "is_truncating", "log_end_offset", "log_start_offset",
         "next_offset", "on_failed", "partition", "recovery_point", "segments", "storage", "topic", "topic_id",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, environment: LogEnvironment, storage: Storage | None

@@ -72,12 +72,12 @@ class Log(LocalLog):
     __slots__ = (
         "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "clean_offset", "epochs", "high_watermark",
         "last_stable_offset", "on_start_moved", "on_written",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, environment: LogEnvironment,
         storage: Storage | None = None, loaded: LoadedLog | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """An empty log in memory, or what was loaded of a log on disk."""
         super().__init__(topic, partition, topic_id, config, environment, storage)
         self.high_watermark = self.last_stable_offset = 0
@@ -150,7 +150,7 @@ class Log(LocalLog):
 
     def append_as_leader(
         self, records: Buffer, leader_epoch: int, version: int, origin: Origin, now_ms: int
-    ) -> AppendResult:  # fmt: skip
+    ) -> AppendResult:
         """Check records of a Produce request of this version and append them. Raises Refused, or ApiError with the partition's code."""
         assigned = assign(records, version, self.next_offset, leader_epoch, self.config.rules, now_ms, origin)
         return self.append_assigned(assigned, origin, now_ms)
@@ -188,14 +188,14 @@ class Log(LocalLog):
             or (segment := segments[-1]).should_roll(
                 size, max_timestamp, last_offset, now_ms, config.segment_bytes, config.segment_ms, config.segment_index_bytes
             )
-        ):  # fmt: skip
+        ):
             return False
         budget.reserve(memory)
         self._resident += memory
         self.next_offset = self.log_end_offset = last_offset + 1
         segment.append(
             data, header, last_offset + 1, max_timestamp, last_offset, config.index_interval_bytes, budget.tick, False
-        )  # fmt: skip
+        )
         return True
 
     def append_as_follower(self, data: Buffer, leader_high_watermark: int, crc_checked: bool = False) -> None:

@@ -43,7 +43,7 @@ class LogManager:
         self, config: BrokerConfig, clock: Clock, budget: MemoryBudget, randrange: Callable[[int], int],
         read_topic_configs: ReadTopicConfigs, directories: Directories | None = None, work: Work = work_here,
         memory: MemoryDirectory | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`memory` gets what the logs leave when they are closed, where they are not on disk."""
         self.on_disk = directories is not None
         self.directories = directories

@@ -34,7 +34,7 @@ class Segment:
         "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
         "index_positions", "is_pinned", "marks", "max_timestamp", "next_offset", "offset_of_max_timestamp", "roll_jitter_ms",
         "rolling_timestamp", "size", "start", "time_index_offsets", "time_index_timestamps", "unindexed",
-    )  # fmt: skip
+    )
 
     def __init__(self, base_offset: int, created_ms: int, roll_jitter_ms: int = 0) -> None:
         self.base_offset = base_offset
@@ -125,7 +125,7 @@ class Segment:
     def append(
         self, data: bytes, first: BatchHeader, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
         index_interval_bytes: int, tick: int, on_disk: bool,
-    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:  # fmt: skip
+    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """Add whole batches at the end; the entries that the offset index and the time index get, None for none.
 
         The entry of the offset index names the last offset of the first batch, as `kafka.tools.DumpLogSegments` expects it.

@@ -16,13 +16,13 @@ from klamm.cli.output import CannotWrite, say
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, allow_dash=True), default="-", show_default=True,
     help="jsonl: a file, - for stdout. parquet: a folder; it gets frames.parquet and events.parquet.",
-)  # fmt: skip
+)
 @click.option("--events/--no-events", default=True, show_default=True, help="Whether events are exported too.")
 @choice_options
 def command(
     lake: Path, form: str, output: Path, events: bool,
     runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the rows in the journals of LAKE with the columns of the journal, and with what each frame says.
 
     In JSON "body" is an object with Kafka's names of fields and "frame" the bytes in base64; in Parquet "body" is a column of JSON. "error"

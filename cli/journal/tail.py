@@ -32,7 +32,7 @@ FOLLOW_LAST = 10
 def command(
     lake: Path, last: int | None, follow: bool, events: bool, full: bool,
     runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Print the frames in the journals of LAKE, a line each: time, broker, row, direction, API, who, error codes, what it says.
 
     Rows of a broker are in their order, brokers in the order of time. A journal may be read while it is written: what a broker has

@@ -40,7 +40,7 @@ def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json
         say(json.dumps({
             "journals": [vars(proof) | {"rows": proof.rows} for proof in proofs], "foreign_files": [str(path) for path in foreign],
             "gapless": not broken,
-        }))  # fmt: skip
+        }))
     else:
         for line in _lines(proofs, foreign, lake):
             say(printable(line))

@@ -35,7 +35,7 @@ SHOWN = 5
 def command(
     lake: Path, runs: tuple[str, ...], chosen: tuple[str, ...], fail_on: str, fail_on_missing: bool, as_json: bool,
     master: str, remote: str | None, memory: str,
-) -> None:  # fmt: skip
+) -> None:
     """Say what the conformance rules say of the runs of LAKE. Those that `klamm pipeline run` has not judged as they are now are judged.
 
     Each violation is shown with the decoded frames and the events that prove it. Rules that had nothing to look at are listed: they did

@@ -132,7 +132,7 @@ def _step(name: str, kind: click.ParamType[Any] | None, text: str) -> Callable[[
 @click.pass_context
 @interruptible
 def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | None, master: str, remote: str | None, memory: str,
-            **given: Any) -> None:  # fmt: skip
+            **given: Any) -> None:
     """Say what becomes of the leaders of a cluster, by the controller's own rules.
 
     The cluster comes from one of --partitions (generated), --zookeeper, --metadata-log, or the journal of LAKE. Steps are taken in the
@@ -245,7 +245,7 @@ def lines(outcome: Outcome) -> list[str]:
     """The summary for people: a line for each step, then the leaders of each broker where there are not many."""
     found = [f"{outcome.summary[0].partitions:,} partitions, {outcome.patterns:,} patterns"]
     heads = ("step", "brokers", "leaderless", "under-min-isr", "led elsewhere", "leaders moved", "epochs", "unclean", "refused",
-             "copied", "hours", "leaders of a broker")  # fmt: skip
+             "copied", "hours", "leaders of a broker")
     rows: list[tuple[str, ...]] = [heads]
     rows += [
         (
@@ -255,7 +255,7 @@ def lines(outcome: Outcome) -> list[str]:
             f"{s.fewest_leaders:,} to {s.most_leaders:,}",
         )
         for s in outcome.summary
-    ]  # fmt: skip
+    ]
     found += _aligned(rows)
     last = len(outcome.summary) - 1
     before = {row.broker: row for row in outcome.leaders if row.step == 0}

@@ -47,4 +47,4 @@ async def _read(store: ZkStore) -> Snapshot:
     return Snapshot(
         partitions, frozenset(brokers), {b.id: b.rack for b in brokers.values()}, listed, unclean,
         {name: config for name, config in zip(names, properties[1:], strict=True) if config}, frozenset(await store.deletions()),
-    )  # fmt: skip
+    )

@@ -198,7 +198,7 @@ class MetadataFetches:
         return MetadataFetched(
             ErrorCode.NONE if error is None else error, may_go, BrokerState.OFFLINE if registration is None else registration.state,
             self._cluster.epoch, self._log.start_offset, self._log.high_watermark, records, throttle_ms,
-        )  # fmt: skip
+        )
 
     def _is_caught_up(self, fetch: MetadataFetch) -> bool:
         """Whether a fetch without an error shows that a fenced broker has read everything, and no event says so yet (RREG-7)."""

@@ -149,7 +149,7 @@ def _register_record(b: int, broker: _Logged) -> messages.RegisterBrokerRecord:
     return record(
         broker_id=b, incarnation_id=ZERO_UUID, broker_epoch=broker.epoch, end_points=endpoints, features=[], rack=broker.rack,
         fenced=broker.fenced, in_controlled_shutdown=broker.in_controlled_shutdown,
-    )  # fmt: skip
+    )
 
 
 def _value(record: MetadataRecord) -> bytes | None:

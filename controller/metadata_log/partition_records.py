@@ -43,7 +43,7 @@ def partition_record(assignment: Assignment, state: LeaderAndIsr | None) -> Part
     record = messages.PartitionRecord(
         replicas=replicas, isr=isr, removing_replicas=removing, adding_replicas=adding, leader=leader, leader_recovery_state=recovery,
         leader_epoch=leader_epoch, partition_epoch=partition_epoch, directories=[],
-    )  # fmt: skip
+    )
     return partition_rest(_PARTITION, messages.encode(record, 0)[_NAMED_BY:])
 
 

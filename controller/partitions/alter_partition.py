@@ -87,7 +87,7 @@ class AlterIsr:
             return Refuse(error, at_once=True)
         after = LeaderAndIsr(
             proposal.leader, state.leader_epoch, proposal.isr, proposal.recovery, state.partition_epoch + 1, situation.controller_epoch
-        )  # fmt: skip
+        )
         return Write(after, None)
 
 
@@ -160,7 +160,7 @@ class _Joined:
             proposal = Proposal(leader, leader_epoch, isr, recovery, partition_epoch, version)
             situation = Situation(
                 info, p.assignment, cluster.registered, frozenset(cluster.shutting_down), frozenset(), cluster.epoch, proposal=proposal
-            )  # fmt: skip
+            )
             found = self._verdicts.keep(key, _Verdict(_ALTER_ISR(situation), proposal, situation), info, replicas)
         return found
 

@@ -56,7 +56,7 @@ async def auto_rebalance(term: Term) -> None:
         log.info(
             "auto rebalance: of %d partitions that broker %d is to lead, %d are led elsewhere; leaders are elected for %d",
             group.size, broker_id, imbalanced, len(candidates),
-        )  # fmt: skip
+        )
         failed = []
         for start in range(0, len(candidates), ELECTED_AT_ONCE):
             some = candidates[start : start + ELECTED_AT_ONCE]

@@ -160,7 +160,7 @@ class ElectLeader:
         recovery = RECOVERING if choice.unclean and self.marks_recovery else state.recovery
         after = LeaderAndIsr(
             choice.leader, next_epoch(state.leader_epoch), choice.isr, recovery, state.partition_epoch + 1, situation.controller_epoch
-        )  # fmt: skip
+        )
         return Write(after, choice.recipients)
 
 

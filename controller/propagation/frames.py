@@ -61,7 +61,7 @@ def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
         pack = _wire_struct(ni, nr).pack
         return pack(
             p.index, info.controller_epoch, info.leader, info.leader_epoch, ni + 1, *isr, info.partition_epoch, nr + 1, *replicas
-        )  # fmt: skip
+        )
     fixed = struct.pack(">4i", p.index, info.controller_epoch, info.leader, info.leader_epoch)
     return fixed + _compact(isr) + struct.pack(">i", info.partition_epoch) + _compact(replicas)
 
@@ -77,7 +77,7 @@ def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) ->
         topic_name=p.topic.name, partition_index=p.index, controller_epoch=info.controller_epoch, leader=info.leader,
         leader_epoch=info.leader_epoch, isr=info.isr, partition_epoch=info.partition_epoch, replicas=a.replicas,
         adding_replicas=a.adding, removing_replicas=a.removing, is_new=is_new, leader_recovery_state=recovery,
-    )  # fmt: skip
+    )
 
 
 def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> Any:
@@ -85,7 +85,7 @@ def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> Any:
         topic_name=p.topic.name, partition_index=p.index, controller_epoch=info.controller_epoch, leader=info.leader,
         leader_epoch=info.leader_epoch, isr=info.isr, zk_version=info.partition_epoch, replicas=p.assignment.replicas,
         offline_replicas=offline,
-    )  # fmt: skip
+    )
 
 
 def _varint(n: int) -> bytes:
@@ -201,7 +201,7 @@ class Encoder:
         new_request = partial(
             request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch,
             live_leaders=self._live_leaders([cluster.brokers[b] for b in sorted(leaders) if b in cluster.brokers], listener),
-        )  # fmt: skip
+        )
         if version < 2:
             body = new_request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries])
         elif kept:
@@ -312,7 +312,7 @@ class Encoder:
         new_request = partial(
             messages.UpdateMetadataRequest, controller_id=self.controller_id, controller_epoch=cluster.epoch,
             broker_epoch=broker.epoch, live_brokers=live_brokers,
-        )  # fmt: skip
+        )
         body = new_request(ungrouped_partition_states=topics) if version < 5 else new_request(topic_states=topics)
         return bytes(messages.encode(body, version))
 
@@ -326,7 +326,7 @@ class Encoder:
         version, request = self.sr_version, messages.StopReplicaRequest
         new_request = partial(
             request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch
-        )  # fmt: skip
+        )
         if version >= 3:
             by_topic: dict[str, list[Any]] = {}
             for p, (leader_epoch, delete) in partitions.items():

@@ -40,7 +40,7 @@ class RaiseLeaderEpoch:
             return Refuse(Refusal.NEWER_CONTROLLER, at_once=True)
         after = LeaderAndIsr(
             state.leader, next_epoch(state.leader_epoch), state.isr, state.recovery, state.partition_epoch + 1, situation.controller_epoch
-        )  # fmt: skip
+        )
         return Write(after, situation.assignment.origin)
 
 

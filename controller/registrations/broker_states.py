@@ -65,7 +65,7 @@ async def in_zookeeper(term: Term, broker_ids: Sequence[int]) -> set[int]:
         b
         for b, node in zip(broker_ids, nodes, strict=True)
         if node is not None or (b in cluster.brokers and not cluster.runs_by_request(b))
-    }  # fmt: skip
+    }
 
 
 def fence(term: Term, fenced: Collection[Broker]) -> None:

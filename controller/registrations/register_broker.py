@@ -174,7 +174,7 @@ async def settle(term: Term, in_zookeeper: Collection[int]) -> None:
     log.warning(
         "brokers %s do not run by request: in ZooKeeper, without an endpoint for %s, or the former controller whose session is over",
         wrong, term.options.channel_listener,
-    )  # fmt: skip
+    )
     stopping = [b for b in wrong if cluster.registrations[b].state is BrokerState.STOPPING]
     online = [b for b in wrong if b not in stopping]
     if online:

@@ -44,7 +44,7 @@ BATCH_BYTES = 32_000_000
 ARROW_TYPES = {
     "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "bool": pa.bool_(), "string": pa.string(),
     "binary": pa.binary(), "double": pa.float64(), "list<int32>": pa.list_(pa.int32()), "list<int64>": pa.list_(pa.int64()),
-}  # fmt: skip
+}
 
 
 def _of(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:

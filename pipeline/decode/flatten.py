@@ -62,7 +62,7 @@ def _states(begin: Row, states: Iterable[Body]) -> list[Row]:
         )
         for state in states
         if "replicas" in state
-    ]  # fmt: skip
+    ]
 
 
 def _metadata_states(body: Body) -> list[Row]:
@@ -77,7 +77,7 @@ def _metadata_states(body: Body) -> list[Row]:
             )
             for state in topic.get("partitions") or ()
             if "isrNodes" in state
-        ]  # fmt: skip
+        ]
     return rows
 
 

@@ -85,7 +85,7 @@ def decoded(table: str, columns: Columns) -> Columns:
         row |= {
             "frame": base64.b64encode(frame).decode(), "body": body, "left": left,
             "error": None if reason is None else f"{reason}: {detail}" if detail else str(reason),
-        }  # fmt: skip
+        }
     return row
 
 

@@ -48,7 +48,7 @@ def leadership(facts: Facts) -> Spec | None:
         y=_lines(facts.leaders),
         color=alt.Color("leader:N", title="leader", scale=_by_broker(row["leader"] for row in facts.leaders)),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", "controller_epoch:Q", _tip("from_ms"), _tip("to_ms")],
-    )  # fmt: skip
+    )
     return _spec(alt.layer(_terms(facts), bars), len({row["topic_partition"] for row in facts.leaders}))
 
 
@@ -61,7 +61,7 @@ def led(facts: Facts) -> Spec | None:
         y=alt.Y("partitions:Q", title="partitions led", axis=alt.Axis(tickMinStep=1)),
         color=alt.Color("leader:N", title="leader", scale=_by_broker(row["leader"] for row in facts.led)),
         tooltip=["leader:N", "partitions:Q", _tip("at_ms")],
-    )  # fmt: skip
+    )
     return _spec(alt.layer(_terms(facts), lines), 12)
 
 
@@ -89,7 +89,7 @@ def leaders_before_and_after(facts: Facts) -> Spec | None:
         yOffset=alt.YOffset("when:N", sort=["most", "at the end", "least"]),
         color=alt.Color("when:N", title=None, sort=["most", "at the end", "least"], scale=alt.Scale(scheme=COLOURS)),
         tooltip=["leader:N", "when:N", "partitions:Q"],
-    )  # fmt: skip
+    )
     return _spec(bars, 3 * len({row["leader"] for row in rows}))
 
 
@@ -110,13 +110,13 @@ def reassignments(facts: Facts) -> Spec | None:
         ),
         strokeWidth=alt.value(2),
         tooltip=["topic_partition:N", "phase:N", "step:Q", "throttle:N", _tip("from_ms"), _tip("to_ms")],
-    )  # fmt: skip
+    )
     epochs = [row for row in facts.leaders if row["topic_partition"] in moving]
     ticks = alt.Chart(_data(epochs)).mark_tick(thickness=2, height=ROW, color="#888").encode(
         x=_time("from_ms"),
         y=_lines(facts.phases),
         tooltip=["topic_partition:N", "leader:N", "leader_epoch:Q", _tip("from_ms")],
-    )  # fmt: skip
+    )
     return _spec(alt.layer(bars, ticks) if epochs else bars, len(moving), least=LEGEND)
 
 
@@ -129,7 +129,7 @@ def _by_phase(phases: set[str]) -> alt.Scale:
 
 _PHASE_COLOURS = (
     "#4c78a8", "#f58518", "#eeca3b", "#54a24b", "#88d27a", "#b79a20", "#439894", "#83bcb6", "#e45756", "#ff9d98", "#79706e", "#b279a2",
-)  # fmt: skip
+)
 
 
 def errors(facts: Facts) -> Spec | None:
@@ -142,7 +142,7 @@ def errors(facts: Facts) -> Spec | None:
         y=alt.Y("what:N", title=None, axis=alt.Axis(labelLimit=380)),
         color=alt.Color("count:Q", title="errors", scale=alt.Scale(scheme="orangered", type="symlog")),
         tooltip=["what:N", "code:Q", "count:Q", _tip("at_ms")],
-    )  # fmt: skip
+    )
     return _spec(cells, len({row["what"] for row in facts.errors}))
 
 
@@ -175,11 +175,11 @@ def matrix(facts: Facts) -> Spec | None:
     tooltip = ["client:N", "api:N", "version:N", "requests:Q", "errors:Q", "outside:Q", "quarantined:Q"]
     cells = alt.Chart(_data(rows)).mark_rect().encode(
         x=x, y=y, tooltip=tooltip, color=alt.Color("requests:Q", title="requests", scale=alt.Scale(scheme="blues", type="symlog"))
-    )  # fmt: skip
+    )
     odd = [row for row in rows if row["outside"] or row["quarantined"]]
     rings = alt.Chart(_data(odd)).mark_point(size=90, strokeWidth=2.5, filled=False, color="#d62728").encode(
         x=x, y=y, tooltip=tooltip, shape=alt.Shape("odd:N", title="odd", scale=alt.Scale(range=["circle", "square"]))
-    )  # fmt: skip
+    )
     lines = len({row["used"] for row in rows})
     return _spec(alt.layer(cells, rings) if odd else cells, lines, least=LEGEND)
 
@@ -194,7 +194,7 @@ def simulated(simulation: Simulation | None) -> Spec | None:
         y=alt.Y("leaders:Q", title="partitions led"),
         color=alt.Color("when:N", title=None, sort=["before", "after"], scale=alt.Scale(scheme=COLOURS)),
         tooltip=["broker:O", "when:N", "leaders:Q"],
-    )  # fmt: skip
+    )
     return _spec(bars, 16)
 
 
@@ -219,7 +219,7 @@ def sequence(arrows: list[Row], lifelines: list[str]) -> Spec | None:
     dots = base.transform_filter("datum.from == datum.to").mark_point(filled=True, size=60, opacity=1).encode(x=place, color=colour)
     texts = base.mark_text(dy=-7, fontSize=10, align="left", dx=4, limit=300).encode(
         x=alt.X("left:N", scale=x_scale, axis=axis), text="text:N"
-    )  # fmt: skip
+    )
     return _spec(alt.layer(lines, *heads, dots, texts), len(arrows), row=26)
 
 
@@ -267,7 +267,7 @@ def _terms(facts: Facts) -> alt.Chart:
         opacity=alt.Opacity("shade:N", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.06, 0.16])),
         color=alt.value("#7f7f7f"),
         tooltip=["label:N", _tip("from_ms"), _tip("to_ms")],
-    )  # fmt: skip
+    )
 
 
 def _spec(chart: Any, lines: int, *, row: int = ROW, least: int = 90) -> Spec:

@@ -145,7 +145,7 @@ def collect(lake: Path, run: str | None = None) -> Facts:
         tables.read(CLIENT_SCORECARD, CLIENT_SCORECARD.names).to_pylist()[:CLIENTS],
         _rules(tables), _reasons(tables.read(QUARANTINE, ("reason",))), _simulation(lake),
         _versions(tables.read(EVENT_TABLE, ("kind", "output"))),
-    )  # fmt: skip
+    )
 
 
 def api_name(key: int | None) -> str:

@@ -33,7 +33,7 @@ class RuleText:
 SIMULATED = (
     "step", "action", "partitions", "leaderless", "under_min_isr", "most_leaders", "fewest_leaders", "leaders_moved", "replicas_moved",
     "bytes_moved", "hours",
-)  # fmt: skip
+)
 """Columns of a simulation's summary that the page shows."""
 
 
@@ -102,7 +102,7 @@ def render(
             + _table(facts.simulation.leaders, ("broker", "when", "leaders")) + _plain(SIMULATED, facts.simulation.steps),
         ),
         _section("evidence", "Evidence", "".join(map(_evidence, shown)) or _none("There is no violation to prove.")),
-    ]  # fmt: skip
+    ]
     template = (resources.files("klamm.pipeline.report") / "page.html").read_text(encoding="utf-8")
     parts = {
         "TITLE": escape(f"Klamm: {facts.run}"),

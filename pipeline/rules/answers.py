@@ -128,4 +128,4 @@ RULES: tuple[Rule, ...] = (
         "CreateTopics, CreatePartitions; Metadata with a list; LeaderAndIsr and StopReplica without an error at the top. DeleteTopics "
         "has as many elements. What is named once is answered once.", "ctl 5.3, 5.5, 12.1, 15", ("named", "ends"), _SAME,
     ),
-)  # fmt: skip
+)

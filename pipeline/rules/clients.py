@@ -24,7 +24,7 @@ THROTTLES_FROM = {
     0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 15: 2, 16: 2, 19: 3, 20: 2, 21: 1, 22: 1, 24: 1, 25: 1, 26: 1,
     28: 1, 29: 1, 30: 1, 31: 1, 32: 2, 33: 1, 34: 1, 35: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 0, 44: 0, 45: 0, 46: 0, 47: 0,
     48: 0, 49: 0, 50: 0, 51: 0, 57: 0, 60: 0, 61: 0, 64: 0, 65: 0, 66: 0,
-}  # fmt: skip
+}
 """API key → the first version in which the client waits, and the broker answers at once (KIP-219)."""
 
 CLIENTS = View(
@@ -150,4 +150,4 @@ RULES: tuple[Rule, ...] = (
         f"A client that goes on asks for metadata within {REFRESH_NS // 1_000_000_000} s of error 3, 5, 6 or 74 to Produce, "
         "Fetch or ListOffsets.", "wire 9", ("lasting", "discoveries"), _STALE, about="lasting",
     ),
-)  # fmt: skip
+)

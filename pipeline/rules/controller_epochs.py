@@ -17,7 +17,7 @@ C_01 = Rule(
         END AS detail, array_compact(array(leader_epoch_before.seq, seq)) AS evidence
     FROM states WHERE error = 0 AND leader <> -2
     """,
-)  # fmt: skip
+)
 
 C_02 = Rule(
     "C-02", "error", "the leader is in the ISR, unless it asked to be left out, and the ISR in the replicas of the request or in the other "
@@ -45,7 +45,7 @@ C_02 = Rule(
     FROM looked LEFT JOIN elsewhere USING (run_id, topic_key, partition)
     LEFT JOIN asked USING (run_id, topic_key, partition, leader, isr)
     """,
-)  # fmt: skip
+)
 
 C_05 = Rule(
     "C-05", "error", "a conditional write of a state makes the expected partition epoch one higher, a creation 0; it never falls",
@@ -76,7 +76,7 @@ C_05 = Rule(
         array_compact(array(partition_epoch_before.seq, seq))
     FROM states WHERE error = 0 AND leader <> -2
     """,
-)  # fmt: skip
+)
 
 C_06 = Rule(
     "C-06", "error", "a partition that recovers has one member in its ISR", "R704-9", ("states", "alters"),
@@ -91,7 +91,7 @@ C_06 = Rule(
         array(seq, answer_seq)
     FROM alters WHERE judged AND api_version >= 1 AND result.errorCode = 0 AND result.leaderRecoveryState = 1
     """,
-)  # fmt: skip
+)
 
 C_07 = Rule(
     "C-07", "error", "an unclean election writes the mark (IBP 3.2), the leader as the only ISR member, and the next leader epoch",
@@ -105,7 +105,7 @@ C_07 = Rule(
     FROM partition_epochs
     WHERE epoch_before = partition_epoch - 1 AND leader >= 0 AND leader <> leader_before AND NOT array_contains(isr_before, leader)
     """,
-)  # fmt: skip
+)
 
 _SAME_PARTITION = "a.run_id = e.run_id AND a.partition = e.partition AND a.topic_key IN (e.topic_key, e.topic)"
 
@@ -129,7 +129,7 @@ C_08 = Rule(
         AND c.partition_epoch = e.partition_epoch
     """,
     needs=(Need("partition_state", "recovery", frozenset({1})),),
-)  # fmt: skip
+)
 
 C_17 = Rule(
     "C-17", "error", "a new partition has leader epoch 0, its online replicas in order as ISR, and the first of them as leader",
@@ -148,7 +148,7 @@ C_17 = Rule(
         END AS detail, array_compact(array(seq, next_update.seq)) AS evidence
     FROM created
     """,
-)  # fmt: skip
+)
 
 C_18 = Rule(
     "C-18", "error", "a partition has one leader in a leader epoch", "controller 6.2, 8", ("partition_epochs",),
@@ -161,7 +161,7 @@ C_18 = Rule(
             max(leader_most) AS most_leader, max(first) AS last
         FROM partition_epochs GROUP BY run_id, topic_key, partition, leader_epoch)
     """,
-)  # fmt: skip
+)
 
 C_19 = Rule(
     "C-19", "error", "a partition epoch means one state; with the next one the leader epoch rises by one, or AlterPartition was there",
@@ -190,7 +190,7 @@ C_19 = Rule(
     FROM looked l LEFT JOIN explained x ON l.run_id = x.run_id AND l.topic_key = x.topic_key AND l.partition = x.partition
         AND l.partition_epoch = x.partition_epoch
     """,
-)  # fmt: skip
+)
 
 C_21 = Rule(
     "C-21", "error", "AlterPartition accepted: the sender leads with leader epoch and ISR of its request, and the partition epoch is the "
@@ -231,6 +231,6 @@ C_21 = Rule(
     FROM compared LEFT JOIN shared USING (run_id, node_id, seq, topic_key, partition)
     """,
     about="alters",
-)  # fmt: skip
+)
 
 EPOCH_RULES: tuple[Rule, ...] = (C_01, C_02, C_05, C_06, C_07, C_08, C_17, C_18, C_19, C_21)

@@ -97,4 +97,4 @@ C_16 = Rule(
     FROM frames f LEFT JOIN shown_brokers e ON f.run_id = e.run_id AND f.node_id = e.node_id AND f.seq = e.seq
     WHERE f.listed IS NULL OR is_settled
     """,
-)  # fmt: skip
+)

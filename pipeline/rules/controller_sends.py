@@ -33,7 +33,7 @@ C_03 = Rule(
         END AS detail, array(seq, answer_seq) AS evidence
     FROM seen WHERE error NOT IN (31, 77) AND (begun IS NULL) = (error = 11)
     """,
-)  # fmt: skip
+)
 
 C_04 = Rule(
     "C-04", "error", "a controller epoch has one controller", "controller 3.1", ("controller_requests", "events"),
@@ -52,7 +52,7 @@ C_04 = Rule(
             controller_epoch, other), NULL) AS detail, array(first.seq) AS evidence
     FROM ordered
     """,
-)  # fmt: skip
+)
 
 _ALTER_EVENTS = """
     SELECT run_id, node_id, process, seq AS event_seq, controller_epoch FROM events
@@ -119,7 +119,7 @@ C_09 = Rule(
     LEFT JOIN whole x ON w.run_id = x.run_id AND w.node_id = x.node_id AND w.event_seq = x.event_seq
     """,
     about="isr_writes",
-)  # fmt: skip
+)
 
 C_10 = Rule(
     "C-10", "error", "in a batch a broker gets LeaderAndIsr, then UpdateMetadata, then StopReplica", "controller 13.2, 4.2",
@@ -134,7 +134,7 @@ C_10 = Rule(
             NULL) AS detail, array(batch_seq, seq_before, seq) AS evidence
     FROM ordered WHERE key_before IS NOT NULL
     """,
-)  # fmt: skip
+)
 
 IN_CHANNELS = View(
     "in_channels",
@@ -154,7 +154,7 @@ REPEATS = View(
     "repeats", ("in_channels",),
     "SELECT run_id, node_id, seq, peer_id, before FROM in_channels WHERE before IS NOT NULL AND answered IS NULL",
     is_kept=True,
-)  # fmt: skip
+)
 """Requests that follow one without a response."""
 
 C_11 = Rule(
@@ -184,7 +184,7 @@ C_11 = Rule(
         END AS detail, array_compact(array(before, o.seq)) AS evidence
     FROM in_channels o LEFT JOIN differing d ON o.run_id = d.run_id AND o.node_id = d.node_id AND o.seq = d.seq
     """,
-)  # fmt: skip
+)
 
 C_12 = Rule(
     "C-12", "error", "all UpdateMetadata requests of a batch name the same partitions", "controller 13.2, 4.2",
@@ -205,7 +205,7 @@ C_12 = Rule(
             count_first), NULL) AS detail, array(batch_seq, first, seq) AS evidence
     FROM compared WHERE seq > first
     """,
-)  # fmt: skip
+)
 
 C_13 = Rule(
     "C-13", "error", "UpdateMetadata lists the brokers that count as registered when its batch is made, and no fenced one, and "
@@ -227,13 +227,13 @@ C_13 = Rule(
         END AS detail, array(known.seq, batch_seq, seq) AS evidence
     FROM looked
     """,
-)  # fmt: skip
+)
 
 _TABLE = {
     4: (("3.4-IV0", 7), ("3.2-IV0", 6), ("2.8-IV1", 5), ("2.4-IV1", 4), ("2.4-IV0", 3), ("2.2-IV0", 2), ("1.0-IV0", 1)),
     6: (("3.4-IV0", 8), ("2.8-IV1", 7), ("2.4-IV1", 6), ("2.2-IV0", 5), ("1.0-IV0", 4), ("0.10.2-IV0", 3), ("0.10.0-IV1", 2), ("0.9.0", 1)),
     5: (("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1)),
-}  # fmt: skip
+}
 """Key → the versions that an inter-broker protocol uses from a release on (controller 13.3); below all of them 0."""
 
 
@@ -265,7 +265,7 @@ C_14 = Rule(
             AS detail, array(batch_seq, seq) AS evidence
     FROM compared
     """,
-)  # fmt: skip
+)
 
 C_15 = Rule(
     "C-15", "error", "a request has the broker epoch that the controller knew; after a new registration it gets STALE_BROKER_EPOCH",
@@ -287,7 +287,7 @@ C_15 = Rule(
         FROM controller_requests WHERE source = -1 AND broker_epoch >= 0)
     WHERE error IS NOT NULL AND error <> 31
     """,
-)  # fmt: skip
+)
 
 C_20 = Rule(
     "C-20", "error", "LeaderAndIsr goes to replicas of the partition alone, and UpdateMetadata with the same or a later state follows",
@@ -310,7 +310,7 @@ C_20 = Rule(
     FROM looked a LEFT JOIN followed f ON a.run_id = f.run_id AND a.node_id = f.node_id AND a.seq = f.seq AND a.topic_key = f.topic_key
         AND a.partition = f.partition
     """,
-)  # fmt: skip
+)
 
 SENDING_VIEWS = (ISR_WRITES, IN_CHANNELS, REPEATS)
 

@@ -169,4 +169,4 @@ RULES: tuple[Rule, ...] = (
         "DeleteTopics, CreatePartitions and ElectLeaders; at the top of 45, 46, 56 and 67; to ControlledShutdown STALE_CONTROLLER_EPOCH. "
         "Errors of authorization come first.", "wire 5, R183-5, ctl 10.4", ("elected", "messages", "events"), _NOT_CONTROLLER,
     ),
-)  # fmt: skip
+)

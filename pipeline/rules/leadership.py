@@ -21,7 +21,7 @@ B_01 = Rule(
     FROM changes c LEFT JOIN caused x ON c.run_id = x.run_id AND c.node_id = x.node_id AND c.cause_seq = x.cause_seq
     """,
     needs=(events_of("config_change"),),
-)  # fmt: skip
+)
 
 B_02 = Rule(
     "B-02", "error", "the automatic rebalance never gives leadership to a broker on the blacklist", "R491-10", ("events",),
@@ -49,6 +49,6 @@ B_02 = Rule(
     FROM known WHERE leader IS NOT NULL AND size(listed_then) > 0
     """,
     needs=(events_of("config_change"),),
-)  # fmt: skip
+)
 
 RULES: tuple[Rule, ...] = (B_01, B_02)

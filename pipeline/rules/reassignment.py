@@ -125,7 +125,7 @@ R_01 = Rule(
     LEFT JOIN ongoing o ON g.run_id = o.run_id
     """,
     needs=(events_of("throttle_removed"), Need("events", "input", part="/admin/throttled_")),
-)  # fmt: skip
+)
 
 R_02 = Rule(
     "R-02", "error", "the phases of a step are in the order U, A1, A2 or U, B1 to B9; the topic znode is not written after B6",
@@ -157,7 +157,7 @@ R_02 = Rule(
             AND (e.begun IS NULL OR w.seq > e.begun)
     """,
     needs=(events_of("reassign_phase"),),
-)  # fmt: skip
+)
 
 R_03 = Rule(
     "R-03", "error", "a request that sets throttles does its steps in order, each after the end of the one before; one that moves "
@@ -184,7 +184,7 @@ R_03 = Rule(
     FROM steps WHERE moves GROUP BY run_id, node_id, process, controller_epoch, request HAVING max(step) = 6
     """,
     needs=(events_of("throttle_step"),),
-)  # fmt: skip
+)
 
 R_04 = Rule(
     "R-04", "error", "replicas are the target and then the rest of the origin while replicas are added or removed", "controller 1",
@@ -202,7 +202,7 @@ R_04 = Rule(
                 to_json(removing)), NULL) AS detail, array(seq) AS evidence
     FROM moving
     """,
-)  # fmt: skip
+)
 
 VIEWS = (THROTTLING,)
 

@@ -294,4 +294,4 @@ RULES: tuple[Rule, ...] = (
         "A client uses no correlation id twice on a connection, and they rise, but ApiVersions may overtake the request that "
         "it was sent for.", "clients", ("traffic",), _CORRELATION,
     ),
-)  # fmt: skip
+)

@@ -110,7 +110,7 @@ class _Image:
             partitions, frozenset(self.running), dict(self.racks), listed_brokers(defaults),
             defaults.get("unclean.leader.election.enable", "false").strip().lower() == "true",
             {name: properties for (kind, name), properties in self.configs.items() if kind == TOPIC_CONFIG},
-        )  # fmt: skip
+        )
 
 
 def listed_brokers(properties: Mapping[str, str]) -> frozenset[int]:

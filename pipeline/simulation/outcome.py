@@ -142,7 +142,7 @@ def _movement(step: int, action: str, metrics: Mapping[str, Mapping[int, tuple[i
 def _summary(
     step: int, action: str, brokers: Brokers, leads: Mapping[int, int], totals: Mapping[str, int], once: Mapping[str, int],
     moved: Sequence[Movement], throttle: int | None,
-) -> Summary:  # fmt: skip
+) -> Summary:
     of_running = [leads.get(b, 0) for b in brokers.registered]
     hours = None if throttle is None else max((row.hours for row in moved if row.hours is not None), default=0.0)
     return Summary(
@@ -150,4 +150,4 @@ def _summary(
         totals["reassigning"], max(of_running, default=0), min(of_running, default=0), once["leaders_moved"], once["leader_epochs"],
         once["state_writes"], once["unclean"], once["refused"], sum(row.replicas_in for row in moved), sum(row.bytes_in for row in moved),
         hours,
-    )  # fmt: skip
+    )

@@ -81,7 +81,7 @@ def patterns(batch: pa.RecordBatch) -> Iterator[Pattern]:
     rows: Iterable[tuple[Any, ...]] = zip(
         replicas, leaders if leaders is not None else (r[0] for r in replicas), isrs if isrs is not None else replicas,
         columns.get("recovery", nothing), weights if weights is not None else [1] * count, columns.get("bytes", [0] * count), strict=True,
-    )  # fmt: skip
+    )
     if plain:
         for at, (ids, leader, isr, recovery, weight, size) in enumerate(rows):
             yield Pattern(Simulated(Assignment(ids), _state(leader, isr, recovery)), weight, size, at)
@@ -95,7 +95,7 @@ def patterns(batch: pa.RecordBatch) -> Iterator[Pattern]:
             Assignment(ids, _ints(adding), _ints(removing)), _state(leader, isr, recovery), offline_dirs=frozenset(_ints(offline)),
             unclean=unclean, min_isr=min_isr, queued=queued is True,
             targets=() if targets is None else tuple(None if t is None else tuple(t) for t in targets),
-        )  # fmt: skip
+        )
         yield Pattern(partition, weight, size, at)
 
 
@@ -136,7 +136,7 @@ class Counts:
             pa.array([broker for _, _, broker in keys], pa.int32()),
             pa.array([self.partitions[key] for key in keys], pa.int64()),
             pa.array([self.bytes.get(key, 0) for key in keys], pa.int64()),
-        ], schema=COUNTED)  # fmt: skip
+        ], schema=COUNTED)
 
 
 def count_pattern(counts: Counts, procedures: Procedures, default_min_isr: int, pattern: Pattern) -> None:
@@ -316,7 +316,7 @@ OUTCOME = pa.schema([
     ("new_leader", pa.int32()), ("new_isr", pa.list_(pa.int32())), ("new_replicas", pa.list_(pa.int32())),
     ("new_adding", pa.list_(pa.int32())), ("new_removing", pa.list_(pa.int32())), ("new_recovery", pa.int32()),
     ("leader_epochs", pa.int32()), ("partition_epochs", pa.int32()),
-])  # fmt: skip
+])
 OUTCOME_DDL = (
     "new_leader int, new_isr array<int>, new_replicas array<int>, new_adding array<int>, new_removing array<int>, new_recovery int, "
     "leader_epochs int, partition_epochs int"

@@ -60,12 +60,12 @@ class Simulated:
     """One partition, or all that are alike. The fields in front are the whole input of the rules."""
 
     __slots__ = ("assignment", "behind", "bytes_in", "bytes_out", "min_isr", "offline_dirs", "phase", "queued", "refused", "state",
-                 "targets", "unclean", "unclean_elections")  # fmt: skip
+                 "targets", "unclean", "unclean_elections")
 
     def __init__(
         self, assignment: Assignment, state: LeaderAndIsr | None, *, offline_dirs: frozenset[int] = _NOBODY, unclean: bool | None = None,
         min_isr: int | None = None, queued: bool = False, targets: tuple[Ints | None, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.assignment = assignment
         self.state = state
         self.offline_dirs = offline_dirs
@@ -107,7 +107,7 @@ class Simulated:
         situation = Situation(
             self.state, self.assignment, brokers.registered, brokers.shutting_down, self.offline_dirs, CONTROLLER_EPOCH, self.queued,
             proposal,
-        )  # fmt: skip
+        )
         decision = rule(situation)
         if not isinstance(decision, Refuse):
             self.state = decision.state

@@ -161,7 +161,7 @@ def encode_messages(magic: int, records: Sequence[Record], codec: Codec, append_
         first = records[0].offset
         inner = b"".join([
             encode_message(1, record._replace(offset=record.offset - first), attributes, append_time_ms) for record in records
-        ])  # fmt: skip
+        ])
     time = max(record.timestamp for record in records) if append_time_ms is None else append_time_ms
     return encode_message(magic, Record(last, time, None, compress_for(magic, codec, inner)), attributes | codec)
 

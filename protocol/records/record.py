@@ -194,7 +194,7 @@ def encode_batch(
             producer_id, producer_epoch, base_sequence, len(records),
         ),
         compress(codec, body, level),
-    )  # fmt: skip
+    )
 
 
 def seal(header: BatchHeader, packed: bytes) -> bytes:

@@ -89,7 +89,7 @@ def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     key = (
         ctx.api_version, request.replica_id, request.replica_state, request.max_wait_ms, request.min_bytes, request.max_bytes,
         request.isolation_level, request.rack_id, ctx.peer.listener,
-    )  # fmt: skip
+    )
     params = known.get(key)
     if params is None:
         if len(known) >= KNOWN_PARAMS:
@@ -115,4 +115,4 @@ def _new_params(ctx: Context, request: messages.FetchRequest) -> FetchParams:
     return FetchParams(
         version, replica_id, broker_epoch, isolation, is_follower, leader_only, max_bytes, min(request.min_bytes, max_bytes),
         request.max_wait_ms, request.rack_id if selects else "", ctx.peer.listener,
-    )  # fmt: skip
+    )

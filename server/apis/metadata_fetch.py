@@ -20,12 +20,12 @@ async def handle(ctx: Context, request: messages.MetadataFetchRequest) -> messag
     fetch = MetadataFetch(
         request.broker_id, request.broker_epoch, request.controller_epoch, request.fetch_offset, request.max_wait_ms, request.max_bytes,
         request.want_shut_down,
-    )  # fmt: skip
+    )
     fetched = await ctx.services.controller.metadata_fetch(fetch, ctx.peer, ctx.cause)
     return messages.MetadataFetchResponse(
         fetched.throttle_ms, fetched.error, int(fetched.may_go), fetched.state, fetched.controller_epoch, fetched.start_offset,
         fetched.high_watermark, fetched.records,
-    )  # fmt: skip
+    )
 
 
 def refuse(

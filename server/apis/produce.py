@@ -165,7 +165,7 @@ class Part:
         self.row = Row(
             index=self.index, base_offset=result.base_offset, log_append_time_ms=result.log_append_time_ms,
             log_start_offset=result.log_start_offset,
-        )  # fmt: skip
+        )
         self.appended = Appended(replica, result.last_offset)
 
     def _refuse(self, replica: HostedPartition, refusal: Refused) -> None:
@@ -175,7 +175,7 @@ class Part:
             index=self.index, error_code=refusal.code, base_offset=NO_OFFSET, error_message=refusal.message,
             log_start_offset=replica.log_start_offset if refusal.names_log_start else NO_OFFSET,
             record_errors=[error(batch_index=index, batch_index_error_message=text) for index, text in refusal.record_errors],
-        )  # fmt: skip
+        )
 
     def fail(self, replica: HostedPartition | None, error: ApiError) -> None:
         """The records are not appended. `replica` is given where the response may name its log start offset."""

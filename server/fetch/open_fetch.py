@@ -52,7 +52,7 @@ class OpenFetch:
     __slots__ = (
         "_allowed", "_allows_all", "_code", "_context", "_ctx", "_has_errors", "_has_files", "_holds_back", "_is_notable", "_params",
         "_partitions", "_quota", "_size", "_unread", "rows",
-    )  # fmt: skip
+    )
 
     def __init__(self, ctx: Context, params: FetchParams, context: FetchContext) -> None:
         self._ctx = ctx

@@ -37,7 +37,7 @@ class BrokerEvents:
         """Stored configs of an entity changed, as `DynamicConfigs` says it. Values are not written down."""
         self._event(
             "config_change", input=to_text({"entity_type": kind, "entity": name}), output=to_text({"keys": sorted(changed)})
-        )  # fmt: skip
+        )
 
     def stopped(self) -> None:
         """The broker has ended in order."""

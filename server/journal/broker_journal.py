@@ -49,7 +49,7 @@ async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, cl
         return JournalWriter(
             Path(config.get(DIRECTORY)), cluster_id if run is None else run, broker_id, clock=clock,
             frames=int(frames) if frames is not None and frames.isdigit() else frames, public_configs=public_configs(),
-        )  # fmt: skip
+        )
 
     try:
         return await asyncio.to_thread(open_it)

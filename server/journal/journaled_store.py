@@ -190,7 +190,7 @@ class JournaledStore:
         changes = [
             _Change("set", paths.config_path(*write.entity), {"keys": sorted(write.properties)}, _columns_of(write.entity))
             for write in writes
-        ]  # fmt: skip
+        ]
         outcomes = await self._each(self._store.write_configs(writes), changes, [write.expected for write in writes])
         for write, outcome in zip(writes, outcomes, strict=True):
             if outcome is _OK:
@@ -237,13 +237,13 @@ class JournaledStore:
         changes = [
             _Change("set", paths.registration_path(r.id), {"epoch": r.epoch, "state": r.state.name}, {"broker": r.id})
             for r in registrations
-        ]  # fmt: skip
+        ]
         return await self._each(self._store.write_registrations(registrations), changes)
 
     async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
         return await self._written(
             self._store.allocate_producer_ids(broker_id), _Change("set", paths.PRODUCER_IDS, {}, {"broker": broker_id})
-        )  # fmt: skip
+        )
 
     # --- rows ---
 

@@ -98,7 +98,7 @@ class ControllerRequests:
     async def _wait(
         self, api_key: int, version: int, body: bytes, build: Callable[[int], messages.Message] | None, timeout_s: float, retry_s: float,
         cause: Cause | None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Queue a request; (decoded response, version)."""
         if self._closed:
             raise ControllerUnreachable("the broker stops")

@@ -25,7 +25,7 @@ class KeptConnection:
     def __init__(
         self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock,
         peer_id: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`peer_id` is its broker id, where that is always the same; a tap is told."""
         self.address = ("", 0)
         """Host and port of the last connection."""

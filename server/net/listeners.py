@@ -138,7 +138,7 @@ class Listeners:
         max_request_bytes, max_idle_ms = get("socket.request.max.bytes"), get("connections.max.idle.ms")
         listener = self._open[one] = Listener(
             one.name, listening, self._dispatcher, self.limits, max_request_bytes, max_idle_ms, self._tap, self._clock
-        )  # fmt: skip
+        )
         self._limit_listener(listener.gate)
         return listener
 

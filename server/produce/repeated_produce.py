@@ -68,7 +68,7 @@ class Repeated:
         self.single: SingleProduce | None = None
         row = messages.ProduceResponse.PartitionProduceResponse(
             index=prefix.index, base_offset=_MARKED, log_append_time_ms=_MARKED, log_start_offset=_MARKED
-        )  # fmt: skip
+        )
         topic = messages.ProduceResponse.TopicProduceResponse(name=prefix.topic, partition_responses=[row])
         body = messages.encode(messages.ProduceResponse(responses=[topic]), prefix.version)
         frame = messages.encode_response(ApiKey.PRODUCE, prefix.version, 0, body)

@@ -52,7 +52,7 @@ class SingleProduce:
     def __init__(
         self, prefix: Prefix, partition: HostedPartition, config: LogConfig, pieces: Pieces, replicas: ReplicaManager,
         now_ms: Callable[[], int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         rules = config.rules
         self._partition = partition
         self._config = config
@@ -78,7 +78,7 @@ class SingleProduce:
         (
             length, head, correlation_id, prefix, size_field,
             offset, batch_length, _, magic, crc, attributes, last_delta, base_ms, max_ms, producer_id, epoch, sequence, count,
-        ) = self._unpack(data)  # fmt: skip
+        ) = self._unpack(data)
         if (
             head != self._head
             or prefix != self._prefix

@@ -228,7 +228,7 @@ class FollowedLogs:
         """The leader returned an error for a partition."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             log.info("%s: broker %d knows a later leader epoch than %d; waiting for a LeaderAndIsr request",
-                     partition, self.leader, partition.leader_epoch)  # fmt: skip
+                     partition, self.leader, partition.leader_epoch)
             self.drop(partition)
             return
         expected = code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -295,7 +295,7 @@ class FollowedLogs:
         own = replica_log.epochs.end_offset_for
         cut = truncation(leader_epoch, leader_end_offset, partition.offset, end_offset, lambda epoch: own(epoch, end_offset))
         log.info("%s: epoch %d ends at %d on broker %d: truncated from %d to %d",
-                 partition, leader_epoch, leader_end_offset, self.leader, end_offset, cut.offset)  # fmt: skip
+                 partition, leader_epoch, leader_end_offset, self.leader, end_offset, cut.offset)
         return await self._truncate(partition, cut.offset) and cut.is_complete
 
     async def _truncate(self, partition: Partition, offset: int) -> bool:
@@ -338,7 +338,7 @@ class FollowedLogs:
                 self._delay(partition)
                 continue
             log.warning("%s: offset %d is out of range on broker %d, whose log ends at %d; going on at %d",
-                        partition, partition.offset, self.leader, end, step.offset)  # fmt: skip
+                        partition, partition.offset, self.leader, end, step.offset)
             if step.starts_anew:
                 await self._start_anew(partition, step.offset)
             elif step.is_truncated:

@@ -57,7 +57,7 @@ class StoredIsrUpdates:
         name = TopicPartition(partition.topic, partition.index)
         state = LeaderAndIsr(
             partition.leader, proposal.leader_epoch, proposal.isr, proposal.recovery, proposal.partition_epoch, proposal.controller_epoch
-        )  # fmt: skip
+        )
         while self._leaders.is_wanted(proposal):
             try:
                 version = await self._store.write_isr(*name, state)

@@ -76,7 +76,7 @@ class RegistrationOptions:
             get("broker.rack"), get("broker.heartbeat.interval.ms"), get("broker.session.timeout.ms"),
             get("initial.broker.registration.timeout.ms"), get("controller.socket.timeout.ms"),
             get("zookeeper.session.timeout.ms"),
-        )  # fmt: skip
+        )
 
 
 class RegistrationClient:
@@ -105,7 +105,7 @@ class RegistrationClient:
         self._clock = clock
         self._connection = KeptConnection(
             "controller", ConnectionKind.TO_CONTROLLER, str(identity.broker_id), lambda: finder.endpoint, tap, clock
-        )  # fmt: skip
+        )
         self._has_registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._must_register = True
         self._task: asyncio.Task[None] | None = None
@@ -270,7 +270,7 @@ class RegistrationClient:
         request = messages.MetadataFetchRequest(
             broker_id=self._identity.broker_id, broker_epoch=epoch, controller_epoch=view.controller_epoch, fetch_offset=view.next_offset,
             max_wait_ms=max_wait_ms, max_bytes=MAX_BYTES, want_shut_down=want_shut_down,
-        )  # fmt: skip
+        )
         was_controller = self._is_controller
         if was_controller:
             await self._see_session()

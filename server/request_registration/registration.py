@@ -87,7 +87,7 @@ class ControllerRegistration:
         finder = ControllerFinder(identity, config.inter_broker_listener_name, read, lambda: self.advertised, clock, take_part, elected)
         self.client = RegistrationClient(
             identity, RegistrationOptions.of(config), lambda: self.advertised, finder, stored, self._serve, self._tap, clock
-        )  # fmt: skip
+        )
         await self.client.start()
 
     def session_expired(self) -> None:

@@ -23,7 +23,7 @@ class Peer:
     __slots__ = (
         "connection", "exclusive", "host", "is_open", "listener", "on_lost",
         "principal", "repeated", "repeated_fetch", "responses", "single",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, listener: str, host: str, responses: ResponseCache, principal: Principal = ANONYMOUS, connection: str = ""

@@ -60,7 +60,7 @@ def _look(task: asyncio.Future[Any]) -> None:
 
 async def partitions_response(
     kind: type[PartitionsResponse], version: int, results: Mapping[TopicPartition, Result]
-) -> PartitionsResponse:  # fmt: skip
+) -> PartitionsResponse:
     """The response with these results, topics together."""
     pace = Pace()
     encode = messages.struct_encoder(kind.__name__, "PartitionResult", version)

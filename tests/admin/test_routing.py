@@ -317,7 +317,7 @@ def test_configs_of_a_broker_go_to_it_and_all_others_to_any_in_one_request(clust
     resources = [
         ConfigResource(kinds.BROKER, "2"), ConfigResource(kinds.TOPIC, "t"), ConfigResource(kinds.BROKER, ""),
         ConfigResource(kinds.BROKER_LOGGER, "2"), ConfigResource(kinds.BROKER, "8"),
-    ]  # fmt: skip
+    ]
     with AdminClient(brokers[0].address) as admin:
         outcomes = admin.incremental_alter_configs({key: [ConfigChange("a", "1")] for key in resources}).values()
     assert list(outcomes) == resources

@@ -585,7 +585,7 @@ def test_an_empty_partition_costs_less_than_250_bytes_here(leader: int) -> None:
             ],
         )
         for number in range(100)
-    ]  # fmt: skip
+    ]
     request = LISR(controller_id=9, controller_epoch=1, broker_epoch=EPOCH, topic_states=topics)
     gc.collect()
     tracemalloc.start()

@@ -104,7 +104,7 @@ def test_a_partition_is_replaced_by_its_record_and_changed_by_a_change() -> None
     take(view, [change(leader_recovery_state=0)])
     assert partitions[0][4:] == (-1, 2, 5, 0)
     whole = PARTITION._replace(adding_replicas=(3,), removing_replicas=(2,), isr=(1,), leader=1, leader_epoch=9, partition_epoch=8,
-                               leader_recovery_state=1)  # fmt: skip
+                               leader_recovery_state=1)
     take(view, [whole])
     assert partitions == {0: ViewedPartition((1, 2, 3), (3,), (2,), (1,), 1, 9, 8, 1)}
 
@@ -129,7 +129,7 @@ def test_a_removed_topic_takes_its_partitions_and_its_configs_and_no_others() ->
         TOPIC, TOPIC._replace(name="u", topic_id=OTHER), PARTITION,
         config("a", "1"), config("a", "2", resource="u"), config("a", "3", 4, "t"),
         messages.RemoveTopicRecord(topic_id=ID),
-    )  # fmt: skip
+    )
     assert view.topics.keys() == {OTHER}
     assert view.configs == {(2, "u"): {"a": "2"}, (4, "t"): {"a": "3"}}
 

@@ -144,7 +144,7 @@ def _viewed(record: Any) -> ViewedPartition:
     return ViewedPartition(
         tuple(record.replicas), tuple(record.adding_replicas), tuple(record.removing_replicas), tuple(record.isr), record.leader,
         record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
-    )  # fmt: skip
+    )
 
 
 def _changed(before: ViewedPartition, record: Any) -> ViewedPartition:

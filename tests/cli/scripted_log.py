@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "metadata_records.j
 IN_THE_LOG = {
     "RegisterBrokerRecord": 1, "UnregisterBrokerRecord": 0, "FenceBrokerRecord": 0, "UnfenceBrokerRecord": 0, "TopicRecord": 0,
     "BrokerRegistrationChangeRecord": 1, "RemoveTopicRecord": 0, "PartitionRecord": 0, "PartitionChangeRecord": 0, "ConfigRecord": 0,
-}  # fmt: skip
+}
 """Types of the log's records, each with the version that is written."""
 
 

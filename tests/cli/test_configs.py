@@ -57,7 +57,7 @@ def cluster(members: Members) -> Iterator[Members]:
         ("sasl.jaas.config=[a b=c,d=e]", {"sasl.jaas.config": "a b=c,d=e"}),
         ("a=b=c", {"a": "b=c"}),
     ],
-)  # fmt: skip
+)
 def test_a_list_is_taken_with_brackets_and_without(text: str, values: dict[str, str]) -> None:
     assert additions_of(text) == values
 

@@ -84,7 +84,7 @@ def test_bad_arguments_are_one_line_and_exit_code_2(arguments: tuple[str, ...], 
         ("preferred-replica-election",), ("reassign-partitions", "--list"), ("reassign-partitions", "--throttle", "x"),
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_tools_that_stand_in_for_kafkas_end_with_1_for_a_wrong_command_line_too(words: tuple[str, ...]) -> None:
     said = call(*words)
     assert (said.returncode, said.stdout, said.stderr.count("\n")) == (1, "", 1)

@@ -89,7 +89,7 @@ def test_kafkas_tool_says_the_same_of_options_that_do_not_fit(tmp_path: Path, ar
         ((*TYPE, "--path-to-json-file", "no-such-file.json"), "no-such-file.json: No such file or directory"),
         ((*TYPE, "--all-topic-partitions", "--admin.config", "no-such.properties"), "no-such.properties: No such file or directory"),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_cannot_be_is_one_line_before_any_connection(arguments: tuple[object, ...], reason: str) -> None:
     said = elect(*SERVER, *arguments)
     assert (said.returncode, said.stdout) == (1, "")
@@ -106,7 +106,7 @@ def test_a_value_that_cannot_be_is_one_line_before_any_connection(arguments: tup
         ('{"partitions":[{"partition":0}]}', 'entry 1 of partitions has no text "topic"'),
         ('{"partitions":[{"topic":"\\ud800","partition":0}]}', "surrogates not allowed"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_one_line_before_any_connection(tmp_path: Path, content: str, line: str) -> None:
     path = tmp_path / "elect.json"
     path.write_text(content)
@@ -197,7 +197,7 @@ def test_a_controller_of_kafka_2_2_cannot_elect_uncleanly(cluster: ScriptedClust
         ({"default.api.timeout.ms": 4000}, 4000),
         ({"default.api.timeout.ms": 9000, "request.timeout.ms": 20_000}, 9000),
     ],
-)  # fmt: skip
+)
 def test_the_controller_may_take_the_request_time_out(
     cluster: ScriptedCluster, tmp_path: Path, properties: dict[str, int], sent: int
 ) -> None:

@@ -336,7 +336,7 @@ def test_a_pipe_that_nobody_reads_is_one_line(controller: ScriptedBroker, log: S
         said = subprocess.run(
             [KLAMM, "metadata-log", "dump", "--bootstrap-server", controller.address],
             stdout=writing, stderr=subprocess.PIPE, text=True, timeout=30, check=False,
-        )  # fmt: skip
+        )
     finally:
         os.close(writing)
     assert (said.returncode, said.stderr) == (1, "klamm: stdout: Broken pipe\n")

@@ -173,7 +173,7 @@ def completed(stdout: str) -> set[str]:
         ('{"partitions":[{"topic":"t","partition":0},{"topic":"t","partition":0}]}', "contains duplicate partitions: t-0"),
         ('{"partitions":', "is not JSON"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_is_one_line_before_any_connection(tmp_path: Path, content: str, line: str) -> None:
     file = tmp_path / "partitions.json"
     file.write_text(content)

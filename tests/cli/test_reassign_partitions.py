@@ -113,11 +113,11 @@ def test_progress_shows_the_lag_of_a_throttled_move_and_watch_ends_when_it_has_e
     if members.kind == "klamm":
         assert re.fullmatch(r"Behind: [1-9][0-9]* messages behind", cells[3][3])
     assert cells[4:] == [[topic, "7", "1", "Unknown partition"], ["no-such-topic", "0", "1", "Unknown topic"],
-                         [topic, "8", "9", "Unknown partition"]]  # fmt: skip
+                         [topic, "8", "9", "Unknown partition"]]
     watching = subprocess.Popen(
         [KLAMM, "reassign-partitions", "--bootstrap-server", members.bootstrap, "--progress", "--watch", "--reassignment-json-file", moved],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    )
     assert watching.stdout is not None
     first = watching.stdout.readline()
     assert "1 of 2 replicas in sync" in first and "left" in first
@@ -137,7 +137,7 @@ def test_ctrl_c_ends_a_watch_without_a_traceback(members: Members) -> None:
     watching = subprocess.Popen(
         [KLAMM, "reassign-partitions", "--bootstrap-server", members.bootstrap, "--progress", "--watch", "--reassignment-json-file", file],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    )
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.send_signal(signal.SIGINT)

@@ -30,7 +30,7 @@ def test_entries_keep_their_order_and_the_order_of_their_replicas(tmp_path: Path
     moves = read_reassignment(written(tmp_path, content))
     assert list(moves.items()) == [
         (TopicPartition("b", 1), Move((3, 1), ("any", "any"))), (TopicPartition("a", 0), Move((0,), ("any",)))
-    ]  # fmt: skip
+    ]
 
 
 def test_log_dirs_are_read_for_each_replica(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_log_dirs_are_read_for_each_replica(tmp_path: Path) -> None:
         (entry(log_dirs=["data", "any"]), "partition t-0 has the log directory 'data', which is neither an absolute path nor 'any'"),
         ({"partitions": entry()["partitions"] * 2}, "Partition reassignment contains duplicate topic partitions: t-0"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_reassignment_is_one_line_that_names_the_file_and_the_place(tmp_path: Path, content: Any, line: str) -> None:
     file = written(tmp_path, content)
     with pytest.raises(BadFile) as bad:

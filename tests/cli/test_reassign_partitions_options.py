@@ -105,7 +105,7 @@ def test_what_only_brokers_know_is_refused_with_zookeeper(arguments: tuple[str, 
 def test_every_action_is_accepted_with_what_it_needs(action: Action) -> None:
     needed = {
         Action.LIST: (), Action.GENERATE: ("--topics-to-move-json-file", "t", "--broker-list", "1"),
-    }.get(action, FILE)  # fmt: skip
+    }.get(action, FILE)
     context = command.make_context("reassign-partitions", ["--bootstrap-server", "localhost:1", f"--{action.value}", *needed])
     assert check(context.params) is action
 
@@ -196,11 +196,11 @@ def test_command_config_becomes_settings_of_the_admin_client(tmp_path: Path) -> 
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nclient.id=me\nrequest.timeout.ms=5000\ndefault.api.timeout.ms=7000\nretries=5\n"
         "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"b\\\\\"c\";\n"
         "ssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\nssl.endpoint.identification.algorithm=\n"
-    )  # fmt: skip
+    )
     assert client_settings(file) == {
         "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "client_id": "me", "request_timeout_ms": 7000,
         "sasl_plain_username": "a", "sasl_plain_password": 'b"c', "ssl_cafile": "/ca.pem", "ssl_check_hostname": False,
-    }  # fmt: skip
+    }
     assert client_settings(None) == {}
 
 

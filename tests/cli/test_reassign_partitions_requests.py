@@ -137,7 +137,7 @@ async def test_without_the_draft_lists_come_before_rates_and_rates_before_the_re
         ("configs", {ConfigResource(ResourceType.BROKER, str(broker)): {
             "leader.replication.throttled.rate": "5000", "follower.replication.throttled.rate": "5000"} for broker in (1, 2, 3)}),
         ("alter", {T0: (3,)}),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.requirement("R179-37")

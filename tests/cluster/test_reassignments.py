@@ -83,11 +83,11 @@ async def test_every_row_of_what_is_refused_and_what_is_begun_beside_it(cluster:
             (topic, 5, [c.id, a.id]), (topic, 6, [c.id]), (topic, 6, [b.id, a.id]), (topic, 77, [a.id]), ("no-such-topic", 0, [a.id]),
         ),
         0,
-    )  # fmt: skip
+    )
     assert outcomes(answer) == {
         (topic, 0): invalid, (topic, 1): invalid, (topic, 2): invalid, (topic, 3): invalid, (topic, 4): nothing, (topic, 5): 0,
         (topic, 6): 0, (topic, 77): unknown, ("no-such-topic", 0): unknown,
-    }  # fmt: skip
+    }
     assert listed(await cluster.ask(ASKED(topics=None), 0)) == {(topic, 5): ([c.id, a.id, b.id], [c.id], [b.id])}, "the last row counts"
     assert outcomes(await cluster.ask(move((topic, 5, None)), 0)) == {(topic, 5): 0}
     assert listed(await cluster.ask(ASKED(topics=None), 0)) == {}

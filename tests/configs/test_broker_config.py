@@ -177,7 +177,7 @@ BAD_LISTENERS = [
     ({**TWO, "control.plane.listener.name": "NOPE"}, "control.plane.listener.name"),
     ({**TWO, "control.plane.listener.name": "INT"}, "control.plane.listener.name"),
     ({**THREE, "control.plane.listener.name": "CTL", "advertised.listeners": "INT://h:1"}, "control.plane.listener.name"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("properties", "blamed"), BAD_LISTENERS, ids=str)

@@ -34,7 +34,7 @@ DEFAULTS = [
         {"message.timestamp.before.max.ms": 9, "message.timestamp.after.max.ms": 1000, "message.timestamp.difference.max.ms": 1000},
     ),
     ({"message.max.bytes": "5", "log.segment.bytes": "50"}, {"max.message.bytes": 5, "segment.bytes": 50}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("broker", "expected"), DEFAULTS, ids=str)

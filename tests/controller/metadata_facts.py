@@ -70,7 +70,7 @@ def of_world(world: World, shutting_down: Iterable[int]) -> Facts:
     leaving = set(shutting_down)
     brokers = {
         r.id: BrokerFacts(r.epoch, r.state.name) for r in world.registrations.values() if r.state is not BrokerState.OFFLINE
-    }  # fmt: skip
+    }
     brokers |= {b.id: BrokerFacts(b.epoch, "STOPPING" if b.id in leaving else "ONLINE") for b in world.brokers.values()}
     stored = dict(world.topics.items())
     states = dict(world.states.items())
@@ -84,14 +84,14 @@ def of_world(world: World, shutting_down: Iterable[int]) -> Facts:
             for name, topic in stored.items() for i, a in topic.assignments.items()
         },
         {entity: properties for entity, properties in configs.items() if properties},
-    )  # fmt: skip
+    )
 
 
 def of_cluster(cluster: Cluster) -> Facts:
     """What a controller knows, but for configs, which it does not keep; and of a reassignment what it goes by, written or not yet."""
     brokers = {
         r.id: BrokerFacts(r.epoch, r.state.name) for r in cluster.registrations.values() if r.state is not BrokerState.OFFLINE
-    }  # fmt: skip
+    }
     for b in cluster.brokers.values():
         registration = cluster.registrations.get(b.id)
         if registration is None or registration.epoch != b.epoch:
@@ -105,13 +105,13 @@ def of_view(view: WholeView) -> Facts:
     brokers = {
         b.id: BrokerFacts(b.epoch, "FENCED" if b.fenced else "STOPPING" if b.in_controlled_shutdown else "ONLINE")
         for b in view.brokers.values()
-    }  # fmt: skip
+    }
     partitions = {
         TopicPartition(t.name, i): PartitionFacts(
             p.replicas, p.adding, p.removing, p.leader, p.leader_epoch, p.isr, p.recovery, p.partition_epoch
         )
         for t in view.topics.values() for i, p in t.partitions.items()
-    }  # fmt: skip
+    }
     return Facts(brokers, {t.name: t.id for t in view.topics.values()}, partitions, _entities(view.configs))
 
 
@@ -178,7 +178,7 @@ class NaiveReplay:
         self.partitions[topic_id, r.partition_id] = PartitionFacts(
             tuple(r.replicas), tuple(r.adding_replicas), tuple(r.removing_replicas), r.leader, r.leader_epoch, tuple(r.isr),
             int(r.leader_recovery_state), r.partition_epoch,
-        )  # fmt: skip
+        )
 
     def PartitionChangeRecord(self, r: Any) -> None:
         key = bytes(r.topic_id), r.partition_id

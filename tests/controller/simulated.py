@@ -274,11 +274,11 @@ class World:
         self.broker_configs: MutableMapping[str, dict[str, str]] = _Children(
             zk, "/config/brokers", str, lambda _, path: layout.decode_config(zk.nodes[path].data),
             lambda name, config: zk.place(paths.config_path("brokers", name), layout.encode_config(config)),
-        )  # fmt: skip
+        )
         self.registrations: MutableMapping[int, BrokerRegistration] = _Children(
             zk, paths.REGISTERED_BROKERS, int, lambda broker_id, path: decode_registration(broker_id, zk.nodes[path].data),
             lambda broker_id, stored: zk.place(paths.registration_path(broker_id), encode_registration(stored)),
-        )  # fmt: skip
+        )
         self.by_request: set[int] = set()
         """Brokers that run and register by request."""
         self.unreadable_configs = _UnreadableConfigs(self)

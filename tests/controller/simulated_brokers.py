@@ -133,7 +133,7 @@ class SimulatedBrokers:
 
     def _deliver(
         self, frame: Frame, on_response: Callable[[Any], None] | None, ignorable: Callable[[bytes, int], bool] | None
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.dead or self.world.broker_epoch(frame.broker) is None or frame.broker not in self.open:
             return
         response = self.respond(frame)

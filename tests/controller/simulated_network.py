@@ -131,7 +131,7 @@ class BrokerEnd:
                 return
             frame = messages.encode_response(
                 header.api_key, header.api_version, header.correlation_id, messages.encode(response, header.api_version)
-            )  # fmt: skip
+            )
             delay_s = network.rng.random() / 2 if network.strikes(network.faults.delay) else 0.0
             asyncio.get_running_loop().call_later(delay_s, self._pipe.deliver, frame)
 

@@ -50,7 +50,7 @@ class Process:
         self.controller = Controller(
             broker_id, self.store, self.channels, self.options, self._register, clock=simulation.clock,
             new_topic_id=lambda: simulation.rng.randbytes(16), subscriber=self._changed, steering=simulation.steering,
-        )  # fmt: skip
+        )
         self.controller.start()
 
     def _changed(self, change: Change) -> None:
@@ -250,7 +250,7 @@ class Simulation:
             assert told is not None, f"broker {b} does not know {key}"
             assert (told.leader, told.leader_epoch, tuple(told.isr), told.zk_version) == (
                 state.leader, state.leader_epoch, state.isr, state.partition_epoch
-            ), f"broker {b} about {key}"  # fmt: skip
+            ), f"broker {b} about {key}"
             assert self.told[b].live == alive
         for b in online:  # one that leaves was stopped as a follower, and is not told of its own departure
             role = self.told[b].roles.get(key)

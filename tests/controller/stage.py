@@ -80,7 +80,7 @@ class Stage:
         self.controller = Controller(
             ME, self.store, self.channels, self.options, self._register, clock=self.clock, new_topic_id=lambda: bytes([7] * 16),
             finalized_features=lambda: self.finalized_features, steering=self.steering, subscriber=self.changes.append,
-        )  # fmt: skip
+        )
 
     def _event(self, event: Any) -> None:
         self.controller.put(event)
@@ -269,12 +269,12 @@ def frame_line(frame: Frame) -> str:
 def isr_request(
     broker_id: int, broker_epoch: int, topic_id: bytes, index: int, leader_epoch: int, partition_epoch: int, isr: list[int],
     recovery: int = 0,
-) -> Any:  # fmt: skip
+) -> Any:
     """An AlterPartition request for one partition, as version 2 wants it."""
     request = messages.AlterPartitionRequest
     data = request.PartitionData(
         partition_index=index, leader_epoch=leader_epoch, new_isr=isr, leader_recovery_state=recovery, partition_epoch=partition_epoch
-    )  # fmt: skip
+    )
     return request(broker_id=broker_id, broker_epoch=broker_epoch, topics=[request.TopicData(topic_id=topic_id, partitions=[data])])
 
 

@@ -252,11 +252,11 @@ async def test_unknown_topics_and_the_shape_of_the_answer(stage: Stage, version:
         stage, 1, version,
         ("gone", [part(0, [1], version=version), part(4, [1], version=version)]),
         ("t", [part(1, [1], version=version), part(0, [2], version=version, leader_epoch=9)]),
-    )  # fmt: skip
+    )
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 2 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert rows(response) == [
         failed(0, unknown), failed(4, unknown), (1, 0, 1, 0, (1,), 0, 1), failed(0, ErrorCode.NOT_CONTROLLER)
-    ]  # fmt: skip
+    ]
     known = stage.world.topics["t"].topic_id
     if version < 2:
         assert [(t.topic_name, t.topic_id) for t in response.topics] == [("gone", bytes(16)), ("t", bytes(16))]
@@ -389,7 +389,7 @@ async def test_the_same_partition_twice(stage: Stage) -> None:
     ]
     assert [w for w in stage.writes(mark) if " t-0" in w] == [
         "WROTE t-0 1 e0 [1, 2] v1", "WROTE t-0 1 e0 [1] v2", "WROTE t-0 1 e0 [1, 3] v3"
-    ]  # fmt: skip
+    ]
     assert sum(sizes) == 4
     shown = [text.split("t-0 ")[1].split(" t-1")[0] for text in stage.frames(mark, "UMR 2") if "t-0" in text]
     assert shown == ["1 e0 [1, 2] v1", "1 e0 [1] v2", "1 e0 [1, 3] v3"], "every state is told, in order"

@@ -63,7 +63,7 @@ class Bench:
         self.answers: list[tuple[int, int, int, Any]] = []
         options = ControllerOptions(
             leader_and_isr_version=lisr_version, update_metadata_version=umr_version, stop_replica_version=stop_replica_version
-        )  # fmt: skip
+        )
         encoder = Encoder(9, lisr_version, umr_version, stop_replica_version)
         self.sender = RequestSender(self.cluster, self.wires, encoder, options, lambda *a: self.answers.append(a))
         self.open()
@@ -100,7 +100,7 @@ def test_all_leader_and_isr_then_all_update_metadata_then_all_stop_replica(bench
         "LISR 1: t-0 1 e5 [1, 2] v7", "LISR 2: t-0 1 e5 [1, 2] v7",
         f"UMR 1: {both}", f"UMR 2: {both}", f"UMR 3: {both}",
         "SR 1: t-1 e5", "SR 2: t-0 e5",
-    ]  # fmt: skip
+    ]
     assert bench.send() == [], "sent once"
 
 
@@ -302,7 +302,7 @@ def test_answers_that_tell_nothing(bench: Bench) -> None:
             continue
         assert [ignorable(answer(*codes), 4) for codes in ((0,), (0, 0, 0), (0, 0, 56), (0, 56, 0), (11,), (0, -1))] == [
             True, True, False, False, False, False
-        ]  # fmt: skip
+        ]
         bench.cluster.offline_replicas_changed(2, {p})
         assert ignorable(answer(0, 0), 4)
         bench.cluster.offline_replicas_changed(1, {p})

@@ -86,7 +86,7 @@ async def test_a_registration_is_stored_as_fenced_before_its_answer_and_each_one
             "listener_security_protocol_map": {"INTERNAL": "PLAINTEXT", "EXTERNAL": "SASL_SSL"},
             "endpoints": ["INTERNAL://k0:9033", "EXTERNAL://b0:9092"], "rack": "0", "jmx_port": -1,
         },
-    }  # fmt: skip
+    }
     assert (await stage.register(9, connection)).epoch == 2
     assert stage.world.registrations[9] == BrokerRegistration(9, 2, BrokerState.FENCED, (PLAIN,))
 
@@ -99,7 +99,7 @@ async def test_of_two_registrations_that_wait_together_the_one_that_came_last_co
     hosts = ("old", "new")
     first, last = await asyncio.gather(
         *(stage.register(9, connection, endpoints=(PLAIN._replace(host=host),)) for host in hosts)
-    )  # fmt: skip
+    )
     assert (first.epoch, last.epoch) == (1, 2)
     assert stage.world.registrations[9].endpoints == (PLAIN._replace(host="new"),)
     assert stage.cluster.fenced[9].endpoints == (PLAIN._replace(host="new"),)

@@ -55,7 +55,7 @@ async def test_a_silent_broker_is_fenced_and_its_leaders_move_although_its_proce
     assert 9 not in stage.cluster.registered
     assert [(change.state, change.is_silent) for change in _registrations(stage)] == [
         (FENCED, False), (ONLINE, False), (ONLINE, True), (FENCED, False),
-    ]  # fmt: skip
+    ]
     await nine.fetch()
     await nine.fetch()
     assert stage.states() == {9: "ONLINE"}

@@ -27,7 +27,7 @@ FIELDS = {*Partition.__slots__, *Topic.__slots__, *vars(Cluster(0))} - KEPT_BY_O
 CHANGING = {
     "add", "append", "clear", "difference_update", "discard", "extend", "insert", "intersection_update", "pop", "popitem", "remove",
     "setdefault", "symmetric_difference_update", "update",
-}  # fmt: skip
+}
 
 
 def field_of(node: ast.expr) -> str | None:
@@ -75,7 +75,7 @@ def mutations(tree: ast.AST) -> Iterator[tuple[int, str]]:
         "a, p.assignment = 1, 2", "cluster.epoch += 1", "topic.partitions.clear()", "term.cluster.reassigning.add(p)",
         "cluster.offline_dirs[b].discard(p)", "for p.state in states: pass",
     ],
-)  # fmt: skip
+)
 def test_the_check_sees_what_changes_a_field(source: str) -> None:
     assert list(mutations(ast.parse(source)))
 
@@ -125,7 +125,7 @@ def test_changes_are_seen_in_order_as_values() -> None:
         changes.TermBegan(8), changes.BrokersRegistered((broker,)), changes.TopicAdded("t", b"t" * 16),
         changes.PartitionAdded(key, Assignment((1,))), changes.StatesChanged(((key, state),)), changes.TopicRemoved("t"),
         changes.TermEnded(8),
-    ]  # fmt: skip
+    ]
     assert len(set(seen)) == len(seen), "values with a hash"
 
 
@@ -189,7 +189,7 @@ def test_the_log_at_debug_sees_changes_and_passes_them_on() -> None:
 @pytest.mark.parametrize(
     "bad", [[], [changes.TopicAdded("t", None)], [changes.TermBegan(1), changes.TermBegan(2)],
             [changes.TermBegan(1), changes.StatesChanged(((TopicPartition("t", 0), None),))]],
-)  # fmt: skip
+)
 def test_changes_that_do_not_fit_are_refused(bad: list[Change]) -> None:
     with pytest.raises(ValueError):
         replay(bad)

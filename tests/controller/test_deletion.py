@@ -38,7 +38,7 @@ async def test_all_steps(stage: Stage) -> None:
         "WROTE t-0 -1 e1 [2] v1", "WROTE t-0 -1 e2 [2] v2",  # one after the other leaves; the last one stays in the list
         "SR 1: t-0 e-2", "SR 2: t-0 e-2",
         "SR 1: t-0 e-2 delete", "SR 2: t-0 e-2 delete",
-    ]  # fmt: skip
+    ]
     assert stage.partition_state("t") == "NON_EXISTENT"
     assert stage.replica(1, "t") == stage.replica(2, "t") == "DELETION_STARTED"
     assert stage.controller.queued_for_deletion("t")
@@ -74,7 +74,7 @@ async def test_many_topics_go_together(stage: Stage) -> None:
     assert stage.frames(mark, "UMR 1")[0] == "UMR 1: t-0 -2 e0 [1] v0 t-1 -2 e0 [2] v0 u-0 -2 e0 [2] v0"
     assert stage.frames(mark, "SR") == [
         "SR 1: t-0 e-2", "SR 2: t-1 e-2 u-0 e-2", "SR 1: t-0 e-2 delete", "SR 2: t-1 e-2 delete u-0 e-2 delete"
-    ]  # fmt: skip
+    ]
     for name in ("t", "u"):
         paths = [w for w in stage.writes(mark) if w.endswith(f"/{name}")]
         assert paths == [f"REMOVED /{path}/{name}" for path in ("brokers/topics", "config/topics", "admin/delete_topics")]
@@ -115,7 +115,7 @@ async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCapt
     await delete(stage, "t")
     assert stage.since(mark) == [
         *umr("t-0 -2 e0 [1] v0 off[2]", 1, 3), "WROTE t-0 -1 e2 [1] v2", "SR 1: t-0 e-2", "SR 1: t-0 e-2 delete"
-    ]  # fmt: skip
+    ]
     assert stage.cluster.deletions.ineligible == {"t"}
     assert stage.replica(1, "t") == "DELETION_SUCCESSFUL"
     assert stage.replica(2, "t") == "OFFLINE", "ready to be tried again once it is back"
@@ -128,7 +128,7 @@ async def test_a_dead_replica_is_waited_for(stage: Stage, caplog: pytest.LogCapt
         "LISR 2: t-0 -1 e2 [1] v2", *umr("t-0 -2 e0 [1] v0", 1, 2, 3),
         *umr("t-0 -2 e0 [1] v0", 1, 2, 3),
         "SR 2: t-0 e-2", "SR 2: t-0 e-2 delete",
-    ]  # fmt: skip
+    ]
     assert stage.cluster.deletions.ineligible == set()
     mark = stage.mark()
     stage.channels.release()
@@ -243,7 +243,7 @@ async def test_a_replica_that_cannot_be_deleted_waits_for_its_brokers_start(stag
     assert stage.frames(mark, "SR") == [
         "SR 1: t-0 e-2", "SR 2: t-0 e-2", "SR 1: t-0 e-2 delete", "SR 2: t-0 e-2 delete",
         "SR 2: t-0 e-2",  # made ready for another try
-    ]  # fmt: skip
+    ]
     stage.world.undeletable.clear()
     await stage.create("other", (1,))
     assert "t" in stage.world.topics
@@ -363,7 +363,7 @@ async def test_taken_up_by_the_next_controller(stage: Stage) -> None:
     assert [f for f in stage.frames(mark) if f.startswith(("LISR", "SR"))] == [
         "LISR 1: t-0 -1 e2 [2] v2", "LISR 2: t-0 -1 e2 [2] v2",
         "SR 1: t-0 e-2", "SR 2: t-0 e-2", "SR 1: t-0 e-2 delete", "SR 2: t-0 e-2 delete",
-    ]  # fmt: skip
+    ]
     assert {f.split(": ")[1] for f in stage.frames(mark, "UMR") if ": " in f} == {"t-0 -2 e0 [2] v0"}, "in deletion from the start"
 
 

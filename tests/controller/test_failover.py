@@ -43,7 +43,7 @@ async def test_a_partition_led_by_a_dead_broker_is_written_twice(stage: Stage) -
         "WROTE t-0 2 e2 [2] v2",
         "LISR 2: t-0 2 e2 [2] v2", "UMR 2: t-0 2 e2 [2] v2 off[1]", "UMR 3: t-0 2 e2 [2] v2 off[1]",
         PREFERRED_GONE,
-    ]  # fmt: skip
+    ]
     assert stage.replica(1, "t") == "OFFLINE"
     assert stage.partition_state("t") == "ONLINE"
 
@@ -131,7 +131,7 @@ async def test_brokers_are_listened_to_from_the_start(stage: Stage) -> None:
     assert stage.store.armed >= {
         "/controller", "/brokers/ids", "/brokers/topics", "/brokers/ids/1", "/admin/delete_topics", "/log_dir_event_notification",
         "/isr_change_notification", "/admin/preferred_replica_election",
-    }  # fmt: skip
+    }
 
 
 # --- 3.1, 3.3 ---

@@ -23,7 +23,7 @@ ME, LISTENER = 9, "INTERNAL"
 
 LISR_SINCE = {
     "topic_name": (0, 1), "adding_replicas": (3, 7), "removing_replicas": (3, 7), "is_new": (1, 7), "leader_recovery_state": (6, 7),
-}  # fmt: skip
+}
 """Fields of a LeaderAndIsr state that not all versions have: first and last version."""
 
 UMR_SINCE = {"topic_name": (0, 4), "offline_replicas": (4, 8)}
@@ -87,7 +87,7 @@ def lisr_state(p: Partition, is_new: bool, version: int) -> Any:
         "leader_epoch": info.leader_epoch, "isr": list(info.isr), "partition_epoch": info.partition_epoch,
         "replicas": list(p.assignment.replicas), "adding_replicas": list(p.assignment.adding),
         "removing_replicas": list(p.assignment.removing), "is_new": is_new, "leader_recovery_state": info.recovery,
-    }  # fmt: skip
+    }
     return messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(**within(version, LISR_SINCE, fields))
 
 
@@ -101,7 +101,7 @@ def umr_state(cluster: Cluster, p: Partition, version: int) -> Any:
         "leader": -2 if doomed else info.leader, "leader_epoch": 0 if doomed else info.leader_epoch, "isr": list(info.isr),
         "zk_version": 0 if doomed else info.partition_epoch, "replicas": list(p.assignment.replicas),
         "offline_replicas": [r for r in p.assignment.replicas if r not in usable],
-    }  # fmt: skip
+    }
     return messages.UpdateMetadataRequest.UpdateMetadataPartitionState(**within(version, UMR_SINCE, fields))
 
 

@@ -65,7 +65,7 @@ STATE = LeaderAndIsr(1, 5, (1, 2), 0, 9)
         (None, LeaderAndIsr(1, 0, (1, 2, 3), 0, 0), -1, {"leader": 1, "isr": (1, 2, 3)}),
         (STATE._replace(partition_epoch=LAST), STATE._replace(isr=(1,), partition_epoch=LAST + 1), LAST, {"isr": (1,)}),
     ],
-)  # fmt: skip
+)
 def test_a_write_is_a_partition_change_of_what_it_changes(
     before: LeaderAndIsr | None, after: LeaderAndIsr, expected: int, said: dict[str, Any]
 ) -> None:

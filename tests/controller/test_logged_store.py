@@ -116,7 +116,7 @@ class Run:
         steps: tuple[Callable[[], Awaitable[object]], ...] = (
             self.look_at_brokers, self.write_registrations, self.look_at_topics, self.write_topics, self.look_at_states, self.write_states,
             self.write_states, self.create_states, self.delete_topics, self.look_at_configs, self.write_configs, self.shut_down,
-        )  # fmt: skip
+        )
         self.quiet.lost_version, self.quiet.lost_answer = self.faults.lost_version, self.faults.lost_answer
         await self.rng.choice(steps)()
         self.quiet.lost_version = self.quiet.lost_answer = 0.0

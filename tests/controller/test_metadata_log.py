@@ -74,7 +74,7 @@ async def test_a_log_begins_with_brokers_topics_partitions_and_configs(stage: St
     assert view.configs == {
         (2, "a"): {"retention.ms": "1", "segment.bytes": "2"}, (4, ""): {"log.cleaner.threads": "2"},
         (4, "1"): {"leader.replication.throttled.rate": "5"},
-    }  # fmt: skip
+    }
 
 
 async def test_topics_that_got_their_id_at_fail_over_are_in_the_log(stage: Stage) -> None:

@@ -16,7 +16,7 @@ from klamm.tests.controller.simulated import Crashed, Faults
 EVERYTHING: dict[str, float] = {
     "lost_version": 0.1, "crash_before_write": 0.03, "crash_after_write": 0.03, "lost_epoch": 0.03, "lost_session": 0.01,
     "lost_connection": 0.02, "lost_answer": 0.03,
-}  # fmt: skip
+}
 
 
 async def tell(seed: int, faults: Faults, steps: int, controllers: int, held: bool = False) -> None:

@@ -113,5 +113,5 @@ def test_every_broker_learns_what_is_written_however_often_the_network_fails(see
 def test_every_broker_learns_what_is_written_when_network_and_controllers_fail(seed: int) -> None:
     faults = Faults(
         lost_version=0.05, crash_before_write=0.02, crash_after_write=0.02, lost_epoch=0.02, lost_session=0.01, lost_answer=0.03
-    )  # fmt: skip
+    )
     run(seed, faults, NetworkFaults(lost_request=0.1, lost_response=0.1, silence=0.03, delay=0.3, refused=0.1))

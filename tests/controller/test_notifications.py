@@ -46,7 +46,7 @@ async def test_a_failed_log_directory(stage: Stage) -> None:
         f"WROTE {election}", f"LISR 2: {election}", *(f"UMR {b}: {election} off[1]" for b in (1, 2, 3)),
         f"WROTE {shrunk}", f"LISR 2: {shrunk} {election}", *(f"UMR {b}: {shrunk} off[1] {election} off[1]" for b in (1, 2, 3)),
         "SR 1: followed-0 e0 led-0 e1",
-    ]  # fmt: skip
+    ]
     assert stage.replica(1, "led") == stage.replica(1, "followed") == "OFFLINE"
     assert stage.replica(1, "fine") == "ONLINE"
 
@@ -93,7 +93,7 @@ async def test_the_truth_may_come_with_any_answer(stage: Stage) -> None:
     assert stage.cluster.offline_dirs == {}, "a role it took is the proof that it is back"
     assert stage.since(mark) == [
         "LISR 1: t-0 2 e1 [2] v1", "UMR 1: t-0 2 e1 [2] v1 off[1]", "UMR 2: t-0 2 e1 [2] v1 off[1]", f"{LOG_DIR}0000000001"
-    ], "nobody is told of that"  # fmt: skip
+    ], "nobody is told of that"
 
 
 def answered(topic_id: bytes, *rows: tuple[int, int], top: int = 0) -> Any:
@@ -206,7 +206,7 @@ async def test_isr_changes_of_an_older_protocol(stage: Stage) -> None:
     await stage.settle()
     assert stage.since(mark) == [
         *(f"UMR {b}: t-0 1 e0 [1] v1" for b in (1, 2, 3)), f"{ISR}0000000001", f"{ISR}0000000002"
-    ]  # fmt: skip
+    ]
     assert stage.partition("t").info == stage.world.states[tp("t")]
     p = stage.partition("t", 1)
     assert p.info is not None and p.info.isr == (1, 2), "not named, not read"

@@ -41,7 +41,7 @@ def test_a_partition_is_as_the_codec_writes_it(seed: int) -> None:
         partition_id=index, topic_id=TOPIC_ID, replicas=assignment.replicas, isr=state.isr, removing_replicas=assignment.removing,
         adding_replicas=assignment.adding, leader=state.leader, leader_recovery_state=state.recovery, leader_epoch=state.leader_epoch,
         partition_epoch=state.partition_epoch, directories=[],
-    )  # fmt: skip
+    )
     assert value_of((index, TOPIC_ID, partition_record(assignment, state))) == encode_value(record)
 
 
@@ -56,7 +56,7 @@ def test_a_change_is_as_the_codec_writes_it(seed: int) -> None:
     record = messages.PartitionChangeRecord(
         partition_id=3, topic_id=TOPIC_ID, isr=None if isr == before.isr else isr, leader=after.leader if elected else -2,
         leader_recovery_state=-1 if after.recovery == before.recovery else after.recovery,
-    )  # fmt: skip
+    )
     change = change_record(before, after)
     assert change is not None
     assert value_of((3, TOPIC_ID, change)) == encode_value(record)

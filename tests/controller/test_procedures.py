@@ -56,7 +56,7 @@ async def test_then_it_returns(stage: Stage) -> None:
         "LISR 2: t-0 -1 e2 [2] v2", "UMR 2: t-0 -1 e2 [2] v2 off[1]", "UMR 3: t-0 -1 e2 [2] v2 off[1]",
         "WROTE t-0 2 e3 [2] v3",
         "LISR 2: t-0 2 e3 [2] v3", "UMR 2: t-0 2 e3 [2] v3 off[1]", "UMR 3: t-0 2 e3 [2] v3 off[1]",
-    ]  # fmt: skip
+    ]
     assert stage.partition_state("t") == "ONLINE"
     assert stage.replica(2, "t") == "ONLINE"
 
@@ -71,7 +71,7 @@ async def test_instead_the_first_one_returns(stage: Stage) -> None:
         "UMR 3:",
         "UMR 1: t-0 -1 e2 [2] v2 off[2]",
         "LISR 1: t-0 -1 e2 [2] v2", "UMR 1: t-0 -1 e2 [2] v2 off[2]", "UMR 3: t-0 -1 e2 [2] v2 off[2]",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.requirement("R704-1", "R704-4")
@@ -131,7 +131,7 @@ async def test_the_follower_dies_first(stage: Stage) -> None:
     await stage.stop(2)
     assert stage.since(mark) == [
         "WROTE t-0 1 e1 [1] v1", "LISR 1: t-0 1 e1 [1] v1", "UMR 1: t-0 1 e1 [1] v1 off[2]", "UMR 3: t-0 1 e1 [1] v1 off[2]"
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.requirement("R704-3")
@@ -195,7 +195,7 @@ async def test_startup_in_full(stage: Stage) -> None:
         "WROTE waits-0 4 e0 [4] v0",
         "LISR 4: waits-0 4 e0 [4] v0 new",
         *(f"UMR {b}: waits-0 4 e0 [4] v0" for b in (1, 2, 3, 4)),
-    ]  # fmt: skip
+    ]
 
 
 async def test_bounced(stage: Stage) -> None:
@@ -213,7 +213,7 @@ async def test_bounced(stage: Stage) -> None:
         "UMR 2:", "UMR 3:",
         "UMR 1: t-0 2 e1 [2] v1",
         "LISR 1: t-0 2 e1 [2] v1", "UMR 1: t-0 2 e1 [2] v1", "UMR 2: t-0 2 e1 [2] v1", "UMR 3: t-0 2 e1 [2] v1",
-    ]  # fmt: skip
+    ]
 
 
 async def test_an_older_epoch_is_no_bounce(stage: Stage) -> None:
@@ -248,7 +248,7 @@ async def test_new_then_bounced_then_dead(stage: Stage) -> None:
         BrokersStarted(epoch, (4,)),
         BrokersFailed(epoch, (2,)), LeadersElected(epoch, (2,)), BrokersStarted(epoch, (2,)),
         BrokersFailed(epoch, (1, 6)), LeadersElected(epoch, (1, 6)),
-    ]  # fmt: skip
+    ]
     assert stage.writes(mark) == ["WROTE new-0 4 e0 [4] v0", "WROTE t-0 1 e1 [1] v1", "WROTE t-0 -1 e2 [1] v2"]
     alive = [{b.id for b in f.request.live_brokers} for f in stage.world.journal[mark:] if isinstance(f, Frame) and f.api_key == 6]
     steps = [now for before, now in zip([set(), *alive], alive, strict=False) if now != before]

@@ -146,10 +146,10 @@ async def test_all_three_replicas_move(stage: Stage) -> None:
     ]
     assert stage.frames(mark, "SR") == [
         "SR 1: t-0 e2", "SR 2: t-0 e3", "SR 3: t-0 e4", "SR 1: t-0 e5 delete", "SR 2: t-0 e5 delete", "SR 3: t-0 e5 delete",
-    ]  # fmt: skip
+    ]
     assert [text for text in stage.frames(mark, "LISR") if text.startswith("LISR 5")] == [
         "LISR 5: t-0 4 e2 [1, 2, 3, 4, 5, 6] v4", "LISR 5: t-0 4 e5 [4, 5, 6] v7",
-    ], "one for all three that leave, with the last leader epoch"  # fmt: skip
+    ], "one for all three that leave, with the last leader epoch"
     assert is_over(stage)
 
 

@@ -58,7 +58,7 @@ async def test_preferred(stage: Stage) -> None:
         "WROTE t-0 1 e2 [2, 1] v3",
         "LISR 1: t-0 1 e2 [2, 1] v3", "LISR 2: t-0 1 e2 [2, 1] v3",
         *(f"UMR {b}: t-0 1 e2 [2, 1] v3" for b in (1, 2, 3)),
-    ]  # fmt: skip
+    ]
 
 
 async def test_preferred_tells_dead_replicas_only_as_offline(stage: Stage) -> None:
@@ -98,7 +98,7 @@ async def test_classification(stage: Stage) -> None:
         "led-0": "ELECTION_NOT_NEEDED",
         "lagging-0": "PREFERRED_LEADER_NOT_AVAILABLE", "dead-0": "PREFERRED_LEADER_NOT_AVAILABLE",
         "moved-0": "NONE",
-    }  # fmt: skip
+    }
     assert results[tp("led")].message == "Leader election not needed for topic partition.", "the default text of the code"
     assert stage.writes(mark) == ["WROTE moved-0 1 e2 [2, 1] v3"], "elected once, others untouched"
     assert stage.partition_state("lagging") == "ONLINE"
@@ -307,7 +307,7 @@ async def imbalanced(stage: Stage, partitions: int, wrong: int) -> None:
         (10, 10, 1, 0), (10, 10, 2, 2), (10, 11, 1, 0), (10, 9, 1, 1), (0, 10, 1, 1), (50, 2, 1, 0), (50, 3, 2, 2), (100, 2, 2, 0),
         (30, 10, 3, 0),
     ],
-)  # fmt: skip
+)
 async def test_rebalance_strictly_above_the_limit(stage: Stage, percentage: int, partitions: int, wrong: int, elected: int) -> None:
     stage.change_options(leader_imbalance_per_broker_percentage=percentage)
     await imbalanced(stage, partitions, wrong)

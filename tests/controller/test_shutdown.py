@@ -113,7 +113,7 @@ async def test_no_longer_electable_but_told(stage: Stage) -> None:
     await stage.create("t", (1, 2))
     assert stage.since(mark) == [
         "WROTE t-0 2 e0 [2] v0", "LISR 2: t-0 2 e0 [2] v0 new", *(f"UMR {b}: t-0 2 e0 [2] v0 off[1]" for b in (1, 2, 3))
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("how", ["stop", "bounce"])

@@ -45,7 +45,7 @@ class Story(Simulation):
             self.start, self.stop, self.bounce, self.create, self.grow, self.delete, self.prefer, self.propose_isr, self.write_isr,
             self.drop_controller, self.allow_unclean, self.leave, self.lose_log_dir, self.elect, self.rebalance, self.allocate,
             self.nothing,
-        ]  # fmt: skip
+        ]
 
     async def step(self) -> None:
         self.rng.choice(self.actions)()
@@ -392,7 +392,7 @@ async def test_everything_at_once(seed: int) -> None:
     faults = Faults(
         lost_version=0.1, crash_before_write=0.03, crash_after_write=0.03, lost_epoch=0.03, lost_session=0.01, lost_connection=0.02,
         lost_answer=0.03,
-    )  # fmt: skip
+    )
     await run(seed, faults, steps=80, controllers=3)
 
 

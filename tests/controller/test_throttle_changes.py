@@ -333,7 +333,7 @@ async def test_a_topic_has_at_most_so_many_pairs_in_its_longer_list_and_each_top
     for more in (((3,), (1, 2, 3)), (None, ()), ((), None)):
         assert codes(await stage.controller.alter_throttled_replicas({**most, A1: more})) == [
             ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE,
-        ]  # fmt: skip
+        ]
 
 
 # --- both ---

@@ -199,7 +199,7 @@ async def test_a_config_that_cannot_be_written_stays_named_and_the_others_are_wr
     assert "the config of topics/a cannot be written" in caplog.text
     assert [content(stage.world, path) for path in (TOPICS, BROKERS)] == [
         {"version": 1, "topics": ["a"]}, {"version": 1, "brokers": [2]},
-    ]  # fmt: skip
+    ]
     refused.clear()
     await remove_when_idle(stage.term)
     assert unthrottled(stage) == list(ENTITIES)

@@ -548,6 +548,6 @@ async def test_the_znode_of_moves_is_json_that_kafka_reads(stage: Stage) -> None
     node = stage.world.zk.get(MOVES)
     assert node is not None and json.loads(node.data or b"") == {
         "version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 1]}]
-    }  # fmt: skip
+    }
     hold.release()
     await asking

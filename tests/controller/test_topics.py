@@ -30,7 +30,7 @@ async def test_a_new_topic(stage: Stage) -> None:
         "LISR 2: t-0 2 e0 [2, 1] v0 new",
         "LISR 3: t-1 3 e0 [3, 1] v0 new",
         *(f"UMR {b}: t-0 2 e0 [2, 1] v0 t-1 3 e0 [3, 1] v0 off[9]" for b in (1, 2, 3)),
-    ]  # fmt: skip
+    ]
     assert [stage.partition_state("t", i) for i in range(3)] == ["ONLINE", "ONLINE", "NEW"]
     assert [stage.replica(b, "t", 1) for b in (9, 3, 1)] == ["ONLINE"] * 3, "dead ones too"
     assert stage.world.states[TopicPartition("t", 0)].controller_epoch == 1
@@ -142,7 +142,7 @@ async def test_new_partitions(stage: Stage) -> None:
         "WROTE t-1 2 e0 [2, 1] v0",
         "LISR 1: t-1 2 e0 [2, 1] v0 new", "LISR 2: t-1 2 e0 [2, 1] v0 new",
         "UMR 1: t-1 2 e0 [2, 1] v0", "UMR 2: t-1 2 e0 [2, 1] v0",
-    ]  # fmt: skip
+    ]
     assert stage.partition_state("t", 2) == "NEW"
     mark = stage.mark()
     grow(stage, "t", {3: (1,)})

@@ -13,7 +13,7 @@ from klamm.tests.stories.both.answers import versions
 from klamm.tests.stories.both.commands import ACTIONS
 
 _SILENT = {"fakes", "die", "die-unseen", "back", "bounce", "unplug", "plug", "hold", "release", "answers", "rewrite", "steal", "resign",
-           "put", "put-sequence", "put-ephemeral", "rm", "put-topic", "put-state", "put-config", "forget", "until"}  # fmt: skip
+           "put", "put-sequence", "put-ephemeral", "rm", "put-topic", "put-state", "put-config", "forget", "until"}
 """Actions that are no request to a broker under test."""
 _VERSIONS = re.compile(r"^ask(?:ed)? (\w+) (v\S+)")
 

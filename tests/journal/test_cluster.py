@@ -47,7 +47,7 @@ async def test_every_broker_of_a_cluster_writes_all_its_frames_without_a_gap(zoo
             request = by_seq[row["node_id"], row["cause_seq"]]
             assert (request["conn_id"], request["correlation_id"], request["api_key"]) == (
                 row["conn_id"], row["correlation_id"], row["api_key"]
-            )  # fmt: skip
+            )
     opened = {(row["node_id"], row["process"], row["conn_id"]) for row in rows(tmp_path, "events") if row["kind"] == "conn_open"}
     assert {(row["node_id"], row["process"], row["conn_id"]) for row in frames} <= opened
     assert all(segment.sealed for segment in reading.segments(tmp_path))

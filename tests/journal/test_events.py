@@ -95,7 +95,7 @@ async def test_a_new_partition_has_its_assignment_decision_write_state_and_batch
     assert write.input == {
         "op": "create", "path": "/brokers/topics/t/partitions/0/state", "version": None,
         "leader": 1, "isr": [1, 2, 3], "recovery": 0, "controller_epoch": stage.cluster.epoch,
-    }  # fmt: skip
+    }
     assert write.output == {"outcome": "OK", "version": 0}
     assert state.about("topic", "partition", "leader_epoch", "partition_epoch") == ("t", 0, 0, 0)
     assert state.columns["topic_id"] == write.columns["topic_id"] == assignment.columns["topic_id"] == "dAEBAQEBAQEBAQEBAQEBAQ"
@@ -175,7 +175,7 @@ async def test_phases_of_a_reassignment_are_rows_of_one_step_each(stage: Journal
     topic_id = stage.cluster.topics["t"].wire_id
     request = isr_request(
         1, stage.cluster.brokers[1].epoch, topic_id, 0, state.leader_epoch, state.partition_epoch, [1, 2, 3, 4]
-    )  # fmt: skip
+    )
     await stage.controller.alter_partition(request, 2)
     await stage.settle()
     done = stage.journal.of("reassign_phase")[3:]
@@ -211,7 +211,7 @@ async def test_throttles_that_go_are_rows(stage: Journaled) -> None:
     steps = stage.journal.of("throttle_step")
     assert [(row.output["request"], row.output["step"]) for row in steps] == [
         (1, 2), (1, 4), (1, 4), (1, 5), (2, 2), (2, 3), (2, 4), (2, 5),
-    ]  # fmt: skip
+    ]
     (removed,) = stage.journal.of("throttle_removed")
     assert removed.columns["broker"] == 1
     assert removed.output["keys"] == ["follower.replication.throttled.rate", "leader.replication.throttled.rate"]

@@ -12,7 +12,7 @@ def test_a_broker_says_what_it_is_what_it_offers_and_that_it_ended() -> None:
     journal = RecordedJournal()
     broker = BrokerEvents(journal, 3)
     config = BrokerConfig({"listeners": "ONE://:1,TWO://:2", "listener.security.protocol.map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
-                           "inter.broker.listener.name": "ONE", "zookeeper.connect": "h:2181/k"})  # fmt: skip
+                           "inter.broker.listener.name": "ONE", "zookeeper.connect": "h:2181/k"})
     broker.started(config, "1.2")
     broker.offers(["ONE", "TWO"], [APIS[18]])
     broker.stopped()

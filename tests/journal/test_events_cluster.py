@@ -72,7 +72,7 @@ async def test_rows_are_as_the_table_of_kinds_says_and_decisions_are_made_again(
         kind = KINDS[row["kind"]]
         columns = {name for name in row if row[name] is not None} & {
             "conn_id", "topic", "topic_id", "partition", "broker", "controller_epoch", "leader_epoch", "partition_epoch",
-        }  # fmt: skip
+        }
         assert {name for name in kind.columns if not name.endswith("?")} <= columns <= {name.rstrip("?") for name in kind.columns}, row
         assert (row["input"] is not None, row["output"] is not None) == (bool(kind.input), bool(kind.output)), row
         if row["kind"] == "decision":

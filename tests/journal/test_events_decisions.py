@@ -37,7 +37,7 @@ PROPOSALS = st.builds(Proposal, st.integers(0, 5), EPOCHS, IDS, st.integers(0, 1
 ASSIGNMENTS = st.builds(Assignment, IDS, IDS, IDS)
 SITUATIONS = st.builds(
     Situation, st.none() | STATES, ASSIGNMENTS, SOME, SOME, SOME, EPOCHS, st.booleans(), st.none() | PROPOSALS
-)  # fmt: skip
+)
 STRATEGIES = st.one_of([st.from_type(strategy) for strategy in decision_json._STRATEGIES.values()])
 RULES = st.one_of(
     [

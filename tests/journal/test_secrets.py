@@ -63,7 +63,7 @@ REQUESTS = [
     (ApiKey.RENEW_DELEGATION_TOKEN, 2, lambda: messages.RenewDelegationTokenRequest(hmac=SECRET.encode())),
     (ApiKey.EXPIRE_DELEGATION_TOKEN, 1, lambda: messages.ExpireDelegationTokenRequest(hmac=SECRET.encode())),
     (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, upserted),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key", "version", "make"), REQUESTS, ids=lambda value: value.name if isinstance(value, ApiKey) else "")
@@ -100,7 +100,7 @@ RESPONSES = [
     (ApiKey.SASL_AUTHENTICATE, 1, lambda: messages.SaslAuthenticateResponse(auth_bytes=SECRET.encode(), error_message=SECRET)),
     (ApiKey.CREATE_DELEGATION_TOKEN, 2, lambda: messages.CreateDelegationTokenResponse(hmac=SECRET.encode())),
     (ApiKey.DESCRIBE_DELEGATION_TOKEN, 3, tokens),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key", "version", "make"), RESPONSES, ids=lambda value: value.name if isinstance(value, ApiKey) else "")

@@ -85,7 +85,7 @@ def test_tail_prints_events_where_they_are_asked_for(tmp_path: Path) -> None:
         (("--topic", "orders"), [3, 4, 8]), (("--topic", "orders", "--events"), [3, 4, 5, 8]), (("--topic", "order"), []),
         (("-n", "3", "--node", "1"), [6, 8, 9]), (("-n", "0"), []), (("--api", "999"), []),
     ],
-)  # fmt: skip
+)
 def test_tail_prints_only_the_rows_that_are_chosen(tmp_path: Path, filters: tuple[str, ...], found: list[int]) -> None:
     write(tmp_path)
     assert seqs(tail(tmp_path, *filters)) == found
@@ -294,7 +294,7 @@ def test_verify_finds_rows_twice_wrong_processes_wrong_names_and_foreign_rows(tm
     for line in (
         "frames-00000000000000000000.arrows begins with seq 1", "is not above seq 2", "seq 3: process 3 after process 1",
         "has rows of broker 1 of run other",
-    ):  # fmt: skip
+    ):
         assert line in said.stdout
 
 

@@ -80,7 +80,7 @@ def test_frames_cut_anywhere_are_whole_rows(world: World, pieces: int) -> None:
     found = world.frames()
     assert [(row["seq"], row["dir"], row["correlation_id"], row["cause_seq"]) for row in found] == [
         (2, 0, 7, None), (3, 0, 8, None), (4, 1, 7, 2), (5, 1, 8, 3)
-    ]  # fmt: skip
+    ]
     assert [row["frame"] for row in found] == [asked(7), asked(8), answered(7), answered(8)]
     first = found[0]
     assert (first["kind"], first["listener"], first["peer"], first["peer_id"]) == ("accepted", "PLAINTEXT", "10.0.0.1:5", None)
@@ -209,7 +209,7 @@ def test_frames_are_kept_as_the_config_says(tmp_path: Path, frames: str | int, k
 @pytest.mark.parametrize(
     ("data", "nulls"),
     [(b"\xff\xff\xff\xf0rest", True), (b"\0\0\0\4abcd", True), (b"\0\0\0\0", True), (b"GET / HTTP/1.1", True), (asked()[:20], True)],
-)  # fmt: skip
+)
 def test_bytes_that_are_no_request_are_rows_without_a_key(world: World, data: bytes, nulls: bool) -> None:
     connection = world.connection()
     connection.received(data)

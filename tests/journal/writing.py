@@ -61,7 +61,7 @@ class TinyJournal:
     def request(
         self, conn: int, key: int, version: int, message: Any, *, dir: int = Direction.REQUEST_IN, corr: int | None = None,
         cause: int | None = None, **columns: Any,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """A request; its `seq`. `message` is a message, or the bytes of a body. Correlation ids count up where none is given."""
         if corr is None:
             self._correlation_id += 1
@@ -87,7 +87,7 @@ class TinyJournal:
         own = {
             "api_key": int(key), "api_version": version, "correlation_id": corr, "client_id": asked["client_id"], "cause_seq": request_seq,
             "latency_ns": self.now_ns - asked["ts_ns"],
-        }  # fmt: skip
+        }
         return self._frame(conn, columns.pop("dir", answers), frame, own, columns)
 
     def raw(self, conn: int, dir: int, data: bytes, **columns: Any) -> int:
@@ -152,7 +152,7 @@ class TinyJournal:
         row |= {
             "conn_id": conn, "dir": int(dir), "kind": "channel" if ours else "accepted", "listener": None if ours else "PLAINTEXT",
             "peer": f"127.0.0.1:{40_000 + conn}", "flags": 0, "frame": frame,
-        }  # fmt: skip
+        }
         return self._add("frames", {**row, **self._connections.get(conn, {}), **own}, columns)
 
     def _add(self, table: str, row: dict[str, Any], columns: dict[str, Any]) -> int:

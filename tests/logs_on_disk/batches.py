@@ -18,7 +18,7 @@ def batch(
     producer_id, producer_epoch, sequence = producer
     covered = struct.pack(
         ">hiqqqhii", 0, len(values) - 1, timestamp, timestamp, producer_id, producer_epoch, sequence, len(values)
-    ) + records  # fmt: skip
+    ) + records
     return struct.pack(">qiibI", base_offset, 9 + len(covered), epoch, 2, crc32c(covered)) + covered
 
 

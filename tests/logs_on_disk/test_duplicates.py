@@ -98,7 +98,7 @@ async def stopped(make: Make) -> None:
 
 
 @pytest.mark.parametrize("marks", [{}, {"a": "from here: 1"}, {"b": "to here: 1"}, {"a": "from here: 1", "b": "to here: 2"},
-                                   {"a": "to here: 1", "b": "to here: 1"}, {"a": "from here: 1", "b": "from h"}])  # fmt: skip
+                                   {"a": "to here: 1", "b": "to here: 1"}, {"a": "from here: 1", "b": "from h"}])
 async def test_a_log_in_two_directories_stops_the_start_and_nothing_is_touched(make: Make, tmp_path: Path, marks: dict[str, str]) -> None:
     await stopped(make)
     shutil.copytree(tmp_path / "a/t-0", tmp_path / "b/t-0")

@@ -147,7 +147,7 @@ def test_names_of_folders_are_those_of_the_real_broker() -> None:
     parsed = {names.parse_folder(name) for name in folders}
     assert parsed == {
         ("__transaction_state", 0, ""), ("empty", 0, ""), ("plain", 0, ""), ("plain", 1, ""), ("txn", 0, ""), ("gone", 0, "-delete"),
-    }  # fmt: skip
+    }
     (deleted,) = (name for name in folders if name.startswith("gone"))
     assert names.delete_folder("gone", 0, deleted.split(".")[1].removesuffix("-delete")) == deleted
 

@@ -96,7 +96,7 @@ class Faulty:
         state = UPDATE.UpdateMetadataPartitionState(
             partition_index=partition, controller_epoch=controller_epoch, leader=leader, leader_epoch=epoch,
             isr=[each for each in IDS if not out_of_isr or each != leader], zk_version=epoch, replicas=IDS,
-        )  # fmt: skip
+        )
         topic = UPDATE.UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
         endpoint = UPDATE.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT", security_protocol=0)
         brokers = [UPDATE.UpdateMetadataBroker(id=each, endpoints=[endpoint]) for each in IDS]

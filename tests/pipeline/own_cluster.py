@@ -160,7 +160,7 @@ class _Story:
         answer = await self.ask(
             ApiKey.REASSIGN_PARTITIONS, 0,
             row(topics=[topic], timeout=30_000, validate_only=False, throttle=50_000_000, remove_throttle=True),
-        )  # fmt: skip
+        )
         assert {p.error_code for t in answer.topics for p in t.partitions} == {0}
         await self._moved({2: (4, 3), 0: (1, 2)})
         await self._reassign({1: (2, 3)})

@@ -123,4 +123,4 @@ def _odd_frames() -> Iterator[Moment]:
 
 RECORDINGS: Mapping[str, Callable[[], Iterator[Moment]]] = {
     "interbroker": _between_brokers, "live": _client_sessions, "broker_story": _played_controller, "raw": _odd_frames,
-}  # fmt: skip
+}

@@ -18,7 +18,7 @@ from klamm.tests.pipeline.test_decode import Frame, recorded
 
 DEFAULTS = {
     "run_id": "r", "node_id": 1, "process": 1, "ts_ns": 0, "mono_ns": 0, "conn_id": 1, "kind": "accepted", "peer": "h:1", "flags": 0,
-}  # fmt: skip
+}
 
 
 def batch(rows: list[Frame]) -> Any:

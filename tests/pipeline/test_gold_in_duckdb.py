@@ -47,7 +47,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
         for kind, name, at_ns in (
             ("throttle_set", "t", 20), ("reassign_phase", "U", 20), ("throttle_removed", "other", 22), ("reassign_phase", "A1", 24),
             ("throttle_removed", "t", 25), ("reassign_phase", "A2", 30),
-        ):  # fmt: skip
+        ):
             if kind == "reassign_phase":
                 phase = {"phase": name, "step": 1}
                 journal.event(kind, topic="t", partition=0, output=phase, cause=cause, ts_ns=START_NS + at_ns)
@@ -77,7 +77,7 @@ def test_the_matrix_says_which_requests_are_outside_of_what_all_listeners_advert
     assert sorted(table(lake, API_MATRIX, *names)) == [
         (0, 9, 1, 0, 0, 0, 0), (3, 0, 1, 0, 0, 1, 0), (3, 1, 1, 1, 0, 0, 0), (3, 11, 4, 2, 1, 0, 1), (3, 12, 1, 1, 0, 1, 0),
         (18, 3, 1, 0, 0, 0, 0),
-    ]  # fmt: skip
+    ]
     assert set(table(lake, API_MATRIX, "api_key", "api")) == {(0, "Produce"), (3, "Metadata"), (18, "ApiVersions")}
 
 

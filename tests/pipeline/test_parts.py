@@ -31,7 +31,7 @@ def test_a_batch_is_adopted_when_each_run_has_as_many_rows_as_came_in(tmp_path: 
     entries = _adopted(tmp_path, TABLES, (MESSAGES, QUARANTINE), "7", {"r": 5, "s": 1})
     assert [(entry.table, entry.run, entry.rows) for entry in entries] == [
         ("silver/messages", "r", 3), ("silver/messages", "s", 1), ("silver/partition_state", "r", 9), ("silver/quarantine", "r", 2),
-    ]  # fmt: skip
+    ]
     assert all(manifest.rows_on_disk(tmp_path / entry.path) == entry.rows for entry in entries)
 
 

@@ -88,7 +88,7 @@ def odd_requests(port: int) -> None:
     for payload in (
         b"\0\x12\0\x63\0\0\0\1\0\1c\0", b"\0\x12\xff\xff\0\0\0\1\0\1c", b"\3\xe7\0\0\0\0\0\1\0\1c",
         b"\0\3\0\x63\0\0\0\1\0\1c", b"\0\3\0\1\0\0\0\1\0\1c",
-    ):  # fmt: skip
+    ):
         with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as connection:
             connection.sendall(len(payload).to_bytes(4, "big") + payload)
             connection.recv(1)

@@ -29,7 +29,7 @@ def leader_and_isr(leader_epoch: int = 3) -> messages.LeaderAndIsrRequest:
     state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         partition_index=0, controller_epoch=7, leader=2, leader_epoch=leader_epoch, isr=(2, 1), partition_epoch=5, replicas=(1, 2, 3),
         adding_replicas=(3,), removing_replicas=(1,), is_new=True, leader_recovery_state=1,
-    )  # fmt: skip
+    )
     topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
     return messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=7, broker_epoch=70, topic_states=[topic])
 
@@ -39,7 +39,7 @@ def update_metadata() -> messages.UpdateMetadataRequest:
     state = Request.UpdateMetadataPartitionState(
         topic_name="t", partition_index=4, controller_epoch=7, leader=-1, leader_epoch=2, isr=(2,), zk_version=9, replicas=(2, 3),
         offline_replicas=(2,),
-    )  # fmt: skip
+    )
     endpoints = [Request.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT")]
     broker = Request.UpdateMetadataBroker(id=2, endpoints=endpoints, rack="r1")
     return Request(controller_id=1, controller_epoch=7, broker_epoch=70, ungrouped_partition_states=[state], live_brokers=[broker])
@@ -109,7 +109,7 @@ def test_partition_states_are_flat(spark: Any, lake: Path) -> None:
     assert second["partition_epoch"] == 9
     assert [(row["seq"], row["request_seq"], row["error_code"], row["partition"], row["deleting"]) for row in rest] == [
         (4, 3, 5, 0, None), (4, 3, 5, 0, None), (9, None, None, 1, True), (9, None, None, 2, True)
-    ]  # fmt: skip
+    ]
 
 
 def test_brokers_and_error_codes_are_flat(spark: Any, lake: Path) -> None:

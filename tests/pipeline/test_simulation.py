@@ -32,7 +32,7 @@ STEPS: tuple[Step, ...] = (
     Kill((3, 7)), Unclean(True), Kill((1,)), Return((3,)), Blacklist((2, 5)), Elect(), Reassign(0, "plan.json"), Shutdown((4, 6)),
     Rebalance(10), Return((1, 7)), Unclean(False), Elect(unclean=True), Blacklist(()), Return((4, 6)), Reassign(1, "plan.json"),
     Rebalance(5), Elect(),
-)  # fmt: skip
+)
 
 
 def random_snapshot(rng: random.Random, partitions: int) -> Snapshot:

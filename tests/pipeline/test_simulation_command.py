@@ -42,7 +42,7 @@ def test_steps_keep_the_sequence_of_the_command_line() -> None:
     with command.make_context("simulate", arguments) as ctx:
         assert ctx.meta["steps"] == [
             ("kill", (1, 2)), ("elect_preferred", None), ("kill", (3, 4)), ("blacklist", ()), ("elect_preferred", None), ("unclean", "on"),
-        ]  # fmt: skip
+        ]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def records() -> list[MetadataRecord]:
     partition = messages.PartitionRecord(
         partition_id=0, topic_id=ID, replicas=[1, 2], isr=[1, 2], removing_replicas=[], adding_replicas=[], leader=1,
         leader_recovery_state=0, leader_epoch=4, partition_epoch=6, directories=[],
-    )  # fmt: skip
+    )
     change = messages.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[2], leader=2)
     broker = messages.RegisterBrokerRecord(broker_id=2, incarnation_id=bytes(16), broker_epoch=7, rack="a", fenced=False)
     return [
         messages.TopicRecord(name="t", topic_id=ID), partition, broker, change,
         messages.ConfigRecord(resource_type=4, resource_name="", name="preferred_leader_blacklist", value="1,2"),
         messages.ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="2"),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_metadata_log_gives_the_cluster_at_its_end(tmp_path: Path) -> None:

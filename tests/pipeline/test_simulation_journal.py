@@ -23,7 +23,7 @@ def leader_and_isr(epoch: int, leader: int, isr: tuple[int, ...], adding: tuple[
     state = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         partition_index=0, controller_epoch=7, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=epoch, replicas=(1, 2, 3),
         adding_replicas=adding, removing_replicas=(), leader_recovery_state=0,
-    )  # fmt: skip
+    )
     topic = messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=bytes(range(16)), partition_states=[state])
     return messages.LeaderAndIsrRequest(controller_id=1, controller_epoch=7, broker_epoch=70, topic_states=[topic])
 
@@ -33,7 +33,7 @@ def update_metadata(topic: str, epoch: int, leader: int, brokers: tuple[int, ...
     state = request.UpdateMetadataPartitionState(
         topic_name=topic, partition_index=0, controller_epoch=7, leader=leader, leader_epoch=epoch, isr=(2,), zk_version=epoch,
         replicas=(1, 2, 3), offline_replicas=(),
-    )  # fmt: skip
+    )
     endpoints = [request.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT")]
     live = [request.UpdateMetadataBroker(id=b, endpoints=endpoints, rack=f"r{b}") for b in brokers]
     return request(controller_id=1, controller_epoch=7, broker_epoch=70, ungrouped_partition_states=[state], live_brokers=live)

@@ -122,5 +122,5 @@ async def test_a_cluster_of_1000_partitions_goes_where_the_simulation_says(zooke
     steps: tuple[Step, ...] = (
         Kill((1,)), Kill((3,)), Blacklist((2,)), Elect(), Return((1,)), Return((3,)), Elect(), Reassign(1), Shutdown((4,)), Blacklist(()),
         Elect(), Return((4,)), Elect(),
-    )  # fmt: skip
+    )
     await compare(zookeeper + chroot, steps, 1000, 2)

@@ -65,7 +65,7 @@ STEPS: list[tuple[Step, ...]] = [
 def test_brokers_that_the_steps_treat_alike_stand_for_each_other(steps: tuple[Step, ...]) -> None:
     table = pa.table({
         "replicas": pa.array(LISTS, pa.list_(pa.int32())), "weight": pa.array([3 * i + 1 for i in range(len(LISTS))], pa.int64()),
-    })  # fmt: skip
+    })
     for rebalanced in ({3: frozenset[int](), 5: frozenset({1, 2})}, {3: frozenset({2, 4}), 5: frozenset(IDS)}):
         procedures = Procedures(ALL, steps, rebalanced)
         each, alike = Counts(), Counts()
@@ -114,7 +114,7 @@ def test_columns_that_are_special_to_partitions_are_part_of_the_pattern() -> Non
         ("isr", pa.list_(pa.int32())), ("recovery", pa.int32()), ("offline_dirs", pa.list_(pa.int32())), ("unclean", pa.bool_()),
         ("min_isr", pa.int32()), ("queued", pa.bool_()), ("targets", pa.list_(pa.list_(pa.int32()))), ("weight", pa.int64()),
         ("bytes", pa.int64()),
-    ]))  # fmt: skip
+    ]))
     first, second = patterns(batch)
     p = first.partition
     assert (p.assignment, p.state) == (Assignment((1, 2)), LeaderAndIsr(1, 0, (1,), 1))

@@ -134,7 +134,7 @@ class Cluster:
                 request = isr_request(
                     state.leader, world.brokers[state.leader].epoch, p.topic.wire_id, key.partition, state.leader_epoch,
                     state.partition_epoch, list(joined),
-                )  # fmt: skip
+                )
                 await self.stage.controller.alter_partition(request, 2)
                 await self.stage.settle()
                 progress = progress or world.states[key] != state

@@ -73,7 +73,7 @@ def test_every_metadata_record_is_right() -> None:
         "RegisterBrokerRecord": 3, "UnregisterBrokerRecord": 0, "TopicRecord": 0, "PartitionRecord": 2, "ConfigRecord": 0,
         "PartitionChangeRecord": 2, "FenceBrokerRecord": 0, "UnfenceBrokerRecord": 0, "RemoveTopicRecord": 0,
         "BrokerRegistrationChangeRecord": 2,
-    }  # fmt: skip
+    }
     assert {(row["name"], row["version"]) for row in rows} == {(name, v) for name, last in newest.items() for v in range(last + 1)}
     assert [(row["name"], row["version"], row["case"], found) for row in rows if (found := fault(row)) is not None] == []
 

@@ -22,7 +22,7 @@ def samples() -> list[MetadataRecord]:
         for row in rows
         if "json" in row and "error" not in row and row["case"] in ("defaults", "full", "nulls", "empty", "max", "min", "long")
         and row["version"] == RECORDS[row["name"]].version
-    ]  # fmt: skip
+    ]
 
 
 def test_the_value_of_a_record_is_frame_version_type_and_version_before_kafkas_bytes() -> None:
@@ -30,7 +30,7 @@ def test_the_value_of_a_record_is_frame_version_type_and_version_before_kafkas_b
         "RegisterBrokerRecord": (0, 1), "UnregisterBrokerRecord": (1, 0), "TopicRecord": (2, 0), "PartitionRecord": (3, 0),
         "ConfigRecord": (4, 0), "PartitionChangeRecord": (5, 0), "FenceBrokerRecord": (7, 0), "UnfenceBrokerRecord": (8, 0),
         "RemoveTopicRecord": (9, 0), "BrokerRegistrationChangeRecord": (17, 1),
-    }  # fmt: skip
+    }
     assert types == RECORDS
     tried = set()
     for row in golden.lines("metadata_records.jsonl.gz"):

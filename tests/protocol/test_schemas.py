@@ -36,7 +36,7 @@ def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
         "FenceBrokerRecord",
         "PartitionChangeRecord", "PartitionRecord", "RegisterBrokerRecord", "RemoveTopicRecord", "RequestHeader", "ResponseHeader",
         "TopicRecord", "UnfenceBrokerRecord", "UnregisterBrokerRecord",
-    }  # fmt: skip
+    }
     assert lacked <= names
 
 

@@ -38,7 +38,7 @@ class Judge:
         """What a leader of Apache Kafka stores for these records of a Produce request, or the error."""
         return self.order(
             op="assign", version=version, offset=offset, epoch=epoch, now=now_ms, hex=data.hex(), rules=asdict(rules)
-        )  # fmt: skip
+        )
 
     def read(self, data: bytes) -> dict[str, Any]:
         """The batches and records that Apache Kafka reads, or the error."""

@@ -112,7 +112,7 @@ def draw_batch(random: Random, codec: Codec) -> tuple[str, bytes]:
         records, codec=codec, attributes=random.choice((0, 0, 0, 0x10)),
         base_timestamp=None if random.random() < 0.8 else records[0].timestamp - 2,
         producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2],
-    )  # fmt: skip
+    )
     header = read_header(data)
     choice = random.randrange(12)
     if choice < 5:
@@ -172,7 +172,7 @@ def draw_header(random: Random, header: BatchHeader) -> tuple[str, BatchHeader]:
         ("leader_epoch", 9),
         ("producer_id", random.choice((7, -2, 2**62))),
         ("base_sequence", random.choice((7, -2, 2**31 - 1))),
-    ))  # fmt: skip
+    ))
     changed = header._replace(**{field: value})
     if field == "attributes" and value & 0x08 and random.random() < 0.3:
         changed = changed._replace(max_timestamp=-1)

@@ -51,7 +51,7 @@ def test_headers_are_read_as_kafka_reads_them(name: str) -> None:
             row["control"], row.get("delete_horizon"),
         )
         for row in cases()[name]["batches"]
-    ]  # fmt: skip
+    ]
     check_crcs(data)
 
 
@@ -61,7 +61,7 @@ def described(header: BatchHeader) -> tuple[Any, ...]:
         header.max_timestamp, header.crc, header.leader_epoch, header.base_timestamp, header.producer_id, header.producer_epoch,
         header.base_sequence, header.last_sequence, header.record_count, header.is_transactional, header.is_control,
         header.delete_horizon_ms,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", CURRENT)

@@ -45,7 +45,7 @@ def run_of(random: Random, count: int) -> list[Record]:
     start = random.choice((0, 0, 60, 8000, 2**40))
     return [
         Record(offset, start + offset // every, key, bytes(size if offset % 97 else size + 1), headers) for offset in range(count)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 7, 63, 64, 65, 130, 8191, 8193, 9000, 20_000])

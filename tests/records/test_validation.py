@@ -43,13 +43,13 @@ def described(data: bytes) -> list[dict[str, Any]]:
             [record.offset, record.timestamp, *(None if part is None else part.hex() for part in (record.key, record.value)),
              *(part for name, content in record.headers for part in (name.decode(), None if content is None else content.hex()))]
             for record in read_records(data, header, position)
-        ]  # fmt: skip
+        ]
         rows.append({
             "magic": 2, "first": header.base_offset, "last": header.last_offset, "codec": CODEC_NAMES[header.codec],
             "time": "LogAppendTime" if header.is_log_append_time else "CreateTime", "max_timestamp": header.max_timestamp,
             "producer": header.producer_id, "sequence": header.base_sequence, "transactional": header.is_transactional,
             "epoch": header.leader_epoch, "records": records,
-        })  # fmt: skip
+        })
     return rows
 
 

@@ -42,7 +42,7 @@ class World:
 
     def __init__(
         self, *, authorizer: Authorizer | None = None, racks: Sequence[str] = ("a", "b", "b"), **properties: object
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`properties` are the broker's, with underscores for dots."""
         self.clock = DrivenClock()
         self.metadata = MetadataCache(1)
@@ -54,7 +54,7 @@ class World:
         self.quotas = ReplicationQuotas(1, config.get, self.clock)
         self.services: Services = dataclasses.replace(
             made, replicas=self.replicas, clock=self.clock, replication_quotas=self.quotas
-        )  # fmt: skip
+        )
         self.racks = racks
         self.states: dict[str, dict[int, Any]] = {}
         self.peer = Peer("PLAINTEXT", "127.0.0.1", ResponseCache())
@@ -62,7 +62,7 @@ class World:
     def host(
         self, topic: str, count: int = 1, *, leader: int = 1, epoch: int = 0, isr: Sequence[int] = (1,), replicas: Sequence[int] = (1,),
         first: int = 0, recovery: int = 0, has_id: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The controller says who leads these partitions, in UpdateMetadata and LeaderAndIsr."""
         known = messages.UpdateMetadataRequest
         part = messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -73,7 +73,7 @@ class World:
                 replicas=tuple(replicas), offline_replicas=(),
             )
             for index in range(first, first + count)
-        ]  # fmt: skip
+        ]
         named = known.UpdateMetadataTopicState(topic_name=topic, topic_id=identity, partition_states=states)
         self.replicas.handle_update_metadata(update(named, brokers=self.brokers()), 1)
         if 1 not in replicas:
@@ -85,11 +85,11 @@ class World:
                 leader_recovery_state=recovery,
             )
             for state in states
-        ]  # fmt: skip
+        ]
         request = messages.LeaderAndIsrRequest(
             controller_epoch=1, broker_epoch=7,
             topic_states=[messages.LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=topic, topic_id=identity, partition_states=led)],
-        )  # fmt: skip
+        )
         request = messages.decode("LeaderAndIsrRequest", 7, messages.encode(request, 7))[0]
         self.replicas.apply(self.replicas.handle_leader_and_isr(request, 7, 1).effects)
 
@@ -153,7 +153,7 @@ def part(index: int = 0, offset: int = 0, *, epoch: int = -1, last: int = -1, ma
 def fetch(
     topics: dict[str, list[Any]] | None = None, *, version: int = NEWEST, replica_id: int = -1, session: tuple[int, int] = (0, -1),
     forget: dict[str, list[int]] | None = None, **fields: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """A request as this version has it: by name or by id, replica id in the field or in the tagged field."""
     by_id = version >= 13
     named = [

@@ -124,7 +124,7 @@ def named(request: Any, by_name: bool = False) -> list[tuple[Any, ...]]:
          p.log_start_offset)
         for topic in request.topics
         for p in topic.partitions
-    ]  # fmt: skip
+    ]
 
 
 def forgotten(request: Any) -> list[tuple[bytes, int]]:
@@ -143,7 +143,7 @@ class Follower:
         fields = {
             "wait_max_ms": 500, "min_bytes": 1, "partition_max_bytes": 1 << 20, "response_max_bytes": 10 << 20, "backoff_ms": 1000,
             "socket_timeout_ms": 30_000, "request_timeout_ms": 30_000,
-        } | options  # fmt: skip
+        } | options
         self.options = FetcherOptions(broker_id=ME, protocol=MetadataVersion.of(protocol), **fields)
         self.background = BackgroundTasks()
         self.quota = ReplicationQuota(11, 1, self.clock)

@@ -37,7 +37,7 @@ def finder(zookeeper: ZooKeeper, taken_part: list[str] | None = None) -> Control
     return ControllerFinder(
         BrokerIdentity(5, "c"), "BROKERS", zookeeper.read, lambda: OWN, SYSTEM_CLOCK,
         lambda: noted.append("takes part"), lambda: zookeeper.elected,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.requirement("RREG-9")

@@ -128,7 +128,7 @@ def follow(logged: Logged) -> None:
     lead = messages.LeaderAndIsrRequest
     state = lead.LeaderAndIsrPartitionState(
         partition_index=1, leader=2, leader_epoch=20, isr=(1, 2), replicas=(1, 2), controller_epoch=1
-    )  # fmt: skip
+    )
     topic = lead.LeaderAndIsrTopicState(topic_name="t", topic_id=(1).to_bytes(16, "big"), partition_states=[state])
     request = lead(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
     replicas = logged.services.replicas

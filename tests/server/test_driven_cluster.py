@@ -56,7 +56,7 @@ async def driven(zookeeper: str, chroot: str) -> AsyncIterator[DrivenCluster]:
     cluster = LocalCluster(
         3, zookeeper=zookeeper + chroot, topics=[SeedTopic("t", 6, 3)], config=few_fetches,
         seams=Seams(clock=clock, random=random.Random(5)),
-    )  # fmt: skip
+    )
     await cluster.start()
     yield DrivenCluster(cluster, clock)
     await cluster.stop()

@@ -62,7 +62,7 @@ class Broker:
         self.controller = FakeController(outcomes or {}, refusal)
         self.services = make_services(
             controller=self.controller, authorizer=authorizer, config=broker_config(kip183_legacy_v0=legacy_v0)
-        )  # fmt: skip
+        )
         for (topic, partition), leader in (leaders or {}).items():
             self.shows(topic, partition, leader)
 

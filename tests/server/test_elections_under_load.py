@@ -76,7 +76,7 @@ class Asked(InactiveController):
         request = messages.ElectLeadersRequest(
             election_type=int(self.election.value), timeout_ms=self.timeout_ms,
             topic_partitions=[messages.ElectLeadersRequest.TopicPartitions(topic=t, partitions=p) for t, p in topics.items()],
-        )  # fmt: skip
+        )
         context = make_context(dataclasses.replace(self.load.services, controller=self), ApiKey.ELECT_LEADERS, 2)
         response = await elect_leaders.handle(context, request)
         body = messages.decode("ElectLeadersResponse", 2, messages.encode(response, 2))[0]

@@ -23,10 +23,10 @@ from klamm.tests.services import make_services
 STAY = {
     "ApiVersions", "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds",
     "RegisterBroker", "MetadataFetch",
-}  # fmt: skip
+}
 WITH_CODE = {
     "ElectLeaders": 1, "AlterPartitionReassignments": 0, "ListPartitionReassignments": 0, "DescribeLogDirs": 3, "DescribeCluster": 0,
-}  # fmt: skip
+}
 """APIs that clients may get BROKER_NOT_AVAILABLE from, with the version since which there is a place for it."""
 
 

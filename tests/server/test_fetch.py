@@ -83,7 +83,7 @@ async def test_codes_of_partitions_that_cannot_be_read(version: int) -> None:
             "follows": [part()], "elsewhere": [part()], "recovers": [part()], "unknown": [part()],
         },
         version=version,
-    )  # fmt: skip
+    )
     assert codes(await world.respond(request, version)) == {
         ("led", 0): ErrorCode.OFFSET_OUT_OF_RANGE,
         ("led", 1): ErrorCode.UNKNOWN_LEADER_EPOCH if version >= 9 else 0,

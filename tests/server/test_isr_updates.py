@@ -42,7 +42,7 @@ class Rig:
         self.requests = ControllerRequests("1", self._find)
         self.replicas.leaders.isr_updates = IsrUpdates(
             BrokerIdentity(ME, "cluster", EPOCH), self.replicas.leaders, self.requests, self.background, 20
-        )  # fmt: skip
+        )
         self.lead(0, 0, topic_id, **more)
         self.lead(1, 0, topic_id, **more)
 
@@ -181,7 +181,7 @@ async def test_refusal_that_changed_nothing_goes_back_to_the_confirmed_isr(rig: 
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
         ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
     ],
-)  # fmt: skip
+)
 async def test_refusal_of_an_unknown_state_waits_for_the_next_leader_and_isr(rig: Rig, code: ErrorCode) -> None:
     rig.join(0)
     await rig.negotiate()
@@ -289,7 +289,7 @@ def respond_each(rig: Rig, at: int, *codes: int) -> None:
         RESPONSE.PartitionData(index, code, leader_id=1, leader_epoch=0, isr=[1, 2, 3], partition_epoch=6) if code == 0
         else RESPONSE.PartitionData(index, code)
         for index, code in enumerate(codes)
-    ]  # fmt: skip
+    ]
     rig.controller.answer(at, topics=[RESPONSE.TopicData(topic_id=A, partitions=rows)])
 
 

@@ -53,7 +53,7 @@ async def content_of(request: dict[str, Any]) -> Content[HostedPartition]:
                 p["fetchOffset"],
             )
             for p in entry["partitions"]
-        ]  # fmt: skip
+        ]
         topics.append((topic, partitions))
     forgotten = [("", uuid(entry["topicId"]), entry["partitions"]) for entry in request["forgottenTopicsData"]]
     return Content(request["sessionId"], request["sessionEpoch"], topics, forgotten, True, 0)

@@ -89,7 +89,7 @@ def test_both_kinds_of_cluster_have_the_same_methods() -> None:
     assert {name: signature for name, signature in waiting.items() if name not in BY_WITH} == blocking
     assert {name for name, value in vars(BlockingCluster).items() if isinstance(value, property)} == {
         "addresses", "bootstrap_servers", "cluster_id", "controller_id", "recovering", "zookeeper",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("topics", ["orders:6:3", ["orders:6:3"], [("orders", 6, 3)]])

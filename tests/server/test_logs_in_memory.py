@@ -49,7 +49,7 @@ async def alter(cluster: LocalCluster, kind: int, name: str, **values: str) -> N
     configs = {key.replace("_", "."): value for key, value in values.items()}
     response = await request(
         cluster.brokers[0], ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, requests.set_configs(kind, name, configs)
-    )  # fmt: skip
+    )
     assert response.responses[0].error_code == ErrorCode.NONE
 
 

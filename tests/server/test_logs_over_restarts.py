@@ -32,7 +32,7 @@ CONFIG = {
     "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1000", "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "50", "controlled.shutdown.max.retries": "1", "auto.leader.rebalance.enable": "false",
     "unclean.leader.election.enable": "true",
-}  # fmt: skip
+}
 CHECKPOINT_S = 5
 
 Make = Callable[..., Awaitable[LocalCluster]]
@@ -48,7 +48,7 @@ async def make(zookeeper: str, chroot: str, tmp_path: Path) -> AsyncIterator[Mak
         properties = CONFIG | {name.replace("_", "."): value for name, value in config.items()}
         cluster = LocalCluster(
             brokers, zookeeper=zookeeper + chroot, config=properties, topics=topics, data_dir=tmp_path if on_disk else None, seams=seams
-        )  # fmt: skip
+        )
         made.append(cluster)
         await cluster.start()
         return cluster
@@ -121,7 +121,7 @@ async def state_of(log: Log) -> dict[str, Any]:
         "id": log.topic_id, "start": log.log_start_offset, "end": log.log_end_offset, "high watermark": log.high_watermark,
         "stable": log.last_stable_offset, "epochs": log.epochs.entries, "producers": log.active_producers(), "bytes": await bytes_of(log),
         "aborted": log.aborted_transactions(0, log.log_end_offset),
-    }  # fmt: skip
+    }
 
 
 @PLACES

@@ -41,7 +41,7 @@ def of_tree(tree: Tree) -> Facts:
                 tuple(replicas),
                 tuple(node["adding_replicas"].get(index, ())),
                 tuple(node["removing_replicas"].get(index, ())), -1, -1, (), 0, -1,
-            )  # fmt: skip
+            )
             if (state := tree.state(topic, int(index))) is not None:
                 facts = facts._replace(
                     leader=state.leader, leader_epoch=state.le, isr=tuple(state.isr), recovery=state.recovery, partition_epoch=state.pe

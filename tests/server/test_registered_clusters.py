@@ -107,7 +107,7 @@ class Traffic:
     async def _run(self) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap, acks="all", enable_idempotence=True, request_timeout_ms=5000, retry_backoff_ms=20
-        )  # fmt: skip
+        )
         await producer.start()
         try:
             number = 0
@@ -135,7 +135,7 @@ class Traffic:
         await self._task
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap, enable_auto_commit=False, group_id=None, auto_offset_reset="earliest"
-        )  # fmt: skip
+        )
         await consumer.start()
         try:
             partitions = [TopicPartition(self.topic, index) for index in range(3)]
@@ -406,7 +406,7 @@ async def test_brokers_of_both_kinds_are_one_cluster(start: Start, zookeeper: st
         await eventually(lambda: "t" in ephemeral.metadata.topics and ephemeral.metadata.leader("t", 2) == 9, "the topic is everywhere")
         grown = await request(controller, 37, 3, messages.CreatePartitionsRequest(
             topics=[messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=9, assignments=None)], timeout_ms=30_000,
-        ))  # fmt: skip
+        ))
         assert grown.results[0].error_code == 0
         await eventually(lambda: {ephemeral.metadata.leader("t", index) for index in range(3, 9)} == {1, 2, 9}, "all kinds get replicas")
         traffic = Traffic(cluster, "t")

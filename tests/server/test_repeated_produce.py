@@ -128,7 +128,7 @@ async def test_log_append_time_is_named() -> None:
     ],
     ids=["two partitions", "two topics", "transactional id", "acks", "null", "follower", "offline", "no log", "no partition", "no topic",
          "internal", "crc", "empty", "long", "nothing"],
-)  # fmt: skip
+)
 async def test_whatever_is_not_usual_is_left_to_the_handler_with_nothing_done(asked: Any, version: int) -> None:
     connection = await Connection.made()
     assert connection.short(payload(asked, version)) is None

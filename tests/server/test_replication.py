@@ -134,7 +134,7 @@ async def make(zookeeper: str, chroot: str, tmp_path: Path) -> AsyncIterator[Mak
         local = LocalCluster(
             brokers, zookeeper=zookeeper + chroot, config=properties, topics=[SeedTopic("t", 1, brokers)],
             data_dir=tmp_path if on_disk else None,
-        )  # fmt: skip
+        )
         await local.start()
         made.append(local)
         return Cluster(local)

@@ -66,7 +66,7 @@ class World:
         self.looks: list[float] = []
         self.client = RegistrationClient(
             self.identity, OPTIONS, lambda: self.endpoints, finder, self._stored, self.serving.append, None, self.clock
-        )  # fmt: skip
+        )
         self.handled = [0, 0]
         self.known: tuple[ApiKey, ...] = (ApiKey.REGISTER_BROKER, ApiKey.METADATA_FETCH)
         """What the scripted brokers offer."""
@@ -454,7 +454,7 @@ async def test_broker_that_hears_the_controller_does_not_look_into_zookeeper(sta
         IN_ZOOKEEPER._replace(epoch=2), None, StoreLost("over"), Unreadable("nonsense"), ConnectionLost(), RuntimeError("a fault"),
     ],
     ids=str,
-)  # fmt: skip
+)
 async def test_broker_without_its_controller_fences_itself_when_zookeeper_does_not_say_that_it_is_online(
     started: World, stored: BrokerRegistration | Exception | None
 ) -> None:

@@ -29,7 +29,7 @@ BATCH = record_batch(b"v" * 200)
 DAY_MS = 24 * 3600 * 1000
 
 FIELDS = {"offset": (0, "q"), "magic": (16, "b"), "attributes": (21, "h"), "last delta": (23, "i"), "base time": (27, "q"),
-          "max time": (35, "q"), "producer": (43, "q"), "producer epoch": (51, "h"), "sequence": (53, "i"), "count": (57, "i")}  # fmt: skip
+          "max time": (35, "q"), "producer": (43, "q"), "producer epoch": (51, "h"), "sequence": (53, "i"), "count": (57, "i")}
 
 
 def framed(data: bytes) -> bytes:

@@ -88,7 +88,7 @@ async def codes(broker: BrokerServer) -> dict[str, int]:
     produce = messages.ProduceRequest(
         acks=1, timeout_ms=1000,
         topic_data=[messages.ProduceRequest.TopicProduceData("t", [messages.ProduceRequest.PartitionProduceData(0, batch())])],
-    )  # fmt: skip
+    )
     fetch_partition = messages.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     fetch_topic = messages.FetchRequest.FetchTopic(topic="t", partitions=[fetch_partition])
     fetch = messages.FetchRequest(max_wait_ms=0, max_bytes=1000, topics=[fetch_topic])

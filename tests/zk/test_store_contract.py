@@ -467,7 +467,7 @@ async def test_configs_are_written_with_a_notification_each(lab: Lab, office: Se
     assert await office.store.write_configs(writes) == [WriteOutcome.OK] * 3
     assert await office.store.read_configs([DEFAULT, T, BROKER_1]) == [
         StoredConfig({}, 0), StoredConfig({"retention.ms": "7"}, 0), StoredConfig({"x": "1"}, 0),
-    ]  # fmt: skip
+    ]
     assert await office.store.write_configs([config(T, 0)]) == [WriteOutcome.OK]
     assert await office.store.read_configs([T]) == [StoredConfig({}, 1)]
     announced = [b'{"version":2,"entity_path":"%b"}' % str(entity).encode() for entity in (T, BROKER_1, DEFAULT, T)]
@@ -604,7 +604,7 @@ async def test_registrations_have_the_shape_of_the_draft(lab: Lab, office: Seat)
     )
     assert await lab.read("/cluster/brokers/6") == (
         b'{"version":1,"epoch":1,"state":"FENCED","settings":{"listener_security_protocol_map":{},"endpoints":[],"jmx_port":-1}}', 0
-    )  # fmt: skip
+    )
     assert await office.store.registrations() == {5: REGISTERED, 6: bare}
 
 
@@ -628,7 +628,7 @@ SETTINGS: dict[str, Any] = {"endpoints": [], "listener_security_protocol_map": {
         ({"epoch": 7, "state": "AWAY", "settings": SETTINGS}, 7), ({"epoch": 7, "state": "ONLINE"}, 7),
         ({"epoch": -1, "state": "ONLINE", "settings": SETTINGS}, 1), ({"epoch": 2**63, "state": "ONLINE", "settings": SETTINGS}, 1),
     ],
-)  # fmt: skip
+)
 async def test_a_registration_that_cannot_be_read_is_offline_and_its_epoch_does_not_begin_anew(
     lab: Lab, office: Seat, content: Any, epoch: int
 ) -> None:

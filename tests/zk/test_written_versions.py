@@ -53,7 +53,7 @@ async def test_a_write_that_is_refused_has_no_version(lab: Lab, office: Seat) ->
     await lab.overwrite_state(TopicPartition("t", 0), STATE)
     assert await store.write_states([StateWrite("t", 0, NEXT, 0), StateWrite("t", 7, NEXT, 0)]) == [
         WriteOutcome.BAD_VERSION, WriteOutcome.NO_NODE
-    ]  # fmt: skip
+    ]
     refused, missing = journal.of("zk_write")
     assert refused.output == {"outcome": "BAD_VERSION", "version": None} and "partition_epoch" not in refused.columns
     assert missing.output == {"outcome": "NO_NODE", "version": None}

@@ -53,7 +53,7 @@ WITHOUT_CHECKPOINT = {
 REPLACED = (
     files_of.RECOVERY_POINT_CHECKPOINT, files_of.LOG_START_OFFSET_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
     files_of.CLEANER_OFFSET_CHECKPOINT, markers.META_PROPERTIES,
-)  # fmt: skip
+)
 """Files of the directory itself."""
 T = TypeVar("T")
 
@@ -323,7 +323,7 @@ class LogDirectory:
             for name in (
                 files_of.LOG_START_OFFSET_CHECKPOINT, files_of.RECOVERY_POINT_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
             )
-        )  # fmt: skip
+        )
         self.clean_offsets = self._offsets(files_of.CLEANER_OFFSET_CHECKPOINT)
         self._watermarked = [key for key, high_watermark in watermarks.items() if high_watermark]
         for key in starts.keys() | points.keys() | watermarks.keys():
@@ -351,7 +351,7 @@ class LogDirectory:
             log.warning(
                 "log directory %s: %d logs of replication-offset-checkpoint have no folder: %s%s. They were deleted or moved just before "
                 "the broker ended, or are missing", self.path, len(gone), listed, ", …" if len(gone) > MOST_NAMED else "",
-            )  # fmt: skip
+            )
 
     def _load_in_thread(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, LoadedLog]:
         found = {}
@@ -447,7 +447,7 @@ class LogDirectory:
                 max(theirs.log_start_offset, ours.log_start_offset),
                 min(theirs.recovery_point, ours.recovery_point),
                 max(theirs.high_watermark, ours.high_watermark),
-            )  # fmt: skip
+            )
         if key in source.clean_offsets:
             self.clean_offsets.setdefault(key, source.clean_offsets[key])
 

@@ -72,7 +72,7 @@ class DirectoryStorage:
     __slots__ = (
         "_drained", "_flush_end", "_in_thread", "_is_flushing", "_is_held", "_is_stopped", "_listener", "_moved", "_moving", "_reads",
         "_stopping", "_to_flush", "changes", "files", "home", "is_running", "partition", "queue", "recovery_point", "topic",
-    )  # fmt: skip
+    )
 
     def __init__(self, home: Home, topic: str, partition: int, files: LogFiles, recovery_point: int) -> None:
         self.home = home

@@ -88,7 +88,7 @@ class _Loading:
             log.warning(
                 "%s: the log ends at %d, before its high watermark %d of replication-offset-checkpoint: what was between is not here",
                 self.folder, next_offset, self.checkpoints.high_watermark,
-            )  # fmt: skip
+            )
         if self.segments and start > next_offset:
             log.warning("%s: the log start offset %d is beyond the end %d; the log begins anew there", self.folder, start, next_offset)
             for segment in self.segments:
@@ -310,7 +310,7 @@ class _Loading:
             except CorruptRecords as error:
                 log.warning("%s: segment %d is read for its leader epochs up to a damage: %s", self.folder, segment.base_offset, error)
         log.warning("%s: no leader epoch is known by %s; they are taken from the batches: %s", self.folder, LEADER_EPOCH_CHECKPOINT,
-                    ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in epochs))  # fmt: skip
+                    ", ".join(f"epoch {entry.epoch} from {entry.start_offset}" for entry in epochs))
         self.epochs = epochs
 
     def _first_header(self, segment: LoadedSegment) -> BatchHeader | None:
@@ -413,7 +413,7 @@ def finish_swaps(folder: str) -> None:
             if segment not in listed:
                 raise CorruptRecords(f"{swap} is not whole ({error}), and there is no {segment}") from error
             log.warning("%s: %s is not whole and gets the name %s: %s. The segments that it should replace stay as they are",
-                        folder, swap, swap + UNREADABLE, error)  # fmt: skip
+                        folder, swap, swap + UNREADABLE, error)
             for name in swaps.pop(base_offset):
                 os.replace(f"{folder}/{name}", f"{folder}/{name}{UNREADABLE}")
     for name in unfinished:

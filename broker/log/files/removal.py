@@ -10,7 +10,7 @@ from klamm.broker.log.files import checkpoints, markers, names
 _FILES = (
     checkpoints.RECOVERY_POINT_CHECKPOINT, checkpoints.LOG_START_OFFSET_CHECKPOINT, checkpoints.REPLICATION_OFFSET_CHECKPOINT,
     checkpoints.CLEANER_OFFSET_CHECKPOINT, markers.CLEAN_SHUTDOWN,
-)  # fmt: skip
+)
 
 
 def remove_logs(directory: str) -> None:

@@ -28,7 +28,7 @@ def record(delta: int, value: bytes | None, key: bytes | None = None, timestamp_
 def batch(
     count: int = 1, size: int = 10, *, base_offset: int = 0, leader_epoch: int = -1, timestamp: int = 1_000, producer: int = -1,
     epoch: int = -1, sequence: int = -1, attributes: int = 0, records: list[bytes] | None = None, max_timestamp: int | None = None,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A batch of `count` records with values of `size` bytes, or of these encoded records."""
     made = [record(delta, bytes(size), b"k") for delta in range(count)] if records is None else records
     count = len(made)
@@ -43,4 +43,4 @@ def marker(producer: int, epoch: int, *, commit: bool, base_offset: int = 0, coo
     control = record(0, pack(">hi", 0, coordinator_epoch), pack(">hh", 0, int(commit)))
     return batch(
         producer=producer, epoch=epoch, base_offset=base_offset, attributes=0x30, records=[control], timestamp=timestamp
-    )  # fmt: skip
+    )

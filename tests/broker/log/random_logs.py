@@ -51,7 +51,7 @@ def draw_log(random: Random) -> DrawnLog:
     data = b"".join(parts)
     producers = {
         producer: LastRecord(random.choice((end, end, None)), 0) for producer, end in last.items() if random.random() < 0.7
-    }  # fmt: skip
+    }
     start = random.choice((0, 0, random.choice([header.base_offset for _, header in each_header(data)])))
     return DrawnLog(data, aborted, producers, start)
 

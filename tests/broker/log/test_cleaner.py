@@ -24,7 +24,7 @@ def data_batch(*records: tuple[int, bytes | None, bytes | None], codec: Codec = 
     return encode_batch(
         made, codec=codec, attributes=more, producer_id=producer, producer_epoch=0 if producer >= 0 else -1,
         base_sequence=0 if producer >= 0 else -1,
-    )  # fmt: skip
+    )
 
 
 def round_of(
@@ -172,7 +172,7 @@ def order_of(seed: int) -> dict[str, Any]:
     return {
         "hex": log.data.hex(), "start": log.start, "aborted": [list(row) for row in log.aborted], "now": NOW, "retention": RETENTION,
         "producers": {str(producer): list(row) for producer, row in log.producers.items()},
-    }  # fmt: skip
+    }
 
 
 def judge_rounds(judge: Any, order: dict[str, Any]) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ NOW_MS = SYSTEM_CLOCK.now_ms()
 def make(
     storage: SimulatedStorage | None = None, segment_bytes: int = 1_000, budget: MemoryBudget | None = None, topic: str = "t",
     **configs: object,
-) -> Log:  # fmt: skip
+) -> Log:
     config = LogConfig(segment_bytes=segment_bytes, delete=False, compact=True, **configs)  # type: ignore[arg-type]
     environment = LogEnvironment(budget or MemoryBudget(), lambda: NOW_MS, lambda bound: 0, 0)
     return Log(topic, 0, bytes(16), config, environment, storage, None if storage is None else empty())

@@ -127,7 +127,7 @@ async def test_transactions_are_those_of_what_was_written_through_stops_and_kill
     CONFIGS_OF["transactions"] = {
         "cleanup.policy": "compact,delete", "segment.bytes": "2000", "retention.bytes": chance.choice(("8000", "-1")),
         "index.interval.bytes": "100", "delete.retention.ms": chance.choice(("0", "86400000")),
-    }  # fmt: skip
+    }
     logs = make()
     story = Story(await opened(logs, "transactions"), chance)
     for _ in range(120):

@@ -166,7 +166,7 @@ async def test_transactions_are_those_of_what_was_written_whatever_is_cut_delete
     config = LogConfig(
         segment_bytes=chance.choice((600, 1_500)), compact=True, retention_bytes=chance.choice((4_000, -1)),
         delete_retention_ms=chance.choice((0, 86_400_000)),
-    )  # fmt: skip
+    )
     environment = LogEnvironment(MemoryBudget(), lambda: 1_000, lambda bound: 0, 0)
     story = Story(Log("t", 0, bytes(16), config, environment, storage, None if storage is None else empty()), chance)
     for _ in range(150):

@@ -231,7 +231,7 @@ async def test_retention_and_expiry_of_producers_come_with_time() -> None:
     logs = manager(
         StoredConfigs(), clock, log_retention_check_interval_ms=1000, log_initial_task_delay_ms=100, log_retention_ms=5_000,
         producer_id_expiration_ms=2_000, producer_id_expiration_check_interval_ms=500,
-    )  # fmt: skip
+    )
     log = await opened(logs, "t")
     log.append_as_leader(batch(producer=7, epoch=0, sequence=0, timestamp=clock.now_ms()), 0, 9, Origin.CLIENT, clock.now_ms())
     log.set_high_watermark(1)

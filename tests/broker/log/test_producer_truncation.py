@@ -97,7 +97,7 @@ def follow(log: Log, batches: Batches, chance: random.Random) -> None:
     data = batch(
         count, chance.choice((5, 3_000)), producer=producer, epoch=epoch, sequence=sequence, base_offset=base, attributes=attributes,
         timestamp=NOW,
-    )  # fmt: skip
+    )
     log.append_as_follower(data, 0)
     last = base + count - 1
     batches.rows.append((base, last, producer, epoch, sequence + count - 1, "open" if is_transactional else ""))

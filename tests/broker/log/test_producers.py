@@ -29,7 +29,7 @@ def send(
 ) -> AppendResult:
     data = batch(
         count, producer=producer, epoch=epoch, sequence=sequence, timestamp=timestamp, attributes=TRANSACTIONAL if open_ else 0
-    )  # fmt: skip
+    )
     return log.append_as_leader(data, 0, 9, Origin.CLIENT, 0)
 
 

@@ -123,7 +123,7 @@ class Story:
             producer=producer, epoch=-1 if producer == NOBODY else 0, sequence=sequence, timestamp=SYSTEM_CLOCK.now_ms(),
             attributes=TRANSACTIONAL if producer in (FIRST, SECOND) else 0,
             records=[record(delta, value, key) for delta, (key, value) in enumerate(pairs)],
-        )  # fmt: skip
+        )
         base = self.log.append_as_leader(data, 0, 9, Origin.CLIENT, SYSTEM_CLOCK.now_ms()).base_offset
         assert base == self.naive.end
         self.naive.all.append(Written(base, base + len(pairs) - 1, producer, sequence + len(pairs) - 1, pairs))

@@ -36,7 +36,7 @@ from klamm.zk.embedded.server import EmbeddedZooKeeper
 TARGET = Path(__file__).resolve().parents[1] / "older_protocols.jsonl.gz"
 PROTOCOLS = (
     "0.8.2", "0.9.0", "0.10.0", "0.10.2", "0.11.0", "1.0", "2.0", "2.2", "2.4-IV0", "2.4", "2.6", "2.7", "2.8", "3.0", "3.3", "3.9",
-)  # fmt: skip
+)
 FIRST_WITH_NEW_RECORDS = PROTOCOLS.index("0.11.0")
 FIRST_TO_OUTLIVE_A_LOG_DIR = PROTOCOLS.index("1.0")
 """Before that protocol a broker halts when a log directory fails."""

@@ -123,23 +123,23 @@ def tables(lake: Path, seqs: dict[str, int]) -> None:
         {"ts_ns": START_NS + chance.randrange(5 * SECOND), "dir": 1, "api_key": chance.choice(apis), "path": "errorCode",
          "kind": "accepted", "error_code": chance.choice([3, 5, 6, 41]), "count": chance.randrange(1, 20)}
         for _ in range(300)
-    ])  # fmt: skip
+    ])
     write(lake, LATENCY, [
         {"node_id": 1, "dir": 1, "api_key": int(key), "api": key.name, "count": 100, "p50_ns": 80_000 * n, "p99_ns": 900_000 * n,
          "p999_ns": 4_000_000 * n, "max_ns": 30_000_000 * n}
         for n, key in enumerate(apis, 1)
-    ])  # fmt: skip
+    ])
     write(lake, API_MATRIX, [
         {"node_id": 1, "client_sw": client, "client_id": "c", "api_key": int(key), "api": key.name, "api_version": version,
          "requests": chance.randrange(1, 5000), "errors": chance.randrange(9), "outside": int(version == 99), "quarantined": int(n == 3)}
         for n, client in enumerate(["librdkafka/2.16", "apache-kafka-java/3.9.1", "kafka-python/3.0", HOSTILE, "kgo/1.17"])
         for key in apis for version in (7, 12, 99) if chance.random() < 0.7
-    ])  # fmt: skip
+    ])
     write(lake, QUARANTINE, [{"kind": "accepted", "reason": reason, "frame": b""} for reason in ["truncated"] * 3 + ["unknown_key"]])
     write(lake, RULE_STATS, [
         {"rule": "W-01", "checked": 1000, "violated": 0}, {"rule": "W-03", "checked": 500, "violated": 7},
         {"rule": "X-03", "checked": 9, "violated": 1}, {"rule": "C-16", "checked": 0, "violated": 0},
-    ])  # fmt: skip
+    ])
     steps = [{"step": step, "action": action, "partitions": 900, "hours": 0.5} for step, action in enumerate(["", "kill 3"])]
     write(lake, SIM_SUMMARY, steps, "sim-1")
     led = [(0, 1, 300), (0, 2, 300), (0, 3, 300), (1, 1, 480), (1, 2, 420), (1, 3, 0)]

@@ -28,7 +28,7 @@ def shown(page: Path, look: str, *arguments: str) -> str:
     command = [
         chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,5200",
         "--virtual-time-budget=20000", f"--user-data-dir={page.parent / look}", *arguments, f"{page.as_uri()}?look={look}",
-    ]  # fmt: skip
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 

@@ -51,7 +51,7 @@ def test_page_has_all_pictures_and_their_rows(page: str) -> None:
     assert set(specs(page)) == {
         "leadership-picture", "led-picture", "balance-picture", "reassign-picture", "errors-picture", "latency-picture", "matrix-picture",
         "incident-picture", "simulation-picture",
-    }  # fmt: skip
+    }
 
 
 def test_every_picture_is_as_wide_as_its_place_and_can_be_drawn(page: str) -> None:
@@ -94,7 +94,7 @@ def test_the_time_in_which_replicas_copy_is_a_phase_of_a_reassignment() -> None:
     rows = facts._with_copying(spans, 20_000)
     assert [(row["topic_partition"], row["phase"], row["from_ms"], row["to_ms"]) for row in rows if row["phase"] == facts.COPY] == [
         ("t-0", "copy", 3, 9000), ("t-1", "copy", 4, 20_000)
-    ]  # fmt: skip
+    ]
     assert len(rows) == len(spans) + 2
 
 
@@ -131,7 +131,7 @@ def test_evidence_is_a_tree_and_bytes(lake: Path) -> None:
     shown = evidence.evidence(evidence.Rows(lake, collected.run), evidence.places(collected))
     assert [each.title for each in shown] == [
         "Metadata v12 request", "Metadata v12 response", "bytes that are no request", "event controller_event",
-    ]  # fmt: skip
+    ]
     assert json.loads(shown[0].text)["topics"][0]["name"] == lakes.HOSTILE
     assert shown[0].hex.splitlines()[0].split()[:5] == ["0", "00", "00", "00", f"{shown[0].row['frame'][3]:02x}"]
     assert shown[2].text.partition(":")[0] in set(Reason)

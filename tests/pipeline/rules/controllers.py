@@ -49,7 +49,7 @@ class Channel:
     def __init__(
         self, journal: Any, conn: int = 1, *, controller: int = 9, epoch: int = 1, broker_epoch: int = 10, to: int | None = None,
         batch: int | None = None, live: Sequence[int] = (1, 2, 9), **columns: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """With `to` the journal is the controller's own, and `to` the receiver; else it is the receiver's."""
         self.journal, self.conn, self.controller, self.epoch, self.broker_epoch = journal, conn, controller, epoch, broker_epoch
         self.to, self.batch, self.live, self.columns = to, batch, live, columns
@@ -57,7 +57,7 @@ class Channel:
     def lead(
         self, *states: State, error: int | None = 0, refused: int = 0, version: int = 7, leaders: Sequence[int] | None = None,
         **columns: Any,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """LeaderAndIsr; its seq. `refused` is the code of every partition, `leaders` are the live ones if not those of `live`."""
         form = messages.LeaderAndIsrRequest
         each = [
@@ -66,7 +66,7 @@ class Channel:
                 isr=tuple(s.isr), partition_epoch=s.partition_epoch, replicas=tuple(s.replicas), adding_replicas=tuple(s.adding),
                 removing_replicas=tuple(s.removing), is_new=s.is_new, leader_recovery_state=s.recovery if version >= 6 else 0,
             ) for s in states
-        ]  # fmt: skip
+        ]
         topics = [
             form.LeaderAndIsrTopicState(topic_name=s.topic, topic_id=s.topic_id, partition_states=[one])
             for s, one in zip(states, each, strict=True)
@@ -75,7 +75,7 @@ class Channel:
         request = form(
             controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics,
             live_leaders=[form.LeaderAndIsrLiveLeader(broker_id=b, host_name="h", port=9092) for b in leaders],
-        )  # fmt: skip
+        )
         return self._send(ApiKey.LEADER_AND_ISR, version, request, self._led(states, error, refused, version), columns)
 
     def _led(self, states: Sequence[State], error: int | None, refused: int, version: int) -> Any:
@@ -99,16 +99,16 @@ class Channel:
                     offline_replicas=tuple(s.offline),
                 )])
             for s in states
-        ]  # fmt: skip
+        ]
         brokers = [
             form.UpdateMetadataBroker(id=b, rack=None, endpoints=[
                 form.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT", security_protocol=0)])
             for b in (self.live if live is None else live)
-        ]  # fmt: skip
+        ]
         request = form(
             controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics,
             live_brokers=brokers,
-        )  # fmt: skip
+        )
         response = None if error is None else messages.UpdateMetadataResponse(error_code=error)
         return self._send(ApiKey.UPDATE_METADATA, version, request, response, columns)
 
@@ -119,7 +119,7 @@ class Channel:
             form.StopReplicaTopicState(topic_name=s.topic, partition_states=[
                 form.StopReplicaPartitionState(partition_index=s.partition, leader_epoch=s.leader_epoch, delete_partition=delete)])
             for s in states
-        ]  # fmt: skip
+        ]
         request = form(controller_id=self.controller, controller_epoch=self.epoch, broker_epoch=self.broker_epoch, topic_states=topics)
         form_back = messages.StopReplicaResponse
         errors = [form_back.StopReplicaPartitionError(topic_name=s.topic, partition_index=s.partition, error_code=0) for s in states]
@@ -147,16 +147,16 @@ class Channel:
 def alter(
     journal: Any, state: State, *, conn: int = 50, error: int = 0, answered: bool = True, version: int = 3, result: State | None = None,
     broker_id: int | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """AlterPartition as a controller gets it: `state` is what the leader knows, with the new ISR. The seq of the response, or of the
     request where there is none. `result` is the state in the response; by default what was asked for, one partition epoch later."""
     form = messages.AlterPartitionRequest
     isr = {"new_isr": tuple(state.isr)} if version < 3 else {
-        "new_isr_with_epochs": [form.BrokerState(broker_id=b, broker_epoch=-1) for b in state.isr]}  # fmt: skip
+        "new_isr_with_epochs": [form.BrokerState(broker_id=b, broker_epoch=-1) for b in state.isr]}
     topic = {"topic_name": state.topic} if version < 2 else {"topic_id": state.topic_id}
     request = form(broker_id=state.leader if broker_id is None else broker_id, broker_epoch=10, topics=[form.TopicData(**topic, partitions=[
         form.PartitionData(partition_index=state.partition, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch,
-                           leader_recovery_state=state.recovery, **isr)])])  # fmt: skip
+                           leader_recovery_state=state.recovery, **isr)])])
     asked = int(journal.request(conn, ApiKey.ALTER_PARTITION, version, request, client_id=str(state.leader)))
     if not answered:
         return asked
@@ -166,7 +166,7 @@ def alter(
     response = back(error_code=0, topics=[back.TopicData(**topic, partitions=[
         back.PartitionData(partition_index=state.partition, error_code=error, leader_id=result.leader, leader_epoch=result.leader_epoch,
                            isr=tuple(result.isr), leader_recovery_state=result.recovery,
-                           partition_epoch=result.partition_epoch)])])  # fmt: skip
+                           partition_epoch=result.partition_epoch)])])
     return int(journal.response(conn, asked, response))
 
 
@@ -179,7 +179,7 @@ def written(journal: Any, version: int, expected: int | None, *, op: str = "set"
         "zk_write",
         input={"op": op, "path": path, "version": expected, "leader": leader, "isr": [leader], "recovery": 0, "controller_epoch": 1},
         output={"outcome": outcome, "version": version}, controller_epoch=1, **row,
-    ))  # fmt: skip
+    ))
 
 
 def handled(journal: Any, name: str, **columns: Any) -> int:
@@ -187,7 +187,7 @@ def handled(journal: Any, name: str, **columns: Any) -> int:
     return int(journal.event(
         "controller_event", input={"number": 1, "name": name, "text": name, "cause": {"name": "WatchFired"}},
         **{"controller_epoch": 1, **columns},
-    ))  # fmt: skip
+    ))
 
 
 def batch(journal: Any, cause: int, *, ibp: str = "3.9-IV0") -> int:
@@ -209,4 +209,4 @@ def up(journal: Any, broker: int, epoch: int, cause: int, *, kind: str = "broker
     return int(journal.event(
         kind, broker=broker, controller_epoch=controller_epoch, cause=cause,
         output={"id": broker, "epoch": epoch, "endpoints": [], "rack": None},
-    ))  # fmt: skip
+    ))

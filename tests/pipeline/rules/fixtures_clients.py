@@ -116,7 +116,7 @@ def offsets(journal: Any, code: int, partition: int = 0) -> int:
     request, response = messages.ListOffsetsRequest, messages.ListOffsetsResponse
     asked = journal.request(1, ApiKey.LIST_OFFSETS, 7, request(
         replica_id=-1, topics=[request.ListOffsetsTopic("t", [request.ListOffsetsPartition(partition_index=partition, timestamp=-1)])],
-    ))  # fmt: skip
+    ))
     row = response.ListOffsetsPartitionResponse(partition_index=partition, error_code=code)
     return int(journal.response(1, asked, response(topics=[response.ListOffsetsTopicResponse("t", [row])])))
 

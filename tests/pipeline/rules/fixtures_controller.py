@@ -383,7 +383,7 @@ def _altered(journal: Any, asked: State, version: int, **columns: Any) -> tuple[
 def _returned(journal: Any, seq: int, result: State) -> int:
     back = messages.AlterPartitionResponse
     data = back.PartitionData(partition_index=0, leader_id=result.leader, leader_epoch=result.leader_epoch, isr=tuple(result.isr),
-                              partition_epoch=result.partition_epoch)  # fmt: skip
+                              partition_epoch=result.partition_epoch)
     return int(journal.response(50, seq, back(topics=[back.TopicData(topic_id=result.topic_id, partitions=[data])])))
 
 

@@ -334,7 +334,7 @@ def _metadata(journal: Any, *states: State, error: int = 0, asked: int | None = 
             error_code=error, partition_index=s.partition, leader_id=s.leader, leader_epoch=s.leader_epoch, replica_nodes=tuple(s.replicas),
             isr_nodes=tuple(s.isr))])
         for s in states
-    ]  # fmt: skip
+    ]
     listed = [form.MetadataResponseBroker(node_id=b, host="h", port=1, rack=None) for b in brokers]
     return int(journal.response(70, asked, form(brokers=listed, cluster_id="c", controller_id=9, topics=topics)))
 

@@ -40,7 +40,7 @@ def update(journal: Any, leader: int, leader_epoch: int, *, replicas: tuple[int,
     state = UPDATE.UpdateMetadataPartitionState(
         partition_index=0, controller_epoch=1, leader=leader, leader_epoch=leader_epoch, isr=list(replicas), zk_version=leader_epoch,
         replicas=list(replicas),
-    )  # fmt: skip
+    )
     topic = UPDATE.UpdateMetadataTopicState(topic_name="t", topic_id=ID, partition_states=[state])
     endpoint = UPDATE.UpdateMetadataEndpoint(port=9092, host="h", listener="PLAINTEXT", security_protocol=0)
     brokers = [UPDATE.UpdateMetadataBroker(id=each, endpoints=[endpoint]) for each in replicas]
@@ -56,7 +56,7 @@ def metadata(journal: Any, leader: int, leader_epoch: int) -> int:
     shown = messages.MetadataResponse
     partition = shown.MetadataResponsePartition(
         partition_index=0, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2], isr_nodes=[1, 2],
-    )  # fmt: skip
+    )
     rows = [shown.MetadataResponseTopic(name="t", topic_id=ID, partitions=[partition])]
     broker_rows = [shown.MetadataResponseBroker(node_id=each, host="h", port=9092) for each in (1, 2)]
     return int(journal.response(2, asked, shown(cluster_id="c", controller_id=1, brokers=broker_rows, topics=rows)))

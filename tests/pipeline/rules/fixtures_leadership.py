@@ -15,7 +15,7 @@ def _listed(journal: Any, *brokers: int, event: int | None = None) -> int:
     journal.event(
         "config_change", input={"entity_type": "brokers", "entity": "<default>"},
         output={"keys": ["preferred_leader_blacklist"], "listed": list(brokers)}, cause=event,
-    )  # fmt: skip
+    )
     return event
 
 

@@ -33,7 +33,7 @@ def _phases(journal: Any, *names: str, step: int = 1, cause: int | None = None, 
             "reassign_phase", topic="t", partition=partition, output={"phase": name, "step": step}, cause=cause, controller_epoch=1
         ))
         for name in names
-    ]  # fmt: skip
+    ]
 
 
 # ---
@@ -110,7 +110,7 @@ def a_topic_that_is_deleted_takes_its_throttle_along(run: Run) -> None:
     _step(journal, request)
     end = handled(journal, "TopicDeletionStopReplicaResponseReceived")
     journal.event("zk_write", topic="t", input={"op": "delete", "path": "/config/topics/t", "version": None},
-                  output={"outcome": "OK", "version": None}, controller_epoch=1, cause=end)  # fmt: skip
+                  output={"outcome": "OK", "version": None}, controller_epoch=1, cause=end)
     _removal(journal, REPLICAS, op="delete", cause=end)
 
 
@@ -120,7 +120,7 @@ def throttles_that_are_to_stay_and_one_that_a_person_has_removed(run: Run) -> No
     _request(journal, (1, 2))
     for _ in range(2):
         journal.event("config_change", input={"entity_type": "brokers", "entity": "2"},
-                      output={"keys": ["leader.replication.throttled.rate"]})  # fmt: skip
+                      output={"keys": ["leader.replication.throttled.rate"]})
     end = handled(journal, "AlterPartition")
     _throttle(journal, "throttle_removed", end, broker=1)
     _removal(journal, RATES, op="delete", cause=end)
@@ -236,7 +236,7 @@ def _topic_written(journal: Any, cause: int) -> int:
     return int(journal.event(
         "zk_write", topic="t", input={"op": "set", "path": "/brokers/topics/t", "version": None, "assignments": {}},
         output={"outcome": "OK", "version": None}, cause=cause, controller_epoch=1,
-    ))  # fmt: skip
+    ))
 
 
 @good("R-02")
@@ -295,7 +295,7 @@ def _steps(journal: Any, request: int, *steps: int) -> list[int]:
             "throttle_step", output={"request": request, "of": "ReassignPartitions", "step": step, "name": "x"}, controller_epoch=1
         ))
         for step in steps
-    ]  # fmt: skip
+    ]
 
 
 @good("R-03")

@@ -472,7 +472,7 @@ def bodies_cut_and_too_long_and_a_boolean_of_two(run: Run) -> list[int]:
     bodies = [messages.encode(messages.DescribeConfigsResponse(results=[
         messages.DescribeConfigsResponse.DescribeConfigsResult(resource_type=2, resource_name="t", configs=[
             messages.DescribeConfigsResponse.DescribeConfigsResourceResult("a", "b", read_only=read_only)])]), 4)
-        for read_only in (False, True)]  # fmt: skip
+        for read_only in (False, True)]
     asked = journal.request(1, ApiKey.DESCRIBE_CONFIGS, 4, messages.DescribeConfigsRequest())
     found.append(journal.response(1, asked, spoilt(*bodies)))
     return found

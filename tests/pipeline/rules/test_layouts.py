@@ -34,7 +34,7 @@ def test_a_rule_and_a_view_that_need_something_are_left_out_where_it_lacks(flagg
     assert {"W-06", "R-01", "R-02", "R-03", "B-01", "X-01"} <= lacking
     assert {name for name, view in runner.views().items() if contents.lacks(view.needs)} == {
         "alters", "controller_requests", "elected", "lasting",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow
