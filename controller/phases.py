@@ -9,7 +9,10 @@ Who holds, and how, says `steering.py`. Without anybody who steers no phase is e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import get_args
 
 from klamm.controller.values import BrokerState
 from klamm.protocol.nouns import TopicPartition
@@ -367,3 +370,6 @@ ProcedurePhase = DeletionPhase | ReassignmentPhase | ThrottlePhase
 """Phases between events."""
 
 Phase = EventPhase | ProcedurePhase
+
+PHASES: Mapping[str, type[Phase]] = MappingProxyType({phase.__name__: phase for phase in get_args(Phase)})
+"""Every phase by its name."""

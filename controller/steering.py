@@ -1,10 +1,13 @@
 """Holding controllers at phases: for tests, and for whoever steers a cluster in his own process.
 
-    hold = steering.hold(DeletionPropagated, where=lambda phase: phase.topic == "t")
+    hold = steering.hold(DeletionPropagated, where={"topic": "t"})
     await hold.reached()     # until a controller has come to this phase of this topic
     ...                      # look around, stop brokers, create topics
     hold.step()              # it goes on; the next one that comes to such a phase is held again
     hold.release()           # whatever is held goes on, and nothing is held any more
+
+`where` is made of values, so that it can come from another process: a table from fields of the phase to what they must be. The phase by its
+name is in `klamm.controller.phases.PHASES`.
 
 One Steering serves all controllers of a cluster; a phase that several holds want is held by the one that was made first. A controller
 that ends, or whose term ends, is held no more. What the two kinds of phases mean for the rest of the controller says `phases.py`.
@@ -13,12 +16,40 @@ that ends, or whose term ends, is held no more. What the two kinds of phases mea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields
 from typing import Any, Generic, TypeVar
 
 from klamm.controller.phases import EventPhase, Phase, ProcedurePhase
 
 P = TypeVar("P", bound=Phase)
+
+
+class Where:
+    """Which phases of some kinds are meant, by the values of their fields.
+
+    A field must equal its value. If the value is a list or a set, it must equal one of them. A field that is itself a collection, such as
+    `partitions`, must hold the value, or one of them.
+    """
+
+    def __init__(self, kinds: tuple[type[Any], ...], values: Mapping[str, object]) -> None:
+        """Raises ValueError if one of the kinds lacks a field."""
+        for kind in kinds:
+            names = [field.name for field in fields(kind)]
+            for name in values:
+                if name not in names:
+                    raise ValueError(f"{kind.__name__} has no field {name!r}; it has {', '.join(names)}")
+        self._wanted = [(name, tuple(value) if isinstance(value, (list, Set)) else (value,)) for name, value in values.items()]
+
+    def holds(self, phase: object) -> bool:
+        """Whether this phase is meant."""
+        return all(self._is_one(getattr(phase, name), wanted) for name, wanted in self._wanted)
+
+    @staticmethod
+    def _is_one(value: object, wanted: tuple[object, ...]) -> bool:
+        if type(value) is tuple or isinstance(value, frozenset):
+            return any(each in value for each in wanted)
+        return value in wanted
 
 
 class HeldPhase(Generic[P]):
@@ -48,9 +79,9 @@ class HeldPhase(Generic[P]):
 
 
 class Hold(Generic[P]):
-    """Phases of some kinds, as far as `where` says so, are held until somebody lets them go on."""
+    """Phases of some kinds are held until somebody lets them go on: all of them, or those that `where` means."""
 
-    def __init__(self, steering: Steering, kinds: tuple[type[P], ...], where: Callable[[P], bool]) -> None:
+    def __init__(self, steering: Steering, kinds: tuple[type[P], ...], where: Where) -> None:
         self._steering = steering
         self._kinds = kinds
         self._where = where
@@ -89,7 +120,7 @@ class Hold(Generic[P]):
 
     def wants(self, phase: Phase) -> bool:
         """Whether this phase is to be held."""
-        return isinstance(phase, self._kinds) and self._where(phase)
+        return isinstance(phase, self._kinds) and self._where.holds(phase)
 
     def keep(self, phase: P, go_on: Callable[[], None], fail: Callable[[BaseException], None] | None) -> HeldPhase[P]:
         """Hold a controller that came to a phase."""
@@ -110,9 +141,12 @@ class Steering:
     def __init__(self) -> None:
         self._holds: list[Hold[Any]] = []
 
-    def hold(self, *kinds: type[P], where: Callable[[P], bool] = lambda phase: True) -> Hold[P]:
-        """From now on phases of these kinds are held, those for which `where` is true."""
-        hold = Hold(self, kinds, where)
+    def hold(self, *kinds: type[P], where: Mapping[str, object] | None = None) -> Hold[P]:
+        """From now on phases of these kinds are held, those whose fields have the values of `where` (see `Where`).
+
+        Raises ValueError if a kind lacks one of these fields.
+        """
+        hold = Hold(self, kinds, Where(kinds, where or {}))
         self._holds.append(hold)
         return hold
 

@@ -199,7 +199,7 @@ class LocalCluster:
             candidates = frozenset(broker.id for broker in self.brokers if broker.id == to or (to is None and broker.id != before))
             if not candidates:
                 raise ValueError("there is no other broker that could be controller")
-            others = self.steering.hold(ControllerElectionDue, where=lambda phase: phase.broker_id not in candidates)
+            others = self.steering.hold(ControllerElectionDue, where={"broker_id": {broker.id for broker in self.brokers} - candidates})
             try:
                 await self.brokers[0].zk.delete(CONTROLLER)
                 await self._until(lambda: self.controller_id in candidates and self._agree(), "another controller is elected")

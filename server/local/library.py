@@ -8,17 +8,72 @@ coroutine in the one blocks in the other. Several clusters may run in one proces
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 from klamm.broker.recovery import Recovery
+from klamm.controller.phases import Phase
+from klamm.controller.steering import Hold, Steering
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.config_arguments import check_configs
 from klamm.server.local.loop_thread import LoopThread
+from klamm.server.seams import Seams
 from klamm.zk.session.reachability import check_address
+
+P = TypeVar("P", bound=Phase)
+T = TypeVar("T")
+
+
+class BlockingHold(Generic[P]):
+    """A `Hold` of controllers at phases, for threads that have no event loop."""
+
+    def __init__(self, hold: Hold[P], thread: LoopThread) -> None:
+        self._hold = hold
+        self._thread = thread
+
+    @property
+    def held(self) -> list[P]:
+        """The phases that are held now, in the order of their arrival."""
+        return self._hold.held
+
+    def reached(self, count: int = 1) -> P:
+        """Block until `count` phases are held; the first of them. An interrupt ends the wait."""
+        return self._thread.call(self._hold.reached(count))
+
+    def step(self) -> P:
+        """Let the first one go on; which it was. Raises IndexError when none is held."""
+        return self._thread.call(_made_of(self._hold.step))
+
+    def fail(self, error: BaseException) -> P:
+        """Let the event of the first one fail; which it was. Raises IndexError when none is held, ValueError at a phase between events."""
+        return self._thread.call(_made_of(self._hold.fail, error))
+
+    def release(self) -> None:
+        """Hold nothing any more; what is held goes on."""
+        self._thread.call(_made_of(self._hold.release))
+
+
+class BlockingSteering:
+    """The `Steering` of a running cluster, for threads that have no event loop."""
+
+    def __init__(self, steering: Steering, thread: LoopThread) -> None:
+        self._steering = steering
+        self._thread = thread
+
+    def hold(self, *kinds: type[P], where: Mapping[str, object] | None = None) -> BlockingHold[P]:
+        """From now on phases of these kinds are held, those whose fields have the values of `where` (`klamm.controller.steering.Where`).
+
+        Raises ValueError if a kind lacks one of these fields.
+        """
+        return BlockingHold(self._thread.call(_made_of(lambda: self._steering.hold(*kinds, where=where))), self._thread)
+
+    def release(self) -> None:
+        """End all holds; what is held goes on."""
+        self._thread.call(_made_of(self._steering.release))
 
 
 class BlockingCluster:
@@ -51,6 +106,11 @@ class BlockingCluster:
     def zookeeper(self) -> str:
         """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use it too, with a chroot of its own."""
         return self._cluster.zookeeper
+
+    @property
+    def steering(self) -> BlockingSteering:
+        """Holds, steps or fails the controllers at their phases (`klamm.controller.phases`)."""
+        return BlockingSteering(self._cluster.steering, self._thread)
 
     def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
         """Stop a broker with a controlled shutdown. Returns when no other one shows it any more.
@@ -123,6 +183,7 @@ class Cluster:
         data_dir: str | os.PathLike[str] | None = None,
         topic_policy: TopicPolicy | None = None,
         alter_config_policy: AlterConfigPolicy | None = None,
+        seams: Seams | None = None,
     ) -> None:
         """Broker ids are 1, 2, 3, … Raises ValueError; nothing is started here.
 
@@ -131,8 +192,10 @@ class Cluster:
         and a chroot; without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are
         kept there; without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together
         within `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they
-        are called on the cluster's loop and must not wait.
+        are called on the cluster's loop and must not wait. `seams` are those of all brokers: clock, random source, tap and the others of
+        `klamm.server.seams`; the cluster itself waits in real time, and keeps logs in memory by itself, whatever `memory_directory` says.
         """
+        self._seams = seams
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._properties = {name: _property(value) for name, value in (config or {}).items()}
@@ -198,8 +261,14 @@ class Cluster:
             topics=self._topics,
             topic_policy=self._topic_policy,
             alter_config_policy=self._alter_config_policy,
+            seams=self._seams,
         )
         return self._running
+
+
+async def _made_of(call: Callable[..., T], *arguments: Any) -> T:
+    """What a plain function returns or raises, for the loop's thread."""
+    return call(*arguments)
 
 
 def _property(value: object) -> str:

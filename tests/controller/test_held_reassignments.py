@@ -77,7 +77,7 @@ async def catch_up(stage: Stage, keys: list[TopicPartition], *more: int) -> None
 
 async def held(stage: Stage, kind: type[ReassignmentPhase], key: TopicPartition = T0) -> Hold[Any]:
     """This partition is on its way from [1, 2, 3] to [4, 2, 3], and held there."""
-    hold = stage.steering.hold(kind, where=lambda phase: (phase.topic, phase.partition) == key)
+    hold = stage.steering.hold(kind, where={"topic": key[0], "partition": key[1]})
     assert await ask(stage, {key: (4, 2, 3)}) == {ErrorCode.NONE}
     if kind not in WAITING:
         await catch_up(stage, [key])

@@ -364,7 +364,7 @@ async def on_with_everything_else(stage: Stage) -> None:
 async def test_everything_else_goes_on_while_a_deletion_is_held(stages: list[Stage], kind: type[DeletionPhase]) -> None:
     stage = await opened()
     stages.append(stage)
-    hold = stage.steering.hold(kind, where=lambda phase: phase.topic == "t")
+    hold = stage.steering.hold(kind, where={"topic": "t"})
     await delete_a_topic(stage)
     assert hold.held == [kind(1, "t")]
     await on_with_everything_else(stage)
@@ -382,7 +382,7 @@ async def test_everything_else_goes_on_while_a_deletion_is_held_and_its_controll
 ) -> None:
     stage = await opened()
     stages.append(stage)
-    hold = stage.steering.hold(kind, where=lambda phase: phase.topic == "t")
+    hold = stage.steering.hold(kind, where={"topic": "t"})
     await delete_a_topic(stage)
     assert hold.held == [kind(1, "t")]
     await stage.fail_over()
@@ -419,7 +419,7 @@ async def test_a_deletion_is_stepped_from_its_beginning_to_its_end(stages: list[
 async def test_of_two_topics_one_is_held_and_the_other_deleted(stages: list[Stage]) -> None:
     stage = await opened()
     stages.append(stage)
-    hold = stage.steering.hold(DeletionReplicasStopped, where=lambda phase: phase.topic == "t")
+    hold = stage.steering.hold(DeletionReplicasStopped, where={"topic": "t"})
     stage.world.delete_topic("t")
     stage.world.delete_topic("u")
     await stage.settle()
@@ -504,7 +504,7 @@ async def test_a_release_that_waits_behind_the_end_of_its_deletion_is_ignored(st
 async def test_a_hold_waits_for_what_it_wants(stages: list[Stage]) -> None:
     stage = await opened()
     stages.append(stage)
-    hold = stage.steering.hold(PartitionsAppeared, where=lambda phase: TopicPartition("b", 0) in phase.partitions)
+    hold = stage.steering.hold(PartitionsAppeared, where={"partitions": TopicPartition("b", 0)})
     reached = asyncio.ensure_future(hold.reached())
     await stage.create("a", (1,))
     assert not reached.done() and stage.state("a") == "1 e0 [1] v0"

@@ -363,7 +363,7 @@ async def test_a_config_of_a_topic_that_cannot_be_read_is_reported_and_stays_in_
 
 async def test_requests_are_worked_on_one_after_the_other_and_others_are_not_kept_waiting(stage: Stage) -> None:
     await opened(stage)
-    hold = stage.steering.hold(BrokerThrottlesSet, where=lambda phase: phase.request == 1)
+    hold = stage.steering.hold(BrokerThrottlesSet, where={"request": 1})
     first = asyncio.ensure_future(stage.controller.alter_throttled_rates({1: (1, 2)}))
     second = asyncio.ensure_future(stage.controller.alter_throttled_rates({2: (3, 4)}))
     await stage.settle()

@@ -438,7 +438,7 @@ async def test_throttles_go_when_the_last_reassignment_ends_whatever_began_it(st
     await opened(stage)
     await stage.controller.reassign_partitions({T0: (3, 1)}, 5000)
     await stage.settle()
-    hold = stage.steering.hold(ReassignmentReplicasStarted, where=lambda phase: phase.topic == "a")
+    hold = stage.steering.hold(ReassignmentReplicasStarted, where={"topic": "a"})
     await stage.controller.alter_reassignments({A0: (4, 2)})
     await stage.settle()
     await catch_up(stage)

@@ -50,7 +50,7 @@ async def test_five_hundred_others_move_elect_shrink_and_complete_while_one_is_h
     await cluster.start()
     try:
         held, before = TopicPartition("t", 0), assignments(cluster)
-        hold = cluster.steering.hold(kind, where=lambda phase: (phase.topic, phase.partition) == held)
+        hold = cluster.steering.hold(kind, where={"topic": held[0], "partition": held[1]})
         targets: dict[TopicPartition, Ints | None] = {}
         for tp, assignment in before.items():  # another leader, and another follower
             first, second = assignment.replicas

@@ -21,9 +21,11 @@ import pytest
 from confluent_kafka import KafkaException
 
 import klamm
+from klamm.controller.phases import ControllerElectionDue, FailoverBegun
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
+from klamm.server.seams import Seams
 from klamm.tests.harness.waits import wait_for
 from klamm.tests.server.test_local_cluster import registered
 from klamm.zk.embedded import server as embedded
@@ -88,7 +90,7 @@ def test_both_kinds_of_cluster_have_the_same_methods() -> None:
     assert {name for name, f in vars(LocalCluster).items() if inspect.iscoroutinefunction(f)} >= set(blocking)
     assert {name: signature for name, signature in waiting.items() if name not in BY_WITH} == blocking
     assert {name for name, value in vars(BlockingCluster).items() if isinstance(value, property)} == {
-        "addresses", "bootstrap_servers", "cluster_id", "controller_id", "recovering", "zookeeper",
+        "addresses", "bootstrap_servers", "cluster_id", "controller_id", "recovering", "steering", "zookeeper",
     }
 
 
@@ -246,3 +248,28 @@ def test_policies_of_the_program_are_asked(zookeeper: str, chroot: str) -> None:
         resource = admin.ConfigResource("topic", "welcome", incremental_configs=[entry])
         with pytest.raises(KafkaException, match="not welcome"):
             client.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_program_without_a_loop_holds_the_controller_at_a_phase() -> None:
+    with klamm.Cluster(brokers=2) as cluster:
+        before = cluster.controller_id
+        after = 3 - before
+        hold = cluster.steering.hold(FailoverBegun, where={"broker_id": after})
+        with ThreadPoolExecutor(1) as pool:
+            moved = pool.submit(cluster.move_controller, after)
+            assert hold.reached().broker_id == after
+            assert [phase.broker_id for phase in hold.held] == [after] and not moved.done()
+            assert hold.step().broker_id == after
+            assert moved.result() == after
+        hold.release()
+        with pytest.raises(ValueError, match="ControllerElectionDue has no field 'topic'"):
+            cluster.steering.hold(ControllerElectionDue, where={"topic": "t"})
+        with pytest.raises(IndexError):
+            hold.step()
+
+
+def test_the_seams_of_a_cluster_are_those_of_its_brokers() -> None:
+    ids = iter([bytes([number]) * 16 for number in range(1, 9)])
+    with klamm.Cluster(brokers=1, seams=Seams(new_topic_id=lambda: next(ids)), topics=["a", "b"]):
+        pass
+    assert next(ids) == bytes([3]) * 16

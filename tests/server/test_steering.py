@@ -42,7 +42,7 @@ async def test_a_deletion_is_held_while_clients_create_and_delete_other_topics_a
         controller, _ = split(cluster)
         others = [node.id for node in cluster.brokers if node is not controller]
         assert await create(cluster, "held", others) == 0
-        hold = cluster.steering.hold(DeletionPropagated, where=lambda phase: phase.topic == "held")
+        hold = cluster.steering.hold(DeletionPropagated, where={"topic": "held"})
         assert await delete(cluster, "held", timeout_ms=0) == 7, "REQUEST_TIMED_OUT: nobody wanted to wait"
         before = await hold.reached()
         assert await create(cluster, "other", [1, 2, 3]) == 0
