@@ -40,7 +40,7 @@ class FollowerThrottle(Generic[Hosted]):
         self._seen = quota.generation, session.entered
 
     def received(self, partition: FollowedPartition[Hosted], size: int, lag: int) -> None:
-        """So many bytes came for a partition, which has this lag now; only while the quota is active."""
+        """`size` bytes came for a partition, which now lags by `lag`. Call this only while the quota is active."""
         if lag and not partition.lag:
             self._seen = (-1, -1)
         if size and self.quota.is_throttled(partition.topic.name, partition.index):

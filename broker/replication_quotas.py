@@ -64,7 +64,7 @@ class SampleWindow:
         self._current = 0
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes were copied."""
+        """`size` bytes were copied."""
         sample = self._present(now_ms)
         if now_ms - sample.start_ms >= self._length_ms:
             self._current = (self._current + 1) % self._most
@@ -185,7 +185,7 @@ class ReplicationQuota:
     # --- the rate
 
     def record(self, size: int) -> None:
-        """So many bytes were copied; only while it is active."""
+        """`size` bytes were copied. Call this only while the quota is active."""
         self._window.record(size, self._now_ms())
 
     def is_exceeded(self) -> bool:

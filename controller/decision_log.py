@@ -31,7 +31,7 @@ from klamm.protocol import messages
 from klamm.protocol.nouns import TopicPartition
 
 SHOWN = 5
-"""So many of a list are written; of a longer one the rest is counted."""
+"""How many items of a list are written. The rest is counted."""
 
 _NOT_SHOWN = frozenset({"begun", "connection", "future", "request", "response"})
 

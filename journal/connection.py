@@ -58,7 +58,7 @@ _pack_other = OTHER.pack
 _NO_RESPONSE, _CUT, _MASKED = int(Flag.NO_RESPONSE), int(Flag.CUT), int(Flag.MASKED)
 _RAW_TOKEN, _UNMATCHED = int(Flag.RAW_TOKEN), int(Flag.UNMATCHED)
 _CONTEXTS = 64
-"""So many contexts of a connection are remembered before those are looked for that nothing refers to any more."""
+"""Sweep unused contexts once a connection has this many."""
 
 _FETCH, _API_VERSIONS = int(ApiKey.FETCH), int(ApiKey.API_VERSIONS)
 _UNSUPPORTED_VERSION = b"\0\x23"

@@ -31,7 +31,7 @@ _MUCH = 1 << 20
 """A frame of this size is counted at once."""
 
 LOCK_S = 1.0
-"""So long a writer waits for one that is about to leave, or for a reader that seals."""
+"""How long a writer waits for another writer that is about to leave, or for a reader that seals."""
 
 
 class JournalRefused(Exception):

@@ -32,7 +32,7 @@ class Progress(Protocol):
         """A new piece of work, of so many steps where that is known."""
 
     def step(self, steps: int) -> None:
-        """So many more steps are done."""
+        """`steps` more steps are done."""
 
 
 class Outcome(NamedTuple):

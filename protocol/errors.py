@@ -179,3 +179,7 @@ class LocalProtocolError(Exception):
 
 class RemoteProtocolError(Exception):
     """The peer sent bytes that are not a message of this protocol."""
+
+
+class RegistrationRefused(Exception):
+    """A broker cannot register, because another one has its id or address, or the controller refuses it; the text is one line."""

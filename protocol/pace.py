@@ -26,7 +26,7 @@ class Pace:
         self._left = SLICE
 
     async def __call__(self, entries: int = 1) -> None:
-        """So many entries come next."""
+        """`entries` entries come next."""
         self._left -= entries
         if self._left < 0:
             self._left = SLICE

@@ -16,6 +16,7 @@ from typing import Protocol
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Broker, StoreLost
 from klamm.protocol.clock import Clock
+from klamm.protocol.errors import RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.server.controlled_shutdown import request_controlled_shutdown
 from klamm.server.identity import BrokerIdentity
@@ -24,7 +25,6 @@ from klamm.server.net.listeners import Listeners
 from klamm.server.requests.dispatch import Dispatcher, Handler
 from klamm.server.services import Services
 from klamm.zk.admin import AdminZk
-from klamm.zk.registration import RegistrationRefused
 from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import ZkSession
 

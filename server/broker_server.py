@@ -33,7 +33,7 @@ from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
 from klamm.controller.store import Store
 from klamm.controller.values import ControllerMoved, StoreLost
-from klamm.protocol.errors import ApiError
+from klamm.protocol.errors import ApiError, RegistrationRefused
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.server.background import BackgroundTasks
 from klamm.server.broker_registration import BrokerRegistration, Registration
@@ -75,7 +75,6 @@ from klamm.server.services import Services
 from klamm.server.session_handler import SessionHandler
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
-from klamm.zk.registration import RegistrationRefused
 from klamm.zk.session.requests import ZkError
 from klamm.zk.session.session import SessionChange, ZkSession, ZkUnavailable
 from klamm.zk.store.store import ZkStore, ZkStoreOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,3 +80,16 @@ def test_no_folder_of_the_product_has_more_than_22_files() -> None:
     folders += [folder for package in folders for folder in package.rglob("*") if folder.is_dir()]
     files = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders}
     assert {name for name, number in files.items() if number > 22} <= {"server/apis", "cli"}
+
+
+def test_no_module_imports_a_private_name_of_another() -> None:
+    private = [
+        f"{file.relative_to(ROOT)}: {name.name}"
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("klamm.")
+        for name in node.names
+        if name.name.startswith("_")
+    ]
+    assert private == []

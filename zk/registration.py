@@ -9,16 +9,13 @@ from __future__ import annotations
 import uuid
 
 from klamm.controller.values import Broker
+from klamm.protocol.errors import RegistrationRefused
 from klamm.zk.layout import json_values, paths
 from klamm.zk.layout import znodes as layout
 from klamm.zk.layout.broker_node import broker_ids, decode_broker, encode_broker
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.requests import NO_NODE, NODE_EXISTS, MultiFailed, NodeExists, NoNode
 from klamm.zk.session.session import ZkSession
-
-
-class RegistrationRefused(Exception):
-    """Another broker has this one's id or one of its addresses; the text is one line."""
 
 
 async def ensure_paths(session: ZkSession) -> None:

@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from klamm.broker.log.storage import EpochEntry
+from klamm.protocol.nouns import NO_EPOCH
 
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 

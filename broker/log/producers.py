@@ -20,11 +20,11 @@ from typing import NamedTuple
 from klamm.broker.log.markers import Marker, read_marker
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
 from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import NO_EPOCH
 from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer
 
 REMEMBERED_BATCHES = 5
 _MOST_BATCHES = 255
-_NO_EPOCH = -1
 _NO_SEQUENCE = -1
 
 
@@ -33,7 +33,7 @@ class _Producer:
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "has_past", "last_timestamp", "open_first_offset")
 
-    def __init__(self, epoch: int = _NO_EPOCH, coordinator_epoch: int = -1, open_first_offset: int = -1, last_timestamp: int = -1) -> None:
+    def __init__(self, epoch: int = NO_EPOCH, coordinator_epoch: int = -1, open_first_offset: int = -1, last_timestamp: int = -1) -> None:
         self.epoch = epoch
         self.coordinator_epoch = coordinator_epoch
         self.open_first_offset = open_first_offset
@@ -116,7 +116,7 @@ class ProducerStates:
 
     def _check_sequence(self, producer: _Producer, header: BatchHeader) -> None:
         first = header.base_sequence
-        if producer.epoch == _NO_EPOCH:
+        if producer.epoch == NO_EPOCH:
             return
         if header.producer_epoch != producer.epoch:
             if first != 0:

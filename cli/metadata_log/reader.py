@@ -17,7 +17,7 @@ from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.metadata_records import decode_batches
 
-NO_EPOCH = 0
+NO_REGISTRATION = 0
 """A controller epoch that no controller has: the first one is 1."""
 MAX_WAIT_MS = 2_000
 MAX_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class Reader:
 
     async def read(self, from_offset: int | None, follow: bool) -> None:
         """Pass the records from `from_offset` (None: from the first one) on to the sink. Raises ToolFailed and NotReachable."""
-        part = await self._fetch(NO_EPOCH, 0, 0, CONNECT_MS)
+        part = await self._fetch(NO_REGISTRATION, 0, 0, CONNECT_MS)
         epoch, end = part.controller_epoch, part.high_watermark
         offset = part.log_start_offset if from_offset is None else from_offset
         if not part.log_start_offset <= offset <= end:

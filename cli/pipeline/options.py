@@ -87,7 +87,7 @@ class Bars(AbstractContextManager["Bars"]):
         self._task = self._progress.add_task(what, total=total)
 
     def step(self, steps: int) -> None:
-        """So many more steps are done."""
+        """`steps` more steps are done."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, advance=steps)
 

@@ -41,9 +41,9 @@ from klamm.cli.tool_files import Moves
 
 INTERVAL_S = 1.0
 PATIENCE_LOOKS = 30
-"""So many looks in a row may fail."""
+"""Stop after this many failed looks in a row."""
 SETTLED_LOOKS = 3
-"""So often in a row nothing may be in progress before the watch ends although a replica has a lag: a request takes a moment to start."""
+"""Stop after this many looks without a running reassignment, even if a replica still lags. A request takes a moment to start."""
 _LINES_BESIDE_ROWS = 8
 """Heading, rule, the number of rows left out, an empty line, the bar, two lines of summary, and the cursor."""
 

@@ -44,7 +44,7 @@ async def elect(
             results[key] = _UNKNOWN
         elif p.topic.queued:
             results[key] = _DOOMED
-        elif p.info is not None and _is_led_as_wanted(cluster, p, p.info, election):
+        elif p.info is not None and is_led_as_wanted(cluster, p, p.info, election):
             results[key] = _NEEDLESS
         else:
             chosen[p] = None
@@ -72,7 +72,7 @@ async def elect(
     return results
 
 
-def _is_led_as_wanted(cluster: Cluster, p: Partition, info: LeaderAndIsr, election: Election) -> bool:
+def is_led_as_wanted(cluster: Cluster, p: Partition, info: LeaderAndIsr, election: Election) -> bool:
     """Whether what is known of a partition says that this election is not needed.
 
     Where a replica is on the blacklist and another than the first of the order leads, the rule says so, of the state in ZooKeeper (R491-9).

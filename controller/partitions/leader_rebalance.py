@@ -25,7 +25,7 @@ log = logging.getLogger("klamm.controller")
 
 
 ELECTED_AT_ONCE = 2000
-"""So many leaders are elected together: their states are decided, written and sent, then those of the next."""
+"""How many leaders are elected together: their states are decided, written and sent before the next ones."""
 
 
 class Group:
@@ -78,14 +78,14 @@ async def measured(cluster: Cluster) -> dict[int, Group]:
         for start in range(0, len(partitions), SLICE):
             some = partitions[start : start + SLICE]
             await pace(len(some))
-            _measure(some, cluster.listed, groups, group_of)
+            add_to_groups(some, cluster.listed, groups, group_of)
     return groups
 
 
-def _measure(
+def add_to_groups(
     partitions: Iterable[Partition], listed: frozenset[int], groups: dict[int, Group], group_of: dict[Ints, Group | None]
 ) -> None:
-    """Add partitions to their groups. `group_of` remembers whose partitions with certain replicas are; None is nobody."""
+    """Add partitions to the groups of their preferred leaders. `group_of` caches the group of each replica list; None: no group."""
     for p in partitions:
         replicas = p.assignment.replicas
         if replicas in group_of:

@@ -42,9 +42,9 @@ Results = dict[Partition, Result]
 STARTED: Result = ErrorCode.NONE, None
 
 PARTITIONS_AT_A_TIME = 5000
-"""As many are taken through their steps together, or one topic with more."""
+"""How many partitions go through their steps together. A topic with more goes alone."""
 LOGGED_EACH = 100
-"""So many partitions that complete together have a line of the log each."""
+"""Up to this many partitions that complete together get a log line each."""
 
 
 # --- what begins a reassignment ---
@@ -161,7 +161,7 @@ async def resume_on(term: Term, broker_ids: Collection[int]) -> None:
 async def complete_ready(term: Term, partitions: Iterable[Partition]) -> None:
     """ISRs of these partitions may have changed: those whose target is in sync are completed (controller 9, 14)."""
     ready = {p: _whole(term, p) for p in partitions if p in term.cluster.reassigning and _may_go_on(term, p)}
-    ready = {p: assignment for p, assignment in ready.items() if p not in term.written or _looks_complete(p, assignment)}
+    ready = {p: assignment for p, assignment in ready.items() if p not in term.written or looks_complete(p, assignment)}
     if ready:
         for group in _slices(ready):
             term.reassign_step += 1
@@ -233,13 +233,13 @@ async def _step(term: Term, group: Group) -> Collection[Partition]:
 
 async def _branch(term: Term, group: Group) -> set[Partition]:
     """Complete those whose target is in sync, start the replicas of the others; those for which it failed."""
-    complete = await _in_sync(term, {p: assignment for p, assignment in group.items() if _looks_complete(p, assignment)})
+    complete = await _in_sync(term, {p: assignment for p, assignment in group.items() if looks_complete(p, assignment)})
     waiting = {p: assignment for p, assignment in group.items() if p not in complete}
     await reassignment_steps.elect_missing_leaders(term, waiting)
     return await _start_replicas(term, waiting) | await _complete(term, complete)
 
 
-def _looks_complete(p: Partition, assignment: Assignment) -> bool:
+def looks_complete(p: Partition, assignment: Assignment) -> bool:
     """Whether, by the state in memory, nothing has to be waited for."""
     return not assignment.is_reassigning or (p.info is not None and set(assignment.target).issubset(p.info.isr))
 

@@ -21,7 +21,7 @@ from klamm.controller.throttles import changes as throttle_changes
 from klamm.controller.throttles import configs as throttle_configs
 from klamm.controller.throttles import throttled_reassignment
 from klamm.controller.throttles.removal import remove_when_idle
-from klamm.controller.throttles.requests import ThrottleRequest
+from klamm.controller.throttles.requests import ThrottleProcedure
 from klamm.controller.throttles.steps import ChangeConfig, RecordBrokers, RecordMoves, RecordTopics, StartMoves, Step
 from klamm.controller.throttles.throttled_replicas import broker_entity, topic_entity
 from klamm.controller.values import ConfigEntity, ControllerMoved, Result, StoreLost, StoreRefused
@@ -63,7 +63,7 @@ async def _go_on(term: Term) -> None:
             await _end(term, request)
 
 
-async def _work(term: Term, request: ThrottleRequest) -> None:
+async def _work(term: Term, request: ThrottleProcedure) -> None:
     """Take a request as far as it goes: to its end, or to a phase where it is held."""
     if request.steps is None:
         request.steps = deque(await _plan(term, request.event))
@@ -74,7 +74,7 @@ async def _work(term: Term, request: ThrottleRequest) -> None:
     await request.respond()
 
 
-async def _end(term: Term, request: ThrottleRequest) -> None:
+async def _end(term: Term, request: ThrottleProcedure) -> None:
     """A request has ended, whatever came of it; throttles for which there is no reassignment go."""
     throttling = term.throttling
     throttling.done(request)
@@ -104,7 +104,7 @@ async def _plan(term: Term, event: events.ThrottleRequest) -> Iterable[Step]:
             assert_never(event)
 
 
-async def _next(term: Term, request: ThrottleRequest) -> Step:
+async def _next(term: Term, request: ThrottleProcedure) -> Step:
     """Take the next step, or several changes of configs in one batch; the last one of them."""
     assert request.steps
     step, store = request.steps.popleft(), term.store
@@ -142,7 +142,7 @@ async def _next(term: Term, request: ThrottleRequest) -> Step:
     return step
 
 
-async def _change_configs(term: Term, request: ThrottleRequest, changes: list[ChangeConfig]) -> None:
+async def _change_configs(term: Term, request: ThrottleProcedure, changes: list[ChangeConfig]) -> None:
     """Set and delete throttles; what fails is reported, and remembered where a throttle was to go."""
     failed = await throttle_configs.change(term.store, {change.entity: change.properties for change in changes})
     if failed:
@@ -151,7 +151,7 @@ async def _change_configs(term: Term, request: ThrottleRequest, changes: list[Ch
         request.refuse({key: UNWRITTEN for key in open_keys if not failed.isdisjoint(_entities_of(term, request.event, key))})
 
 
-def _still_moved(term: Term, request: ThrottleRequest, targets: dict[TopicPartition, Ints]) -> dict[TopicPartition, Ints]:
+def _still_moved(term: Term, request: ThrottleProcedure, targets: dict[TopicPartition, Ints]) -> dict[TopicPartition, Ints]:
     """Those that are not refused; where the request was held meanwhile they are looked at once more."""
     if request.was_held:
         again = {key: throttled_reassignment.check_move(term.cluster, key, target) for key, target in targets.items()}
@@ -159,7 +159,7 @@ def _still_moved(term: Term, request: ThrottleRequest, targets: dict[TopicPartit
     return {key: target for key, target in targets.items() if key not in request.event.refused}
 
 
-def _number(request: ThrottleRequest, step: Step) -> int:
+def _number(request: ThrottleProcedure, step: Step) -> int:
     """The number of a step that is done, in R179-6, or in R179-14 and R179-20. What follows step 6 of the former belongs to it."""
     is_last = not request.steps
     if not isinstance(request.event, events.ReassignPartitions):
@@ -181,7 +181,7 @@ def _may_be_held(term: Term) -> bool:
     return term.steering is not None and term.steering.holds
 
 
-def _is_held(term: Term, request: ThrottleRequest, step: Step) -> bool:
+def _is_held(term: Term, request: ThrottleProcedure, step: Step) -> bool:
     """Whether somebody holds the request behind this step; its record says so then."""
     phase = _phase(term.cluster.epoch, request.number, step) if _may_be_held(term) else None
     if phase is None:

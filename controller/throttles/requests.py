@@ -25,7 +25,7 @@ DONE: Result = ErrorCode.NONE, None
 
 
 @dataclass(slots=True, eq=False)
-class ThrottleRequest:
+class ThrottleProcedure:
     """How far one request is."""
 
     number: int
@@ -69,7 +69,7 @@ class ThrottleRequests:
     """The requests of a term, in the order of their arrival."""
 
     def __init__(self) -> None:
-        self._waiting: deque[ThrottleRequest] = deque()
+        self._waiting: deque[ThrottleProcedure] = deque()
         self._taken = 0
         self.removal_due = False
         """Whether the last reassignment ended while a request was under way: throttles are removed when that has ended."""
@@ -81,14 +81,14 @@ class ThrottleRequests:
         return len(self._waiting)
 
     @property
-    def first(self) -> ThrottleRequest | None:
+    def first(self) -> ThrottleProcedure | None:
         """The request whose turn it is."""
         return self._waiting[0] if self._waiting else None
 
     def taken_up(self, event: events.ThrottleRequest) -> None:
         """A request has arrived."""
         self._taken += 1
-        self._waiting.append(ThrottleRequest(self._taken, event))
+        self._waiting.append(ThrottleProcedure(self._taken, event))
 
     def was_released(self, phase: ProcedurePhase) -> bool:
         """The request that was held at this phase may go on; False where none was."""
@@ -98,7 +98,7 @@ class ThrottleRequests:
         request.held = None
         return True
 
-    def done(self, request: ThrottleRequest) -> None:
+    def done(self, request: ThrottleProcedure) -> None:
         """A request has ended."""
         self._waiting.remove(request)
 

@@ -1,7 +1,7 @@
 """The tables of silver and gold as data, and the views under which everybody reads them.
 
 A table is a name, its columns and a sentence. Types are named as Arrow names them, and `variant` as Spark does; `ddl` makes Spark's own
-schema of them. `docs/pipeline.md` shows these tables, computed from here. Tables are read through their manifests, because a folder that a
+schema of them. `docs/pipeline_tables.md` shows these tables. Tables are read through their manifests, because a folder that a
 killed run left half written is not part of a table.
 """
 

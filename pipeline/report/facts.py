@@ -37,12 +37,12 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 
 PARTITIONS = 40
-"""So many partitions have a line in a timeline."""
+"""How many partitions have a line in a timeline."""
 CLIENTS = 40
 BUCKETS = 80
-"""Time is cut into so many parts."""
+"""Time is cut into this many parts."""
 VIOLATIONS = 5
-"""So many violations of a rule are shown with their evidence."""
+"""How many violations of a rule are shown with their evidence."""
 MARKS = 2000
 COPY = "copy"
 """The phase of a reassignment in which new replicas copy."""

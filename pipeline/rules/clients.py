@@ -18,7 +18,7 @@ GRACE_NS = 20_000_000
 """A request that arrives so soon after an answer was on its way before the client had read it."""
 
 REFRESH_NS = 10_000_000_000
-"""So long a client may send requests after an error that asks for new metadata without asking for them."""
+"""How long a client may go on without a Metadata request after an error that calls for one."""
 
 THROTTLES_FROM = {
     0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 15: 2, 16: 2, 19: 3, 20: 2, 21: 1, 22: 1, 24: 1, 25: 1, 26: 1,

@@ -26,7 +26,7 @@ ROWS = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("replicas"
 ROWS_DDL = "topic string, partition int, replicas array<int>"
 _ROWS_AT_ONCE = 50_000
 _DRAWS_AT_ONCE = 8_000_000
-"""So many draws a worker takes before it counts them; 64 MB."""
+"""A worker counts its draws after this many, which take 64 MB."""
 _PATTERNS_AT_ONCE = 16_384
 _WIDTH = 16
 """Draws in one row, where they are not grouped: a row costs Spark much more than a number in it."""

@@ -21,11 +21,11 @@ from klamm.controller.decisions.decision import Decide, Decision, Refusal, Refus
 from klamm.controller.decisions.elections import Strategy
 from klamm.controller.decisions.hash_order import in_hash_order
 from klamm.controller.partitions.alter_partition import AlterIsr
-from klamm.controller.partitions.leader_elections import _is_led_as_wanted
-from klamm.controller.partitions.leader_rebalance import Group, _measure
+from klamm.controller.partitions.leader_elections import is_led_as_wanted
+from klamm.controller.partitions.leader_rebalance import Group, add_to_groups
 from klamm.controller.partitions.partition_machine import ElectLeader, InitialiseLeader
 from klamm.controller.partitions.replica_machine import LeaveIsr
-from klamm.controller.reassignment.procedure import _looks_complete
+from klamm.controller.reassignment.procedure import looks_complete
 from klamm.controller.reassignment.requests import check_target, reassigned
 from klamm.controller.reassignment.steps import RaiseLeaderEpoch
 from klamm.controller.states import PartitionState
@@ -199,7 +199,7 @@ class Procedures:
         if p.queued:
             return None, False
         groups: dict[int, Group] = {}
-        _measure((self._as_partition(p),), brokers.listed, groups, {})
+        add_to_groups((self._as_partition(p),), brokers.listed, groups, {})
         for broker_id, group in groups.items():
             return broker_id, bool(group.imbalanced)
         return None, False
@@ -266,7 +266,7 @@ class Procedures:
             cluster = self._cluster(brokers)
             if p.offline_dirs:
                 cluster = self._with_offline_dirs(p, brokers)
-            if _is_led_as_wanted(cluster, self._as_partition(p), p.state, election):
+            if is_led_as_wanted(cluster, self._as_partition(p), p.state, election):
                 return False
         self._to_online(p, brokers, elections.Offline(allow_unclean=True) if unclean else elections.Preferred())
         return True
@@ -289,7 +289,7 @@ class Procedures:
 
     def _branch(self, p: Simulated, brokers: Brokers) -> None:
         """Controller 11.3: complete what is in sync, else start the replicas (A)."""
-        if _looks_complete(self._as_partition(p), p.assignment):
+        if looks_complete(self._as_partition(p), p.assignment):
             self._complete(p, brokers)
             return
         state = p.state
@@ -332,7 +332,7 @@ class Procedures:
             if joining is not None and joining in p.assignment.adding:
                 p.bytes_in += (joining,)
                 p.bytes_out += (state.leader,)
-            if p.assignment.is_reassigning and _looks_complete(self._as_partition(p), p.assignment):
+            if p.assignment.is_reassigning and looks_complete(self._as_partition(p), p.assignment):
                 self._complete(p, brokers)
 
     # --- what the rules take ---

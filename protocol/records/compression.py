@@ -30,7 +30,7 @@ GZIP_RATIO = 1032
 """Deflate makes at most so many bytes of one."""
 
 GZIP_UNDECLARED = 1024 * 1024
-"""So many bytes are taken from gzip whatever its trailer says."""
+"""Up to this many bytes are taken from gzip, whatever its trailer says."""
 
 LZ4_RATIO = 256
 """A block of lz4 makes at most 255 bytes of one."""

@@ -18,7 +18,7 @@ from klamm.protocol.records.record import Record, wrapped
 from klamm.protocol.records.rules import AppendRules, Refused
 
 SHOWN = 3
-"""So many record errors are in the text for the whole batch."""
+"""How many record errors the text for the whole batch names."""
 
 
 class RecordError(NamedTuple):

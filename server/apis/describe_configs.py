@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
 AT_ONCE = 2
-"""So many resources, without topics, are described at once: a broker with all that can be said about it takes some milliseconds."""
+"""How many resources other than topics are described in one slice. A broker with all details takes some milliseconds."""
 LARGE_RESPONSE_BYTES = 1 << 20
 MAX_RESPONSE_BYTES = 100_000_000
 """librdkafka accepts no larger responses."""

@@ -31,7 +31,7 @@ from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 IDS_SINCE = 12
 MANY_AT_ONCE = 200
-"""So many of a long list of topics are looked up between two turns of the loop."""
+"""How many topics of a long list are looked up in one slice."""
 
 
 def handle(

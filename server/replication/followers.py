@@ -108,7 +108,7 @@ class Followers:
         return next((each for each in found if each is not None), None)
 
     def resize(self, count: int) -> None:
-        """So many fetchers for each leader from now on."""
+        """Use `count` fetchers for each leader from now on."""
         if count == self._count or self._closed:
             return
         self._count = count

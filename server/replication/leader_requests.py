@@ -28,7 +28,7 @@ Topic: TypeAlias = "FollowedTopic[HostedPartition]"
 LATEST = -1
 EARLIEST = -2
 SLICE = 1000
-"""So many partitions are encoded, or taken from a response, before others get their turn."""
+"""How many partitions are encoded, or taken from a response, in one slice."""
 WITHOUT_IDS = 12
 """The last version of Fetch that names topics."""
 OLDEST = 4

@@ -25,7 +25,7 @@ from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import Clock
-from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.errors import ErrorCode, RegistrationRefused, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.controller_requests import versions
@@ -34,7 +34,6 @@ from klamm.server.net.tap import BrokerTap, ConnectionKind
 from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
 from klamm.zk.layout.json_values import Unreadable
-from klamm.zk.registration import RegistrationRefused
 from klamm.zk.session.requests import ZkError
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from klamm.server.requests.request_log import shown
 log = logging.getLogger(__name__)
 
 MAX_CLIENTS = 1000
-"""So many pairs of API and client are remembered; later clients are one."""
+"""Remember this many pairs of API and client. All later clients count as one."""
 
 GROUPS, TRANSACTIONS = "consumer groups", "transactions"
 ACLS, QUOTAS, SASL, TOKENS = "ACLs", "quotas", "SASL", "delegation tokens"

@@ -56,7 +56,7 @@ DECISIONS = st.one_of(
 def rules_of_the_controller() -> dict[str, type[Any]]:
     """Classes of the controller whose objects decide about a Situation; functions that do are not allowed."""
     found: dict[str, type[Any]] = {}
-    for module in pkgutil.iter_modules(klamm.controller.__path__, "klamm.controller."):
+    for module in pkgutil.walk_packages(klamm.controller.__path__, "klamm.controller."):
         members = vars(importlib.import_module(module.name))
         for name, member in members.items():
             if getattr(member, "__module__", "") != module.name:
@@ -75,7 +75,7 @@ def test_every_rule_of_the_controller_can_be_written_down() -> None:
 def test_commit_states_is_given_registered_rules_only() -> None:
     """By name, in each call: an object of a rule, a constant or a local variable that is one."""
     calls = 0
-    for path in Path(klamm.controller.__path__[0]).glob("*.py"):
+    for path in Path(klamm.controller.__path__[0]).rglob("*.py"):
         tree = ast.parse(path.read_text())
         made = {
             target.id: node.value.func.id

@@ -11,7 +11,7 @@ import pytest
 from klamm.controller.values import BrokerRegistration, BrokerState, StoreLost
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.metadata_records import MetadataRecord, encode_records
 from klamm.protocol.nouns import Endpoint
 from klamm.server.identity import BrokerIdentity
@@ -22,7 +22,6 @@ from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker
 from klamm.zk.find_controller import ElectedController
 from klamm.zk.layout.json_values import Unreadable
-from klamm.zk.registration import RegistrationRefused
 from klamm.zk.session.requests import ConnectionLost
 
 OWN = 5

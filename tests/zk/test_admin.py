@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.controller.values import Assignment, Broker, ControllerMoved, StoredTopic
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab
@@ -16,7 +16,6 @@ from klamm.tests.zk.test_session import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.layout.json_values import Unreadable
-from klamm.zk.registration import RegistrationRefused
 from klamm.zk.session.connection import Change
 from klamm.zk.session.requests import BadVersion, NoNode
 from klamm.zk.session.session import ZkSession
