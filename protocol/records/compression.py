@@ -252,7 +252,8 @@ def _unlz4(data: bytes, limit: int, magic: int) -> bytes:
         part = data[start:end]
         if is_compressed:
             out = bytearray(min(largest, len(part) * LZ4_RATIO))
-            part = bytes(memoryview(out)[: cramjam.lz4.decompress_block_into(part, out)])
+            # without the length cramjam guesses from the first four bytes whether a size precedes the block
+            part = bytes(memoryview(out)[: cramjam.lz4.decompress_block_into(part, out, len(out))])
         left -= len(part)
         if left < 0:
             raise TooLarge(f"more than {limit} bytes")

@@ -20,7 +20,9 @@ from klamm.protocol.records.compression import (
     xxh32_of_few,
 )
 from klamm.protocol.records.record import Record, encode_batch
+from klamm.tests.records.comparison import outcome
 from klamm.tests.records.judge import judging
+from klamm.tests.records.random_batches import draw
 
 CODECS = [codec for codec in Codec if codec]
 TEXT = b"".join(b"user-%d likes %d;" % (number * 7 % 1000, number) for number in range(5000))
@@ -117,6 +119,22 @@ def lz4_frame(flags: int, descriptor: int, *, size: bytes = b"", block_checksum:
 def test_frames_of_lz4_with_sizes_and_checksums_are_read() -> None:
     frame = lz4_frame(0x60 | 0x1C, 0x70, size=(1000).to_bytes(8, "little"), block_checksum=b"1234", end=bytes(8))
     assert decompress(Codec.LZ4, frame) == TEXT[:1000]
+
+
+def lz4_frame_of(block: bytes) -> bytes:
+    return lz4_frame(0x60, 0x40)[:7] + len(block).to_bytes(4, "little") + block + bytes(4)
+
+
+@pytest.mark.parametrize(("number", "error"), [(629866830, "UNKNOWN_SERVER_ERROR"), (592172957, "INVALID_TIMESTAMP")])
+def test_a_block_of_lz4_whose_first_bytes_could_be_its_size_is_read(number: int, error: str) -> None:
+    """Two batches whose block begins with bytes that read as a length. Apache Kafka reads their records, and finds fault with those."""
+    assert outcome(draw(Random(number)))[1]["error"] == error
+
+
+def test_every_first_literal_of_a_block_of_lz4_is_read() -> None:
+    for first in range(256):
+        literals = bytes((first, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+        assert decompress(Codec.LZ4, lz4_frame_of(b"\xc0" + literals)) == literals
 
 
 @pytest.mark.parametrize(("flags", "descriptor"), [(0x40, 0x40), (0x20, 0x40), (0x62, 0x40), (0x60, 0x30), (0x60, 0xC0)])
