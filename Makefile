@@ -8,6 +8,7 @@ MAKEFLAGS += --no-print-directory --no-builtin-rules
 KAFKAJS := 2.2.4
 NODE := .venv/node
 BIN := .venv/bin
+FAILURES := .venv/failures.jsonl
 JOURNALS := build/journals
 SERVE ?=
 PYTEST ?=
@@ -75,9 +76,12 @@ reference: setup ## Fetch the real Kafka 3.9.1 that the long tests compare with 
 .PHONY: test-all
 test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests, in two processes, the long ones last; fetches the real Kafka when it is missing
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@failed=0; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST) || failed=$$?; \
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST) || failed=$$?; \
+	@failed=0; rm -f $(FAILURES); \
+	for part in "not slow" slow; do \
+	  code=0; $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "$$part" --failures $(FAILURES) $(PYTEST) || code=$$?; \
+	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
+	done; \
+	if [ $$failed -eq 1 ]; then failed=0; $(BIN)/python -m klamm.tests.unstable $(FAILURES) || failed=1; fi; \
 	exit $$failed
 
 .PHONY: test-journals
