@@ -6,11 +6,11 @@ It is a list of broker ids, set for all brokers at once. Blanks around ids, repe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from klamm.configs.definition import DEFAULT_ONLY, LIST, ConfigKey
 from klamm.configs.types import parse_integer
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ the names of one setting, the strongest first: `log.retention.ms`, then `.minute
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from klamm.configs.types import ConfigError, ConfigType, parse
 from klamm.configs.validators import Validator, blamed
+from klamm.protocol.value_class import dataclass
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING

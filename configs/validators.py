@@ -6,10 +6,10 @@ Where Kafka has the validator, the reason is in its words: scripts and tests of 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from klamm.configs.inter_broker_protocol import MetadataVersion
+from klamm.protocol.value_class import dataclass
 
 
 class Validator(Protocol):

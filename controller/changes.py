@@ -8,11 +8,11 @@ deletions, are the controller's own and in no znode.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, LeaderAndIsr
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ They do not change while an event is handled: other ones come with an event of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ Who holds, and how, says `steering.py`. Without anybody who steers no phase is e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import get_args
 
 from klamm.controller.values import BrokerState
 from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.value_class import dataclass
 
 # --- inside an event ---
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from klamm.broker.log.memory import MemoryBudget
 from klamm.broker.log.memory_directory import MemoryDirectory
@@ -17,6 +17,7 @@ from klamm.controller.ids import random_topic_id
 from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
+from klamm.protocol.value_class import dataclass
 from klamm.server.net.tap import BrokerTap, Tap
 
 

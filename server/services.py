@@ -7,7 +7,6 @@ much more than a request may use: the controller and the access to ZooKeeper.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from klamm.broker.log.manager import LogManager
@@ -32,6 +31,7 @@ from klamm.protocol.apis import Api
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.value_class import dataclass
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from klamm.configs.broker_config import BrokerConfig
@@ -12,6 +12,7 @@ from klamm.configs.topic import topic_defaults
 from klamm.configs.types import ConfigError
 from klamm.protocol.records.batch import Codec
 from klamm.protocol.records.validation import AppendRules
+from klamm.protocol.value_class import dataclass
 
 _LONGEST = 2**63 - 1
 _LEVELS = {Codec.GZIP: "compression.gzip.level", Codec.LZ4: "compression.lz4.level", Codec.ZSTD: "compression.zstd.level"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.memory import MemoryBudget
@@ -20,6 +19,7 @@ from klamm.broker.log.segment import Segment
 from klamm.broker.log.storage import AbortedTransaction, Flush, LoadedLog, ReadCommand, Replace, Storage
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, each_header
+from klamm.protocol.value_class import dataclass
 
 LAST_OFFSET = 2**63 - 1
 

@@ -14,10 +14,13 @@ through `Storage.read`, which scans the file from an indexed position, in a thre
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
+
+from klamm.protocol.value_class import dataclass
 
 
 class AbortedTransaction(NamedTuple):
@@ -231,7 +234,7 @@ class StorageListener(Protocol):
 # What is loaded
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class LoadedSegment:
     """A segment as it was found on disk. The index arrays have the same length pairwise and rise."""
 
@@ -250,7 +253,7 @@ class LoadedSegment:
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class LoadedLog:
     """A log as it was found on disk and recovered: everything in it is written. A new log has one empty segment."""
 

@@ -7,11 +7,11 @@ where a rule takes a list (KIP-491): after a failure, in a controlled shutdown, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from klamm.controller.values import intern_ints
 from klamm.protocol.nouns import Ints
+from klamm.protocol.value_class import dataclass
 
 
 class Choice(NamedTuple):

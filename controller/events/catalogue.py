@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.options import ControllerOptions
@@ -17,6 +16,7 @@ from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerToRegister, ConfigEntity, Election, ElectionResult, Result
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.value_class import dataclass
 
 # --- events of any broker, controller or not ---
 

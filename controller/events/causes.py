@@ -6,10 +6,10 @@ A chain can be followed from a frame to its origin: what is written and sent bel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from klamm.controller.events.catalogue import Event
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

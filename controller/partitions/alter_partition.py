@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.pace import Pace
+from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger("klamm.controller")
 

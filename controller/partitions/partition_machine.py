@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from klamm.controller.cluster import Partition
@@ -20,6 +19,7 @@ from klamm.controller.states import PARTITION_MOVES, PartitionState
 from klamm.controller.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr
 from klamm.protocol.nouns import next_epoch
+from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.state_change")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from klamm.controller.cluster import Cluster, Partition
@@ -19,6 +18,7 @@ from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, intern_ints
 from klamm.protocol.nouns import NO_LEADER, next_epoch
+from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.state_change")
 

@@ -8,12 +8,12 @@ alone, but the topic znode keeps the whole one, because it is the only place tha
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from klamm.controller.phases import ReassignmentPhase
 from klamm.controller.steering import HeldPhase
 from klamm.controller.values import Assignment
+from klamm.protocol.value_class import dataclass
 
 P = TypeVar("P", bound=Hashable)
 

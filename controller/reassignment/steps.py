@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.decisions import elections
@@ -21,6 +20,7 @@ from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, LeaderAndIsr, TopicWrite, WriteOutcome, intern_ints
 from klamm.protocol.nouns import NO_LEADER, Ints, TopicPartition, next_epoch
+from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger("klamm.controller.reassignment.procedure")
 

@@ -6,11 +6,10 @@ a controller that takes over knows it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from klamm.controller.throttles.configs import Properties
 from klamm.controller.values import ConfigEntity
 from klamm.protocol.nouns import Ints, TopicPartition
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

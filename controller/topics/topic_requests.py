@@ -10,10 +10,10 @@ topic exists is found out by the write. Only where the names decide which error 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from klamm.controller.decisions.placement import Racks, growth_start, place_replicas
@@ -21,6 +21,7 @@ from klamm.controller.values import Assignment, StoredTopic
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID, Ints
 from klamm.protocol.pace import Pace
+from klamm.protocol.value_class import dataclass
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249
@@ -101,7 +102,7 @@ class TopicPlan:
         return len(self.assignments[0])
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class CreationFacts:
     """What `plan_topic` may know.
 
@@ -306,7 +307,7 @@ def _explicit_growth(topic: Any, current: int, first: Assignment | None, racks: 
 # DeleteTopics
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class Deletion:
     """One element of a DeleteTopics request, and its response so far. `name` is what the response shows."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +34,7 @@ from klamm.pipeline.lake.tables import (
 from klamm.pipeline.simulation.tables import SIM_LEADERS, SIM_SUMMARY
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value_class import dataclass
 
 PARTITIONS = 40
 """How many partitions have a line in a timeline."""

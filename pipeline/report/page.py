@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
@@ -19,6 +18,7 @@ from typing import Any
 from klamm.pipeline.report import charts
 from klamm.pipeline.report.evidence import Evidence, Incident, Place
 from klamm.pipeline.report.facts import CLIENTS, PARTITIONS, Facts, Row, RuleResult
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

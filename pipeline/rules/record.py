@@ -13,8 +13,9 @@ What is exempt from a rule is left out by the query, or is a row without detail 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from klamm.protocol.value_class import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,9 @@ partitions, and is the first half of what the controller decides from; the secon
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from klamm.protocol.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Codec
+from klamm.protocol.value_class import dataclass
 
 LONGEST = 2**63 - 1
 

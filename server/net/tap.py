@@ -15,11 +15,11 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.framing import BadLength, FrameReader
+from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from klamm.broker.follower_session import FollowerSession, Standing
@@ -36,6 +35,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
 from klamm.protocol.records.batch import CorruptRecords
+from klamm.protocol.value_class import dataclass
 from klamm.server.replication.leader_connection import LeaderConnection
 from klamm.server.replication.leader_requests import (
     EARLIEST,

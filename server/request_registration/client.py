@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from klamm.broker.metadata_view import MetadataView
@@ -27,6 +26,7 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ErrorCode, RegistrationRefused, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
+from klamm.protocol.value_class import dataclass
 from klamm.server.identity import BrokerIdentity
 from klamm.server.net.controller_requests import versions
 from klamm.server.net.kept_connection import KeptConnection

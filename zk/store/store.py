@@ -7,9 +7,9 @@ controller's events on its queue (see `watches`); a kind of change that a path d
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from klamm.controller.events import catalogue as events
+from klamm.protocol.value_class import dataclass
 from klamm.zk.session.session import ZkSession
 from klamm.zk.store.admin import ZkNotifications, ZkPreferredElection, ZkReassignments, ZkThrottleRemovals
 from klamm.zk.store.brokers import ZkBrokers
