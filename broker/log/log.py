@@ -176,28 +176,6 @@ class Log(LocalLog):
         self._append(data, headers, assigned.max_timestamp, assigned.offset_of_max_timestamp, now_ms)
         return AppendResult(first.base_offset, last.last_offset, assigned.log_append_time_ms, self.log_start_offset)
 
-    def append_plain(self, data: bytes, header: BatchHeader, now_ms: int) -> bool:
-        """As `append_assigned` with one batch at the end offset that has no producer id, where nothing but the segment is changed by it;
-        False, with nothing done, otherwise.
-        """
-        segments, budget, config, size = self.segments, self.environment.budget, self.config, len(data)
-        memory, last_offset, max_timestamp = size + CHUNK_OVERHEAD, header[0] + header[6], header[8]
-        if (
-            not segments or self.storage is not None or self._producers is not None or not self._resident or self.is_failed
-            or self.is_truncating or header[2] > self.epochs.latest or budget.used + memory > budget.limit
-            or (segment := segments[-1]).should_roll(
-                size, max_timestamp, last_offset, now_ms, config.segment_bytes, config.segment_ms, config.segment_index_bytes
-            )
-        ):
-            return False
-        budget.reserve(memory)
-        self._resident += memory
-        self.next_offset = self.log_end_offset = last_offset + 1
-        segment.append(
-            data, header, last_offset + 1, max_timestamp, last_offset, config.index_interval_bytes, budget.tick, False
-        )
-        return True
-
     def append_as_follower(self, data: Buffer, leader_high_watermark: int, crc_checked: bool = False) -> None:
         """Append the batches that a follower fetched, and take over the leader's high watermark as far as the log reaches.
 

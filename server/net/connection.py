@@ -10,8 +10,6 @@ connection holds at most one read's worth of requests, one unfinished frame, the
 Repeated requests whose responses are still valid get the bytes of the response cache (`ResponseCache`) while no request is
 in progress: the correlation id is put between two pieces of the kept frame.
 
-A Produce request that came alone and repeats the one before is handled from its frame at once, where it can be (`Peer.single`).
-
 Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
 one get their responses first.
 """
@@ -144,10 +142,6 @@ class ClientConnection(asyncio.Protocol):
             self._tap.received(data)
         flow = self._flow
         if flow.between_frames:
-            single = self.peer.single
-            if single is not None and (response := single(data)) is not None:
-                self._send(response)
-                return
             done = self._respond_from_cache(data)
             if done == len(data):
                 return

@@ -27,7 +27,6 @@ from klamm.protocol.records.validation import Assigned, Origin, Refused, costs_m
 from klamm.server.apis import produce
 from klamm.server.produce.delayed_produce import Appended, DelayedProduce, settled
 from klamm.server.produce.produce_prefix import Prefix, read_prefix, records_limits
-from klamm.server.produce.single_produce import LOG_START_SINCE, Pieces, SingleProduce
 from klamm.server.requests.context import Context
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
@@ -35,6 +34,7 @@ from klamm.server.security.authorizer import AllowAll
 from klamm.server.services import Services
 
 NO_RESPONSE = b""
+LOG_START_SINCE = 5
 MAX_PREFIXES = 10_000
 ATTRIBUTES_AT = 22
 """Of the two bytes of a batch's attributes the one that has bits."""
@@ -58,14 +58,13 @@ class Appends(NamedTuple):
 class Repeated:
     """A prefix whose partition this broker leads, and the pieces of its responses."""
 
-    __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "single", "tail")
+    __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "tail")
 
     def __init__(self, prefix: Prefix, partition: HostedPartition, config: LogConfig) -> None:
         self.prefix = prefix
         self.partition = partition
         self.config = config
         self.is_plain = are_plain(config.rules)
-        self.single: SingleProduce | None = None
         row = messages.ProduceResponse.PartitionProduceResponse(
             index=prefix.index, base_offset=_MARKED, log_append_time_ms=_MARKED, log_start_offset=_MARKED
         )
@@ -126,13 +125,12 @@ class RepeatedProduce:
         known: Repeated | None = peer.repeated
         if known is None or not known.matches(payload):
             known = peer.repeated = self._find(payload)
-            peer.single = None if known is None else known.single
             if known is None:
                 return None
         log = known.partition.log
         if log is None or log.config is not known.config:
             self._known.pop((known.prefix.head, known.prefix.bytes), None)
-            peer.repeated = peer.single = None
+            peer.repeated = None
             return None
         try:
             appends = None
@@ -171,9 +169,6 @@ class RepeatedProduce:
         if len(self._known) >= MAX_PREFIXES:
             self._known.clear()
         known = self._known[key] = Repeated(prefix, partition, partition.log.config)
-        if known.is_plain and prefix.acks == 1:
-            pieces = Pieces(known.pack, known.length, known.head, known.tail)
-            known.single = SingleProduce(prefix, partition, known.config, pieces, self._replicas, self._now_ms)
         return known
 
     def _append(self, known: Repeated, payload: bytes) -> Appends | None:

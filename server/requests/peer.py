@@ -16,13 +16,13 @@ class Peer:
     `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
     `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
-    that may be repeated. `single`: responds to a frame that came alone, when it repeats the last Produce request, or returns None.
+    that may be repeated.
     A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
     """
 
     __slots__ = (
         "connection", "exclusive", "host", "is_open", "listener", "on_lost",
-        "principal", "repeated", "repeated_fetch", "responses", "single",
+        "principal", "repeated", "repeated_fetch", "responses",
     )
 
     def __init__(
@@ -34,7 +34,6 @@ class Peer:
         self.is_open = True
         self.repeated: Any = None  # of `server/produce/repeated_produce.py`
         self.repeated_fetch: Any = None  # of `server/fetch/repeated_fetch.py`
-        self.single: Callable[[bytes], bytes | None] | None = None
         self.listener = listener
         self.host = host
         self.responses = responses
@@ -43,4 +42,4 @@ class Peer:
 
     def forget_repeated(self) -> None:
         """Handle the next request as the first one of its kind."""
-        self.repeated = self.repeated_fetch = self.single = None
+        self.repeated = self.repeated_fetch = None

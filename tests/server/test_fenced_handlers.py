@@ -99,9 +99,9 @@ async def test_repeated_produce_and_fetch_of_a_connection_are_forgotten_with_the
     peer.send(versions(1))
     await peer.answer()
     (connection,) = listener.connections
-    connection.peer.repeated, connection.peer.repeated_fetch, connection.peer.single = object(), object(), lambda data: b"stale"
+    connection.peer.repeated, connection.peer.repeated_fetch = object(), object()
     listener.dispatch_to(listener.dispatcher)
-    assert [getattr(connection.peer, name) for name in ("repeated", "repeated_fetch", "single")] == [None] * 3
+    assert [getattr(connection.peer, name) for name in ("repeated", "repeated_fetch")] == [None] * 2
     peer.send(versions(2))
     assert await peer.correlation_ids(1) == [2]
 

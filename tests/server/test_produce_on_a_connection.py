@@ -1,9 +1,8 @@
-"""A Produce request that came alone: the short way gives the same response and leaves the same log as the handler, or does nothing."""
+"""Produce requests that repeat one another on a connection: responses and logs are those of the handler, which decodes each of them."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from typing import Any
 
@@ -18,7 +17,6 @@ from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
 from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION
-from klamm.server.requests import request_log
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.server.test_connection import FakeTransport
 from klamm.tests.server.test_produce import asked_for
@@ -111,15 +109,6 @@ def state(connection: Connection) -> dict[str, Any]:
     return found
 
 
-async def ready(version: int = 9) -> tuple[Connection, Wire]:
-    """A connection that has produced once, so that its next request repeats the one before."""
-    connection = await Connection.made()
-    wire = Wire(connection)
-    await wire.send(framed(payload(asked_for(("t", 0, BATCH)), version)))
-    assert wire.protocol.peer.single is not None
-    return connection, wire
-
-
 field_changes = st.tuples(st.sampled_from(sorted(FIELDS)), st.sampled_from([-2, -1, 0, 1, 2, 5, 16, 32, 64]), st.booleans())
 byte_changes = st.tuples(st.integers(61, 80), st.integers(0, 255), st.booleans())
 batches = st.builds(
@@ -185,84 +174,38 @@ def whole(found: dict[str, Any]) -> dict[str, Any]:
     return kept | {"data": b"".join(chunk for name, segment in found.items() if name.startswith("segment") for chunk in segment["chunks"])}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_good_requests_go_the_short_way_and_change_all_that_the_handler_changes(version: int) -> None:
-    short, wire = await ready(version)
-    handled = await Connection.made()
-    await handled.handled(payload(asked_for(("t", 0, BATCH)), version))
-    assert wire.protocol.peer.single is not None
-    for number, (size, count) in enumerate([(100, 1), (1024, 1), (10, 20), (3000, 4), (1024, 1), (2000, 1), (15_000, 1), (60, 2)]):
-        request = payload(asked_for(("t", 0, record_batch(b"x" * size, count))), version, number)
-        assert wire.protocol.peer.single(framed(request)) == await handled.handled(request)
-    left, right = state(short), state(handled)
-    first_left, first_right = left["segment 0"]["chunks"].pop(0), right["segment 0"]["chunks"].pop(0)
-    assert first_left == first_right
-    assert left == right
-
-
-@pytest.mark.parametrize("version", [7, 9])
-async def test_a_changed_bit_anywhere_but_in_what_the_leader_writes_is_left_to_the_handler(version: int) -> None:
-    connection, wire = await ready(version)
-    single = wire.protocol.peer.single
-    assert single is not None
-    frame = framed(payload(asked_for(("t", 0, BATCH)), version))
-    at = frame.index(BATCH)
-    before = state(connection)
-    for position in range(len(frame)):
-        if 8 <= position < 12 or at + 12 <= position < at + 16:
-            continue
-        for bit in (1, 128):
-            assert single(frame[:position] + bytes([frame[position] ^ bit]) + frame[position + 1 :]) is None, position
-    for end in range(len(frame)):
-        assert single(frame[:end]) is None
-    assert single(frame + frame) is None
-    assert state(connection) == before
-    assert single(frame) is not None
-
-
-@pytest.mark.parametrize(
-    "name", ["follower", "recovering", "failed", "truncating", "no log", "other config", "full", "new epoch", "a log line for each request"]
-)
-async def test_where_the_log_cannot_simply_be_appended_to_nothing_is_done(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection, wire = await ready()
-    single, partition, log = wire.protocol.peer.single, connection.logged.partition(0), log_of(connection)
-    assert single is not None and partition.leadership is not None
-    before = log.next_offset
+@pytest.mark.parametrize("name", ["follower", "recovering", "failed", "truncating"])
+async def test_a_log_that_cannot_be_appended_to_leaves_the_request_to_the_handler(name: str) -> None:
+    connection = await Connection.made()
+    request = payload(asked_for(("t", 0, BATCH)))
+    assert connection.short(request) is not None
+    partition, log = connection.logged.partition(0), log_of(connection)
+    assert partition.leadership is not None
     if name == "follower":
         partition.role = type(partition.role).FOLLOWER
     elif name == "recovering":
         partition.leadership.recovering = True
     elif name == "failed":
         log.is_failed = True
-    elif name == "truncating":
-        log.is_truncating = True
-    elif name == "no log":
-        partition.log = None
-    elif name == "other config":
-        log.config = type(log.config)(segment_bytes=1 << 20)
-    elif name == "full":
-        log.environment.budget.limit = log.environment.budget.used
-    elif name == "new epoch":
-        partition.leader_epoch += 1
     else:
-        monkeypatch.setattr(request_log.log, "isEnabledFor", lambda level: level == logging.DEBUG)
-    assert single(framed(payload(asked_for(("t", 0, BATCH))))) is None
-    assert log.next_offset == before
+        log.is_truncating = True
+    assert connection.short(request) is None
+    assert log.next_offset == 1
 
 
-async def test_another_request_on_the_connection_ends_the_short_way_for_the_one_before() -> None:
-    connection, wire = await ready()
-    await wire.send(framed(payload(asked_for(("t", 1, BATCH)))))
-    assert connection.end(1) == 1
-    await wire.send(framed(payload(asked_for(("t", 0, BATCH), acks=-1))))
-    assert wire.protocol.peer.single is None
-    assert (connection.end(0), connection.end(1)) == (2, 1)
+async def test_a_new_leader_epoch_is_in_the_next_batch() -> None:
+    connection = await Connection.made()
+    request = payload(asked_for(("t", 0, BATCH)))
+    assert connection.short(request) is not None
+    connection.logged.partition(0).leader_epoch += 1
+    assert connection.short(request) is not None
+    epoch = connection.logged.partition(0).leader_epoch
+    assert log_of(connection).epochs.entries[-1] == (epoch, 1)
 
 
-@pytest.mark.parametrize("properties", [{"log_message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
-async def test_topics_whose_batches_are_changed_have_no_short_way(properties: dict[str, Any]) -> None:
-    connection = await Connection.made(None, **properties)
+async def test_requests_for_two_partitions_in_turn_go_where_they_should() -> None:
+    connection = await Connection.made()
     wire = Wire(connection)
-    await wire.send(framed(payload(asked_for(("t", 0, BATCH)))))
-    assert connection.end() == 1
-    assert wire.protocol.peer.single is None
+    for index in (0, 1, 0):
+        await wire.send(framed(payload(asked_for(("t", index, BATCH)))))
+    assert (connection.end(0), connection.end(1)) == (2, 1)
