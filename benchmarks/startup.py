@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
         zookeeper = EmbeddedZooKeeper()
         address = zookeeper.start()
         stack.callback(zookeeper.stop)
-        if not zookeeper.wait_class_cache(180):
+        if not zookeeper.wait_class_archive(180):
             raise SystemExit("the class cache was not built in time")
         brokers = ["--brokers", str(options.brokers)]
         once("warm-up", brokers, folder)

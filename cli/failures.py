@@ -39,7 +39,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.cli.tool_failures", "ToolFailed"),
     ("klamm.cli.tool_files", "BadFile"),
     ("klamm.cli.client_properties", "BadClientProperties"),
-    ("klamm.pipeline.spark.java", "NoJava"),
+    ("klamm.machine.java", "NoJava"),
     ("klamm.pipeline.lake.folder", "PipelineFailed"),
     ("klamm.pipeline.spark.session", "NoSpark"),
 )

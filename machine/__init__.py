@@ -1,1 +1,1 @@
-"""What the machine has for everybody: Java runtimes, locks of folders, files that are replaced. Knows nothing of Kafka."""
+"""What the machine has for everybody: Java runtimes and archives of their classes, the cache folder, locks, files that are replaced."""

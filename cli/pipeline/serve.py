@@ -31,10 +31,10 @@ def command(host: str, port: int, master: str, memory: str) -> None:
     """
     from klamm.pipeline.lake.folder import PipelineFailed
     from klamm.pipeline.spark.cluster import connect_command, environment
-    from klamm.pipeline.spark.java import find_java
+    from klamm.pipeline.spark.java import java_for_spark
     from klamm.pipeline.spark.session import session_settings
 
-    java = find_java()
+    java = java_for_spark()
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

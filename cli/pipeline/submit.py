@@ -29,9 +29,9 @@ def command(master: str, memory: str, settings: tuple[tuple[str, str], ...], pro
     klamm pipeline submit --master spark://host:7077 -- job.py /lake
     """
     from klamm.pipeline.spark.cluster import code_zip, environment, submit_command
-    from klamm.pipeline.spark.java import find_java
+    from klamm.pipeline.spark.java import java_for_spark
     from klamm.pipeline.spark.session import session_settings
 
-    java = find_java()
+    java = java_for_spark()
     chosen = session_settings(master, java, memory) | {"spark.submit.pyFiles": str(code_zip())} | dict(settings)
     sys.exit(subprocess.call(submit_command(chosen, "--master", master, *program), env=environment(java)))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from klamm.machine.cache_folder import cache_folder, keep
 from klamm.pipeline.report import evidence, facts, page
-from klamm.pipeline.spark.cache import cache_folder, keep
 
 
 def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> str:
@@ -22,7 +22,7 @@ def report(lake: Path, run: str | None, rules: Mapping[str, page.RuleText]) -> s
 
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs nothing else: about 0.9 MB. To make it takes a second, so it is kept."""
-    path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
+    path = cache_folder("spark") / f"vega-{version('vl-convert-python')}.js"
     with contextlib.suppress(OSError):  # it was not made yet
         return path.read_text(encoding="utf-8")
     import vl_convert

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from klamm.pipeline.spark.cache import cache_folder, keep
-from klamm.pipeline.spark.java import Java, find_java
+from klamm.machine.cache_folder import cache_folder, keep
+from klamm.machine.java import Java
+from klamm.pipeline.spark.java import java_for_spark, java_home
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -35,7 +36,7 @@ def code_zip() -> Path:
         for name, path in _code():
             archive.writestr(zipfile.ZipInfo(name, _WHEN), path.read_bytes())
     data = held.getvalue()
-    target = cache_folder() / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
+    target = cache_folder("spark") / f"code-{hashlib.sha256(data).hexdigest()[:16]}" / "klamm.zip"
     if not target.exists():
         keep(target, data)
     return target
@@ -76,7 +77,7 @@ def environment(java: Java, environ: Mapping[str, str] = os.environ) -> dict[str
     """For processes of Spark: our launcher of Java, this Python for its workers."""
     return {
         **environ,
-        "JAVA_HOME": str(java.home),
+        "JAVA_HOME": str(java_home(java)),
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -115,7 +116,7 @@ def main(words: Sequence[str]) -> int:
     else:
         sys.stderr.write("usage: python -m klamm.pipeline.spark.cluster master HOST PORT | worker URL [OPTIONS OF SPARK]\n")
         return 2
-    os.execvpe(command[0], command, environment(find_java()))
+    os.execvpe(command[0], command, environment(java_for_spark()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A Spark session that starts quickly, here or on a cluster.
 
 Settings of the JVM have to be known before it starts: the first session of a process decides. Locally Spark gets few shuffle partitions,
-no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made (`class_archive.py`), which the
+no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made, which the
 JVM ignores when it does not fit. What the JVM prints goes to a file and is shown only when the start fails. With `remote` there is no JVM:
 a Spark Connect server does the work.
 """
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.extras import install_command
-from klamm.pipeline.spark.cache import cache_folder, keep
-from klamm.pipeline.spark.class_archive import archive_options
+from klamm.machine.java import Java
 from klamm.pipeline.spark.cluster import code_zip, environment
-from klamm.pipeline.spark.java import Java, find_java
+from klamm.pipeline.spark.java import class_archive, java_for_spark
 from klamm.pipeline.spark.jvm import JvmEnded, folders, start_jvm
 from klamm.pipeline.spark.workers import MODULE, SETTING
 
@@ -75,7 +75,7 @@ def open_session(
 
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
-    java = find_java()
+    java = java_for_spark()
     chosen = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in chosen.items():
@@ -144,6 +144,12 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     if not _is_one_process(master):
         chosen["spark.submit.pyFiles"] = str(code_zip())
     return chosen
+
+
+def archive_options(java: Java) -> tuple[str, ...]:
+    """Options of the JVM that use the archive of classes; none if there is no archive. Its warnings would go to standard output."""
+    flags = class_archive(java).flags()
+    return (*flags, "-Xlog:disable") if flags else ()
 
 
 def _is_one_process(master: str) -> bool:
@@ -221,7 +227,7 @@ def _reach_master(master: str) -> None:
 
 def _log_settings() -> Path:
     """The file that makes Spark's log quiet."""
-    path = cache_folder() / "log4j2.properties"
+    path = cache_folder("spark") / "log4j2.properties"
     if not path.exists() or path.read_text() != _QUIET_LOG:
         keep(path, _QUIET_LOG.encode())
     return path

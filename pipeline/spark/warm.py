@@ -1,19 +1,16 @@
-"""Makes the archive of loaded classes (`pipeline/spark/class_archive.py`).
+"""Makes the archive of loaded classes (`machine/class_archive.py`).
 
 It is made by a JVM that brings the tables of a small lake up to date, judges it, and writes at its exit what it had loaded.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from klamm.machine.folder_lock import lock_file
-from klamm.pipeline.spark.class_archive import AOT_SINCE, archive_path, older_archives
-from klamm.pipeline.spark.java import Java, find_java
+from klamm.pipeline.spark.java import class_archive, java_for_spark
 from klamm.pipeline.spark.jvm import let_jvm_exit
 from klamm.pipeline.spark.session import NoSpark, open_session
 
@@ -23,37 +20,28 @@ EXIT_S = 900
 
 def warm(work: Callable[[Any], None]) -> Path:
     """Make the archive with the classes that `work` needs; it gets a session. Raises NoJava, NoSpark and what `work` raises."""
-    java = find_java()
-    path = archive_path(java)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = lock_file(path.with_suffix(".lock"), 0)
-    if lock is None:
-        raise NoSpark(f"another process makes {path} at the moment")
+    java = java_for_spark()
+    archive = class_archive(java)
     try:
-        return _make(java, path, work)
-    finally:
-        os.close(lock)
+        if not archive.build(lambda flags: _train(work, flags), again=True):
+            raise NoSpark(f"{java.launcher} wrote no class archive")
+    except BlockingIOError as problem:
+        raise NoSpark(f"another process makes {archive.file} at the moment") from problem
+    archive.remove_unused(0)  # it takes the place of those of older PySparks and Javas
+    return archive.file
 
 
-def _make(java: Java, path: Path, work: Callable[[Any], None]) -> Path:
+def _train(work: Callable[[Any], None], flags: list[str]) -> None:
+    """Work with a JVM that has these flags, until it has exited."""
     from pyspark import SparkContext
 
-    temporary = path.with_name(f"making-{path.name}")  # one for all, under the lock: it is large, and a killed process leaves only one
-    temporary.unlink(missing_ok=True)
-    option = f"-XX:{'AOTCacheOutput' if java.major >= AOT_SINCE else 'ArchiveClassesAtExit'}={temporary}"
-    session = open_session("local[2]", options=(option, "-Xlog:disable"))
+    session = open_session("local[2]", options=(*flags, "-Xlog:disable"))
     work(session)
     gateway = SparkContext._gateway
     session.stop()
     gateway.shutdown()
     let_jvm_exit(EXIT_S)  # it writes the archive then
     SparkContext._gateway = SparkContext._jvm = None
-    if not temporary.exists():
-        raise NoSpark(f"{java.launcher} wrote no class archive")
-    temporary.replace(path)
-    for old in older_archives(path):
-        old.unlink(missing_ok=True)
-    return path
 
 
 def sample_work(session: Any) -> None:

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from klamm.machine.java import find_java
 from klamm.protocol import messages
 from klamm.tests.harness import waits
 from klamm.tests.harness.client import KEYS
 from klamm.tests.harness.process import KlammBroker
 from klamm.tests.harness.tree import Tree
-from klamm.zk.embedded.java import find_java
 from klamm.zk.embedded.owned_process import OwnedProcess
 
 SMALL: dict[str, object] = {

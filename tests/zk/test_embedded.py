@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from klamm.machine.java import Java, find_java
 from klamm.zk.embedded import server as embedded
-from klamm.zk.embedded.class_cache import ClassCache
-from klamm.zk.embedded.java import EmbeddedZooKeeperError, Java, find_java
+from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.owned_process import OwnedProcess
-from klamm.zk.embedded.server import EmbeddedZooKeeper
+from klamm.zk.embedded.server import EmbeddedZooKeeper, class_archive
 from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 10_000
@@ -183,96 +183,47 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         EmbeddedZooKeeper(tmp_path / "file" / "data").start()
 
 
-# the class cache
+# the class archive
 
 
-def test_the_class_cache_is_built_once_in_the_background(tmp_path: Path) -> None:
-    first = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+def test_the_class_archive_is_built_once_in_the_background(tmp_path: Path) -> None:
+    first = EmbeddedZooKeeper(archive_folder=tmp_path)
     first.start()
-    assert first.wait_class_cache(120)
+    assert first.wait_class_archive(120)
     first.stop()
     assert find_java().major >= 13
     (built,) = [file for file in tmp_path.iterdir() if file.suffix in (".aot", ".jsa")]
     assert not list(tmp_path.glob("*.new"))
     inode = built.stat().st_ino
-    second = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    second = EmbeddedZooKeeper(archive_folder=tmp_path)
     second.start()
     assert second._builder is None
     second.stop()
     assert built.stat().st_ino == inode
 
 
-def test_a_damaged_class_cache_does_no_harm(tmp_path: Path) -> None:
-    first = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+def test_a_damaged_class_archive_does_no_harm(tmp_path: Path) -> None:
+    first = EmbeddedZooKeeper(archive_folder=tmp_path)
     first.start()
-    first.wait_class_cache(120)
+    first.wait_class_archive(120)
     first.stop()
     (built,) = [file for file in tmp_path.iterdir() if file.suffix in (".aot", ".jsa")]
     built.chmod(0o600)
     built.write_bytes(b"damaged")
-    second = EmbeddedZooKeeper(class_cache_dir=tmp_path)
+    second = EmbeddedZooKeeper(archive_folder=tmp_path)
     second.start()
     second.stop()
 
 
-@pytest.fixture
-def jar(tmp_path: Path) -> Path:
-    file = tmp_path / "zookeeper-3.9.jar"
-    file.write_bytes(b"1")
-    return file
-
-
-def test_class_cache_belongs_to_java_jars_and_flags(tmp_path: Path, jar: Path) -> None:
-    java = Java(Path("/java"), "one", 25)
-    original = ClassCache(java, [jar], ["-a"], tmp_path).file
-    assert ClassCache(java, [jar], ["-a"], tmp_path).file == original
-    assert ClassCache(java, [jar], ["-b"], tmp_path).file != original
-    assert ClassCache(java._replace(identity="two"), [jar], ["-a"], tmp_path).file != original
+def test_the_class_archive_belongs_to_java_jars_and_flags(tmp_path: Path) -> None:
+    jar, java = tmp_path / "zookeeper-3.9.jar", Java(Path("/java"), "one", 25)
+    jar.write_bytes(b"1")
+    original = class_archive(java, [jar], ["-a"], tmp_path).file
+    assert class_archive(java, [jar], ["-a"], tmp_path).file == original
+    assert class_archive(java, [jar], ["-b"], tmp_path).file != original
+    assert class_archive(java._replace(identity="two"), [jar], ["-a"], tmp_path).file != original
     jar.write_bytes(b"22")
-    assert ClassCache(java, [jar], ["-a"], tmp_path).file != original
-
-
-@pytest.mark.parametrize(
-    ("major", "building", "using"),
-    [(25, "-XX:AOTCacheOutput=", "-XX:AOTCache="), (17, "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile=")],
-)
-def test_class_cache_flags(tmp_path: Path, jar: Path, major: int, building: str, using: str) -> None:
-    cache = ClassCache(Java(Path("/java"), "one", major), [jar], [], tmp_path / "sub")
-    assert cache.flags() == []
-    given: list[str] = []
-
-    def train(flags: list[str]) -> None:
-        given.extend(flags)
-        assert not cache.build(lambda _: pytest.fail("two builders at once"))
-        Path(flags[0].partition("=")[2]).write_bytes(b"classes")
-
-    assert cache.build(train)
-    assert given[0].startswith(building)
-    assert cache.flags() == [f"{using}{cache.file}"]
-    assert not cache.build(lambda _: pytest.fail("built already"))
-
-
-def test_class_cache_that_cannot_be_built(tmp_path: Path, jar: Path) -> None:
-    java = Java(Path("/java"), "one", 17)
-    assert not ClassCache(java, [jar], [], tmp_path).build(lambda _: None)
-    assert not ClassCache(java._replace(major=11), [jar], [], tmp_path).build(lambda _: pytest.fail("Java 11 has no such thing"))
-    (tmp_path / "file").write_text("")
-    assert not ClassCache(java, [jar], [], tmp_path / "file" / "folder").build(lambda _: pytest.fail("there is no folder"))
-
-
-def test_unused_class_caches_are_removed(tmp_path: Path, jar: Path) -> None:
-    java = Java(Path("/java"), "one", 17)
-    caches = [ClassCache(java, [jar], [flag], tmp_path) for flag in "abc"]
-
-    def train(flags: list[str]) -> None:
-        Path(flags[0].partition("=")[2]).write_bytes(b"classes")
-
-    for cache in caches[:2]:
-        assert cache.build(train)
-        os.utime(cache.file, (1, 1))
-    caches[1].flags()
-    assert caches[2].build(train)
-    assert [cache.is_built() for cache in caches] == [False, True, True]
+    assert class_archive(java, [jar], ["-a"], tmp_path).file != original
 
 
 def test_stop_wakes_whoever_waits_for_the_end_also_when_the_descriptor_is_used_again_at_once(tmp_path: Path) -> None:

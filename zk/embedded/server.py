@@ -4,8 +4,8 @@
 data folder identifies it). Without a data folder the data is in a temporary folder, which is removed at the end; with one, the data
 survives. The JVM ends with its owner (see `owned_process`) and is always killed, which is safe because ZooKeeper writes its log first. When
 it ends by itself (killed, or its disk is full: then ZooKeeper exits with 0), `wait_for_end` returns the reason. The first start with a Java
-build also makes its class cache in the background (see `class_cache`). ZooKeeper's log is swallowed, it has no log library on its class
-path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
+build also makes its class archive (`machine/class_archive.py`) in the background, with a second, niced JVM. ZooKeeper's log is swallowed,
+it has no log library on its class path; when it dies at start, it is started once more with the logging jars of the same folder to say why.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from klamm.machine.cache_folder import cache_folder
+from klamm.machine.class_archive import ClassArchive
 from klamm.machine.folder_lock import lock_file
-from klamm.zk.embedded.class_cache import ClassCache
-from klamm.zk.embedded.java import EmbeddedZooKeeperError, Java, find_jars, find_java
+from klamm.machine.java import Java
+from klamm.zk.embedded.java import EmbeddedZooKeeperError, find_jars, find_runtime
 from klamm.zk.embedded.owned_process import OwnedProcess
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ _JVM_FLAGS = (
 )
 _PORT_ATTEMPTS = 5
 _LOCK_PATIENCE_S = 5.0
+_UNUSED_S = 60 * 24 * 3600
 # ZooKeeper makes its log longer by a megabyte at a time.
 REASON_TIMEOUT_S = 30.0
 """How long a server that is started again to learn why it ended may take; on a busy machine its JVM needs seconds."""
@@ -63,7 +66,7 @@ class EmbeddedZooKeeper:
         force_sync: bool = False,
         heap_mb: int = 1024,
         start_timeout_ms: int = 30_000,
-        class_cache_dir: Path | None = None,
+        archive_folder: Path | None = None,
     ) -> None:
         """`data_dir` keeps the content; `jars` is the folder of ZooKeeper's jars; `force_sync` survives a crash of the machine too."""
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
@@ -71,7 +74,7 @@ class EmbeddedZooKeeper:
         self._force_sync = force_sync
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_ms / 1000
-        self._class_cache_dir = class_cache_dir
+        self._archive_folder = archive_folder
         self._process: OwnedProcess | None = None
         self._lock: int | None = None
         self._builder: threading.Thread | None = None
@@ -91,10 +94,10 @@ class EmbeddedZooKeeper:
         if self.running:
             return self.address
         self.stop()
-        java, jars = find_java(), find_jars(self._jars)
+        java, jars = find_runtime(), find_jars(self._jars)
         flags = [*_JVM_FLAGS, f"-Xmx{self._heap_mb}m"]
-        cache = ClassCache(java, jars, flags, self._class_cache_dir)
-        command = [str(java.launcher), *flags, *cache.flags(), *self._sync_flags(), "-cp", _class_path(jars), _MAIN]
+        archive = class_archive(java, jars, flags, cache_folder() if self._archive_folder is None else self._archive_folder)
+        command = [str(java.launcher), *flags, *archive.flags(), *self._sync_flags(), "-cp", _class_path(jars), _MAIN]
         try:
             self._lock = _lock_folder(self._data_dir) if self._data_dir is not None else None
             for attempt in range(_PORT_ATTEMPTS):
@@ -106,9 +109,9 @@ class EmbeddedZooKeeper:
             if self._lock is not None and not self.running:
                 os.close(self._lock)
                 self._lock = None
-        if not cache.is_built():
+        if not archive.is_built():
             self._builder = threading.Thread(
-                target=_build_class_cache, args=(cache, java, jars, flags), name="zookeeper-class-cache", daemon=True
+                target=_build_class_archive, args=(archive, java, jars, flags), name="zookeeper-class-archive", daemon=True
             )
             self._builder.start()
         return self.address
@@ -130,8 +133,8 @@ class EmbeddedZooKeeper:
             os.close(self._lock)
             self._lock = None
 
-    def wait_class_cache(self, timeout_s: float) -> bool:
-        """Wait for a class cache being built in the background; True when none is being built any more."""
+    def wait_class_archive(self, timeout_s: float) -> bool:
+        """Wait for a class archive being built in the background; True when none is being built any more."""
         if self._builder is not None:
             self._builder.join(timeout_s)
             return not self._builder.is_alive()
@@ -264,7 +267,13 @@ def _lock_folder(folder: Path) -> int:
     return lock
 
 
-def _build_class_cache(cache: ClassCache, java: Java, jars: Sequence[Path], flags: Sequence[str]) -> None:
+def class_archive(java: Java, jars: Sequence[Path], flags: Sequence[str], folder: Path) -> ClassArchive:
+    """The archive of one Java build, class path and set of flags. Raises OSError if a jar is gone."""
+    stats = [(jar, jar.stat()) for jar in jars]
+    return ClassArchive(java, "zookeeper", [*(f"{jar} {stat.st_size} {stat.st_mtime_ns}" for jar, stat in stats), *flags], folder)
+
+
+def _build_class_archive(archive: ClassArchive, java: Java, jars: Sequence[Path], flags: Sequence[str]) -> None:
     def train(extra: list[str]) -> None:
         folder = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         port = _free_port()
@@ -285,7 +294,13 @@ def _build_class_cache(cache: ClassCache, java: Java, jars: Sequence[Path], flag
         finally:
             process.stop()
 
-    cache.build(train)
+    try:
+        if archive.build(train):
+            archive.remove_unused(_UNUSED_S)
+        elif not archive.is_built():
+            log.debug("No class archive for the embedded ZooKeeper: its training run wrote none")
+    except OSError as problem:
+        log.debug("No class archive for the embedded ZooKeeper: %s", problem)
 
 
 def _exercise(address: str) -> None:
