@@ -6,15 +6,14 @@ controller.md by their numbers alone: "== The leader epoch after the last one (8
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from klamm.tests.prose import prose
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "docs" / "spec"
@@ -36,23 +35,6 @@ def headings(name: str) -> set[str]:
 
 def requirements() -> set[str]:
     return set(re.findall(r"^\* \*\*(R[0-9A-Z]+-\d+)\*\*", (SPEC / "controller.md").read_text(), re.MULTILINE))
-
-
-def prose(source: str) -> Iterator[str]:
-    """Docstrings and comments of a Python file; neighbouring comment lines are one text."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield " ".join(node.value.value.split())
-    comments = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT]
-    lines: list[str] = []
-    last = -1
-    for token in comments:
-        if token.start[0] != last + 1:
-            yield " ".join(lines)
-            lines = []
-        lines.append(token.string.lstrip("# "))
-        last = token.start[0]
-    yield " ".join(lines)
 
 
 def sources(*patterns: str) -> list[Path]:

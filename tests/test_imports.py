@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,3 +94,15 @@ def test_no_module_imports_a_private_name_of_another() -> None:
         if name.name.startswith("_")
     ]
     assert private == []
+
+
+def test_no_file_imports_from_a_file_of_tests() -> None:
+    """What several files of tests need has a file of its own, whose name says what it is."""
+    lines = {
+        f"{file.relative_to(ROOT)}: {line}"
+        for folder in ("tests", "benchmarks")
+        for file in (ROOT / folder).rglob("*.py")
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\s*(from|import) klamm\.tests\.([a-z_]+\.)*test_", line)
+    }
+    assert lines == set()

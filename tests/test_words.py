@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.tests.test_citations import prose
+from klamm.tests.prose import prose
 
 ROOT = Path(__file__).resolve().parent.parent
 SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makefile", "Dockerfile")

@@ -21,6 +21,7 @@ from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.admin.replies import elected
 from klamm.tests.admin.scripted import CLOSE, HANG, ScriptedBroker, ScriptedCluster, shipped
+from klamm.tests.admin.silent_port import silent_port
 
 META, DIRS = ApiKey.METADATA, ApiKey.DESCRIBE_LOG_DIRS
 EVERY_CALL: dict[str, Callable[[Any], Any]] = {
@@ -32,11 +33,6 @@ EVERY_CALL: dict[str, Callable[[Any], Any]] = {
     "describe_log_dirs": lambda admin: admin.describe_log_dirs([1], timeout_ms=200),
     "alter_replica_log_dirs": lambda admin: admin.alter_replica_log_dirs({("a", 0, 1): "/d"}, timeout_ms=200),
 }
-
-
-def silent_port() -> socket.socket:
-    """A listener that accepts connections (the system does) and never reads."""
-    return socket.create_server(("127.0.0.1", 0))
 
 
 @pytest.mark.parametrize("call", EVERY_CALL.values(), ids=EVERY_CALL)

@@ -19,7 +19,7 @@ from klamm.admin import AdminClient, NotAuthenticated, TimedOut
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.admin.scripted import ScriptedBroker, ScriptedCluster
-from klamm.tests.admin.test_routing import silent_port
+from klamm.tests.admin.silent_port import silent_port
 
 
 @pytest.fixture(scope="module")

@@ -13,45 +13,16 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.json_form import to_json
-from klamm.server.apis import describe_cluster, leader_and_isr, metadata, stop_replica, update_metadata
-from klamm.server.services import Services
-from klamm.tests.services import broker_config, make_context, make_services
+from klamm.server.apis import metadata
+from klamm.tests.broker.story_broker import answer, new_broker, sorted_lists
+from klamm.tests.services import make_context
 
 RECORDING = Path(__file__).parent.parent / "golden" / "broker_story.jsonl.gz"
-HANDLERS = {3: metadata, 4: leader_and_isr, 5: stop_replica, 6: update_metadata, 60: describe_cluster}
-KEYS = ("nodeId", "brokerId", "topicId", "name", "topicName", "partitionIndex")
 
 
 def lines() -> list[dict[str, Any]]:
     with gzip.open(RECORDING, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
-
-
-def sorted_lists(value: Any) -> Any:
-    """The same JSON with rows in one order, and texts of errors left out."""
-    if isinstance(value, dict):
-        return {k: bool(v) if k == "errorMessage" else sorted_lists(v) for k, v in value.items()}
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return sorted((sorted_lists(v) for v in value), key=lambda row: [str(row.get(key)) for key in KEYS])
-    return value
-
-
-def new_broker(about: dict[str, Any]) -> Services:
-    """The broker that the recording is of, before its first request."""
-    return make_services(
-        broker_id=about["broker_id"],
-        broker_epoch=about["broker_epoch"],
-        cluster_id=about["cluster_id"],
-        config=broker_config(about["broker_id"], auto_create_topics_enable=False),
-    )
-
-
-def answer(services: Services, payload: bytes) -> tuple[messages.Api, messages.RequestHeader, bytes]:
-    header, offset = messages.decode_request_header(payload)
-    api = messages.APIS[header.api_key]
-    request, _ = messages.decode(f"{api.name}Request", header.api_version, payload, offset)
-    response = HANDLERS[api.key].handle(make_context(services, api.key, header.api_version), request)
-    return api, header, response if isinstance(response, bytes) else messages.encode(response, header.api_version)
 
 
 def test_every_answer_is_the_real_brokers() -> None:

@@ -17,7 +17,7 @@ from klamm.protocol.json_form import from_json, to_json
 from klamm.server.apis import describe_cluster, metadata
 from klamm.server.security.authorizer import AllowAll, Authorizer, Operation, ResourceType
 from klamm.server.services import Services
-from klamm.tests.broker.test_broker_story import sorted_lists
+from klamm.tests.broker.story_broker import sorted_lists
 from klamm.tests.broker.update_metadata import broker, partition, topic, update
 from klamm.tests.services import Denying, broker_config, make_context, make_services
 

@@ -21,7 +21,7 @@ from klamm.broker.replica_effects import (
 )
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.nouns import ZERO_UUID
-from klamm.tests.broker.test_replica_manager import EPOCH, LISR, A, hosting, lisr, state, stop
+from klamm.tests.broker.replica_requests import EPOCH, LISR, A, hosting, lisr, state, stop
 from klamm.tests.broker.update_metadata import broker, update
 
 
@@ -105,8 +105,6 @@ def test_offline_replicas_are_said_once_and_have_no_effects() -> None:
     assert replicas.fail_log_dir([("t", 1), ("t", 0)]) == [WentOffline("t", [0])]
     assert effects_of(replicas, state(2), state(2, index=1)) == []
     assert replicas.handle_stop_replica(stop((0, -2, True)), 4, EPOCH).effects == []
-
-
 
 
 @pytest.mark.parametrize(

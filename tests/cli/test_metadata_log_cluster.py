@@ -12,9 +12,9 @@ import klamm
 from klamm.admin import AdminClient, AlterOperation, ConfigChange, ConfigResource, ResourceType
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.cli.conftest import Start
+from klamm.tests.cli.kafka_rows import compare
 from klamm.tests.cli.log_replay import Seen, of_lines, of_zookeeper
 from klamm.tests.cli.running import call
-from klamm.tests.cli.test_metadata_log_segment import compare
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
 

@@ -12,60 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from klamm.cli.serve import EarlyZooKeeper
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, call, run
+from klamm.tests.cli.served_cluster import connected, topics_at, wait_until, wait_until_gone, zookeeper_is_gone
 from klamm.tests.harness.ports import free_ports
 from klamm.zk.embedded.server import EmbeddedZooKeeper
-
-
-def topics_at(bootstrap: str) -> dict[str, int]:
-    """Topics and their numbers of partitions, as a client sees them."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
-    try:
-        return {topic: len(consumer.partitions_for_topic(topic) or ()) for topic in consumer.topics()}
-    finally:
-        consumer.close()
-
-
-def zookeeper_is_gone(address: str) -> bool:
-    host, port = address.split("/")[0].rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=1):
-            return False
-    except OSError:
-        return True
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.005)
-
-
-@contextmanager
-def connected(zookeeper: str) -> Iterator[KazooClient]:
-    client = KazooClient(zookeeper)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
-def wait_until_gone(address: str) -> None:
-    wait_until(lambda: zookeeper_is_gone(address), f"the ZooKeeper at {address} is gone")
 
 
 def test_the_line_of_json_says_all_that_a_script_needs(start: Start) -> None:

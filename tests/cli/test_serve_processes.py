@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from klamm.tests.cli.conftest import Start
 from klamm.tests.cli.running import WITHIN_S, Running
-from klamm.tests.cli.test_serve import topics_at, wait_until, wait_until_gone, zookeeper_is_gone
+from klamm.tests.cli.served_cluster import topics_at, wait_until, wait_until_gone, zookeeper_is_gone
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import request
 from klamm.tests.harness.waits import wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klamm.tests.cli.conftest import Start
-from klamm.tests.cli.test_serve import connected, topics_at, zookeeper_is_gone
+from klamm.tests.cli.served_cluster import connected, topics_at, zookeeper_is_gone
 
 REGISTERS = ("--config", "registerbroker.enable=on", "--config", "klamm.broker.registration=controller")
 

@@ -9,8 +9,8 @@ import dataclasses
 from klamm.controller.events.catalogue import ConfigsChanged
 from klamm.controller.values import ConfigEntity
 from klamm.tests.controller.logged_simulation import LoggedSimulation
+from klamm.tests.controller.moving_story import BROKERS, MovingStory
 from klamm.tests.controller.simulated import Faults
-from klamm.tests.controller.test_reassignment_model import BROKERS, MovingStory
 
 BLACKLIST = "preferred_leader_blacklist"
 KEYS = ("retention.ms", "max.connections", "comment")

@@ -15,7 +15,7 @@ from klamm.server.net.channels import Channels as NetChannels
 from klamm.tests.controller.simulated import Crashed, Faults
 from klamm.tests.controller.simulated_brokers import Frame, SimulatedBrokers
 from klamm.tests.controller.simulated_network import BrokerNetwork, NetworkFaults, SimulatedLoop
-from klamm.tests.controller.test_simulation import Story
+from klamm.tests.controller.simulated_story import Story
 from klamm.tests.harness.seeds import seeds
 
 RESPONSE_S = 1.0

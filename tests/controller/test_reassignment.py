@@ -17,7 +17,7 @@ from klamm.controller.values import Assignment, LeaderAndIsr, StoredTopic, Write
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.tests.controller.stage import Stage, isr_request
-from klamm.tests.server.test_large_requests import Turns
+from klamm.tests.server.turns import Turns
 from klamm.zk.layout.paths import state_path
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

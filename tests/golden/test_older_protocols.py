@@ -16,7 +16,7 @@ from klamm.configs.inter_broker_protocol import MetadataVersion
 from klamm.protocol import json_form, messages
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.requests.handlers import HANDLERS as DISPATCHED
-from klamm.tests.broker.test_broker_story import HANDLERS, answer, new_broker, sorted_lists
+from klamm.tests.broker.story_broker import HANDLERS, answer, new_broker, sorted_lists
 from klamm.tests.golden.recording.older_protocols import PROTOCOLS
 from klamm.tests.protocol import golden
 from klamm.tests.services import make_services

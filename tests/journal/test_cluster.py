@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,7 @@ from klamm.server.broker_server import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually
-
-
-def rows(lake: Path, table: str) -> list[dict[str, Any]]:
-    return [row for s in reading.segments(lake) if s.table == table for batch in reading.open_segment(s.path) for row in batch.to_pylist()]
-
-
-def gaps(lake: Path) -> dict[int, int]:
-    """For each broker, how many numbers are missing."""
-    seqs: dict[int, list[int]] = {}
-    for table in ("frames", "events"):
-        for row in rows(lake, table):
-            seqs.setdefault(row["node_id"], []).append(row["seq"])
-    return {node: max(found) - len(found) for node, found in seqs.items() if len(set(found)) == len(found)}
+from klamm.tests.journal.cluster_rows import gaps, rows
 
 
 async def test_every_broker_of_a_cluster_writes_all_its_frames_without_a_gap(zookeeper: str, chroot: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually_asked
-from klamm.tests.journal.test_cluster import gaps, rows
+from klamm.tests.journal.cluster_rows import gaps, rows
 
 Rows = dict[tuple[int, int], dict[str, Any]]
 

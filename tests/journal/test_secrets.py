@@ -13,7 +13,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.server.journal.broker_journal import public_configs
 from klamm.server.net.tap import ConnectionKind
-from klamm.tests.journal.test_writer import World, asked, rows
+from klamm.tests.journal.journaled_world import World, asked, rows
 
 SECRET = "hunter2-passwörd"
 

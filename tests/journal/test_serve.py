@@ -18,7 +18,7 @@ from klamm.journal import reading
 from klamm.machine.extras import install_command
 from klamm.tests.cli.running import Running
 from klamm.tests.harness.read_only import WITHOUT_OVERRIDES, read_only
-from klamm.tests.journal.test_cluster import gaps, rows
+from klamm.tests.journal.cluster_rows import gaps, rows
 
 
 @pytest.fixture

@@ -13,46 +13,24 @@ import pytest
 
 from klamm.journal import batches, disk, reading
 from klamm.journal.columns import Direction, Flag
-from klamm.journal.connection import RECORDS_KEPT, ConnectionJournal
+from klamm.journal.connection import RECORDS_KEPT
 from klamm.journal.segments import SEAL, OpenSegment
 from klamm.journal.writer import JournalRefused, JournalWriter
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
-from klamm.server.net.tap import ConnectionInfo, ConnectionKind, ControllerEvent
+from klamm.server.net.tap import ConnectionKind, ControllerEvent
+from klamm.tests.journal.journaled_world import World, asked, rows
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
-METADATA = messages.encode(messages.MetadataRequest(topics=None), 12)
 METADATA_RESPONSE = messages.encode(messages.MetadataResponse(cluster_id="c", controller_id=1), 12)
-
-
-def asked(corr: int = 1, client: str | None = "cli") -> bytes:
-    return messages.encode_request(ApiKey.METADATA, 12, corr, client, METADATA)
 
 
 def answered(corr: int = 1) -> bytes:
     return messages.encode_response(ApiKey.METADATA, 12, corr, METADATA_RESPONSE)
 
 
-def rows(lake: Path, table: str = "frames") -> list[dict[str, Any]]:
-    found = [row for s in reading.segments(lake) if s.table == table for batch in reading.open_segment(s.path) for row in batch.to_pylist()]
-    return sorted(found, key=lambda row: row["seq"])
-
-
 def seqs(lake: Path) -> list[int]:
     return sorted(row["seq"] for table in ("frames", "events") for row in rows(lake, table))
-
-
-class World(NamedTuple):
-    lake: Path
-    writer: JournalWriter
-
-    def connection(self, kind: ConnectionKind = ConnectionKind.ACCEPTED, name: str = "a", peer_id: int | None = None) -> ConnectionJournal:
-        listener = "PLAINTEXT" if kind is ConnectionKind.ACCEPTED else None
-        return self.writer.connection(ConnectionInfo(1, name, kind, "10.0.0.1:5", listener, peer_id))
-
-    def frames(self) -> list[dict[str, Any]]:
-        self.writer.close()
-        return rows(self.lake)
 
 
 @pytest.fixture

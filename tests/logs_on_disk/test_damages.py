@@ -16,7 +16,7 @@ from klamm.broker.log.storage import EpochEntry
 from klamm.protocol.records.batch import CorruptRecords
 from klamm.server.meta_properties import Stored, stored_broker_id, write_missing
 from klamm.tests.logs_on_disk.batches import batch
-from klamm.tests.logs_on_disk.test_directories import Make, filled, make, opened
+from klamm.tests.logs_on_disk.filled_directories import Make, filled, make, opened
 
 __all__ = ["make"]
 ZERO = f"{0:020d}"

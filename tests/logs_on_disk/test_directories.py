@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -34,64 +33,13 @@ from klamm.broker.log.storage import (
     WriteSnapshot,
 )
 from klamm.machine.replaced_file import temporary_path
-from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.tests.harness.waits import eventually
 from klamm.tests.logs_on_disk.batches import batch
+from klamm.tests.logs_on_disk.filled_directories import EVERYTHING, ID, Make, filled, make, opened
 
-ID = bytes(range(16))
-EVERYTHING = 2**62
-
-
-class Reports:
-    """What a storage reports."""
-
-    def __init__(self) -> None:
-        self.written_to: list[int] = []
-        self.flushed_to: list[int] = []
-        self.errors: list[OSError] = []
-
-    def written(self, next_offset: int) -> None:
-        self.written_to.append(next_offset)
-
-    def flushed(self, offset: int) -> None:
-        self.flushed_to.append(offset)
-
-    def failed(self, error: OSError) -> None:
-        self.errors.append(error)
-
-
-Make = Callable[..., LogDirectories]
-
-
-@pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes the directories of a broker, on the same paths each time."""
-    executors: list[ThreadPoolExecutor] = []
-    made: list[LogDirectories] = []
-
-    def executor_of(path: str) -> ThreadPoolExecutor:
-        executors.append(ThreadPoolExecutor(4))
-        return executors[-1]
-
-    def new(*names: str, most_files: int = 600) -> LogDirectories:
-        paths = [str(tmp_path / name) for name in names or ("data",)]
-        made.append(LogDirectories(paths, executor_of, SYSTEM_CLOCK, lambda: f"{len(made):032x}", 0, most_files))
-        return made[-1]
-
-    yield new
-    for directories in made:
-        await directories.abandon()
-    for executor in executors:
-        executor.shutdown()
-
-
-async def opened(directories: LogDirectories, topic: str = "t", partition: int = 0) -> tuple[Storage, Reports]:
-    storage, _ = await directories.open(topic, partition, ID, True)
-    reports = Reports()
-    storage.attach(reports)
-    return storage, reports
+__all__ = ["make"]
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -158,24 +106,6 @@ async def test_killed_log_is_found_as_it_was_written(make: Make) -> None:
     assert (loaded.next_offset, loaded.recovery_point) == (100, 0)
     assert [b.last_offset for b in loaded.producers[0].batches] == [95, 96, 97, 98, 99]
     assert len(loaded.segments[0].index_offsets) > 2
-
-
-async def filled(storage: Storage, segments: int, each: int = 10) -> list[int]:
-    """Segments with so many batches of one record each; the positions behind the batches of a segment."""
-    ends: list[int] = []
-    for segment in range(segments):
-        base = segment * each
-        if segment:
-            storage.execute(Roll(base, (1_700_000_000_000, base - 1), (), tuple(range(0, base, each))))
-        position = 0
-        ends = []
-        for offset in range(base, base + each):
-            one = batch(offset, [b"value of %d" % offset])
-            storage.execute(Append(base, position, one, offset + 1, (offset, position) if offset % 3 == 2 else None))
-            position += len(one)
-            ends.append(position)
-    await storage.drain()
-    return ends
 
 
 async def test_rolled_segment_is_flushed_with_its_snapshot_and_time_index(make: Make, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from klamm.broker.log.files.directories import LogDirectories
 from klamm.broker.log.files.directory import DuplicateLogs
 from klamm.broker.log.storage import DeleteSegments, EpochEntry, ReadCommand, WriteEpochs
 from klamm.tests.harness.waits import eventually
-from klamm.tests.logs_on_disk.test_directories import EVERYTHING, ID, Make, filled, make, opened
+from klamm.tests.logs_on_disk.filled_directories import EVERYTHING, ID, Make, filled, make, opened
 
 __all__ = ["make"]
 STEPS = ("fsync", "mkdir", "rename", "replace", "unlink")

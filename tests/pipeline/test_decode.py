@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,42 +20,11 @@ from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.json_form import to_json
 from klamm.protocol.schema import attribute_name
 from klamm.protocol.second_opinion import other_class
+from klamm.tests.pipeline.frame_samples import Frame, frame_of, recorded
 from klamm.tests.protocol import golden
 from klamm.tests.protocol.strategies import all_versions, message
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
-
-
-class Frame(NamedTuple):
-    """A recorded frame as a row of a journal has it."""
-
-    dir: int
-    key: int
-    version: int
-    frame: bytes
-
-
-@cache
-def recorded() -> list[Frame]:
-    """Frames of clients, brokers and controllers of a real Kafka."""
-    found = []
-    for row in golden.lines("live.jsonl.gz"):
-        for direction, column in ((Direction.REQUEST_IN, "request_hex"), (Direction.RESPONSE_OUT, "response_hex")):
-            if row.get(column):
-                found.append(Frame(direction, row["api_key"], row["api_version"], bytes.fromhex(row[column])))
-    for row in golden.lines("interbroker.jsonl.gz"):
-        direction = Direction.RESPONSE_IN if row["response"] else Direction.REQUEST_OUT
-        found.append(Frame(direction, row["api_key"], row["api_version"], bytes.fromhex(row["hex"])))
-    return found
-
-
-def frame_of(name: str, version: int, value: Any) -> Frame:
-    """A frame of a message."""
-    is_request = name.endswith("Request")
-    key = next(api.key for api in APIS.values() if api.name == name.removesuffix("Request").removesuffix("Response"))
-    body = messages.encode(value, version)
-    data = messages.encode_request(key, version, 7, "me", body) if is_request else messages.encode_response(key, version, 7, body)
-    return Frame(Direction.REQUEST_IN if is_request else Direction.RESPONSE_OUT, key, version, data)
 
 
 def brief(value: Any) -> Any:

@@ -14,7 +14,7 @@ from klamm.journal.columns import FRAMES
 from klamm.pipeline.decode import batches as decode_batches
 from klamm.pipeline.decode.batches import ARROW_TYPES, INPUT, LISTS, OWN, decode_batch
 from klamm.pipeline.lake.tables import HEADER
-from klamm.tests.pipeline.test_decode import Frame, recorded
+from klamm.tests.pipeline.frame_samples import Frame, recorded
 
 DEFAULTS = {
     "run_id": "r", "node_id": 1, "process": 1, "ts_ns": 0, "mono_ns": 0, "conn_id": 1, "kind": "accepted", "peer": "h:1", "flags": 0,

@@ -13,14 +13,9 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
 from klamm.tests.pipeline.bronze_rows import bronze
+from klamm.tests.pipeline.leader_rows import leader
 
 pytestmark = pytest.mark.slow
-
-
-def leader(leader: int, leader_epoch: int) -> messages.UpdateMetadataRequest:
-    Request = messages.UpdateMetadataRequest
-    state = Request.UpdateMetadataPartitionState(partition_index=0, leader=leader, leader_epoch=leader_epoch, isr=(1, 2), replicas=(1, 2))
-    return Request(controller_epoch=3, topic_states=[Request.UpdateMetadataTopicState(topic_name="t", partition_states=[state])])
 
 
 @pytest.fixture(scope="module")

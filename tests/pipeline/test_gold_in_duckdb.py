@@ -15,7 +15,7 @@ from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.tests.journal.writing import START_NS, TinyJournal
 from klamm.tests.pipeline.in_duckdb import rows, silver
-from klamm.tests.pipeline.test_gold import leader
+from klamm.tests.pipeline.leader_rows import leader
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from klamm.pipeline.decode import reencoding
 from klamm.pipeline.decode.frame_decoder import body_place
 from klamm.pipeline.decode.reencoding import FIRST, TOLERATED, Oddity, Walk, difference, is_sampled, is_second_sampled
 from klamm.protocol import messages, second_opinion
-from klamm.tests.pipeline.test_decode import Frame, frame_of, recorded
+from klamm.tests.pipeline.frame_samples import Frame, frame_of, recorded
 from klamm.tests.protocol.strategies import all_versions, message
 
 

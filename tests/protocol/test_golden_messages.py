@@ -10,8 +10,8 @@ import pytest
 from klamm.protocol import json_form, messages
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 from klamm.tests.protocol import golden
+from klamm.tests.protocol.good_messages import GOOD
 
-GOOD = {"defaults", "full", "nulls", "empty", "max", "min", "long"}
 INSTANCES = 8497
 
 

@@ -22,8 +22,8 @@ from kafka.protocol.schemas import load_json
 from klamm.protocol import messages
 from klamm.protocol.second_opinion import PACKAGE, is_ours, other_class
 from klamm.tests.protocol import golden
+from klamm.tests.protocol.good_messages import GOOD
 from klamm.tests.protocol.strategies import all_versions, message
-from klamm.tests.protocol.test_golden_messages import GOOD
 
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 

@@ -16,7 +16,7 @@ from klamm.tests.mixed.kafka_errors import unusual
 from klamm.tests.mixed.members import grave
 from klamm.tests.reference.tools import Tools
 from klamm.tests.registered.registered import RegisteredMembers
-from klamm.tests.registered.test_cut_off import producing
+from klamm.tests.registered.three_brokers import producing
 
 KAFKA = {
     "listener_security_protocol_map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",

@@ -8,48 +8,13 @@ still for a moment, on a busy machine, gives its brokers that time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.clients import RunningProducer, is_retriable, read_all
 from klamm.tests.mixed.members import grave
 from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
-
-TOPIC = "ledger"
-
-
-@contextmanager
-def producing(members: RegisteredMembers, topic: str = TOPIC) -> Iterator[RunningProducer]:
-    """Producers with acks=all, idempotent; at the end every acknowledged record is in the logs once, and none was refused for good."""
-    config = {"enable.idempotence": True, "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.interval.ms": 1000}
-    producer = RunningProducer(members.bootstrap(), topic, "record", 0.002, **config)
-    try:
-        producer.goes_on()
-        yield producer
-        producer.goes_on()
-        producer.stop()
-    finally:
-        producer.end()
-    assert producer.failed == []
-    assert [error for error in producer.errors if not is_retriable(error)] == []
-    held = read_all(members.bootstrap(), topic)
-    assert set(producer.acknowledged) - set(held) == set(), "acknowledged records are lost"
-    assert {text: count for text, count in held.items() if count > 1} == {}, "records are there twice"
-
-
-def three(members: RegisteredMembers) -> tuple[int, int, int]:
-    """Start three brokers by request and a topic on them: (the controller, another one, the third)."""
-    members.add_by_request(1, 2, 3)
-    members.start(1, 2, 3)
-    controller = members.tree.controller()
-    victim, other = (broker_id for broker_id in (1, 2, 3) if broker_id != controller)
-    order = (victim, other, controller)
-    members.create(TOPIC, [[*order[p % 3 :], *order[: p % 3]] for p in range(4)])
-    members.in_sync([TOPIC])
-    return controller, victim, other
+from klamm.tests.registered.three_brokers import TOPIC, producing, three
 
 
 def cut_off_and_healed(members: RegisteredMembers, *, closed: bool) -> None:

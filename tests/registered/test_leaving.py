@@ -9,7 +9,7 @@ import pytest
 from klamm.tests.harness.kafka import wait_for
 from klamm.tests.mixed.members import grave
 from klamm.tests.registered.registered import RegisteredMembers
-from klamm.tests.registered.test_cut_off import TOPIC, producing, three
+from klamm.tests.registered.three_brokers import TOPIC, producing, three
 
 
 @pytest.mark.requirement("RREG-10")

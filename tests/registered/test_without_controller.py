@@ -12,7 +12,7 @@ from klamm.tests.harness.kafka import wait_for
 from klamm.tests.mixed.clients import RunningProducer
 from klamm.tests.mixed.members import SETTINGS
 from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
-from klamm.tests.registered.test_cut_off import TOPIC, producing
+from klamm.tests.registered.three_brokers import TOPIC, producing
 
 
 def never_fenced(members: RegisteredMembers, *ids: int) -> None:

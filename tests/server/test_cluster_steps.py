@@ -13,7 +13,7 @@ from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
-from klamm.tests.server.test_local_cluster import registered, split
+from klamm.tests.server.registered_brokers import registered, split
 from klamm.zk.session.session import ZkSession
 
 Start = Callable[..., Awaitable[LocalCluster]]

@@ -24,12 +24,7 @@ from klamm.server.requests.dispatch import Handler
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve
-
-API_VERSIONS_3 = messages.ApiVersionsRequest(client_software_name="test", client_software_version="1")
-
-
-def ask_versions(correlation_id: int) -> bytes:
-    return wire.request(18, 3, correlation_id, API_VERSIONS_3)
+from klamm.tests.server.fake_transport import FakeTransport, ask_versions
 
 
 def ask_metadata(correlation_id: int) -> bytes:
@@ -51,28 +46,6 @@ class Gate:
         self.seen.append(request.broker_id)
         await self.open.wait()
         return messages.ControlledShutdownResponse()
-
-
-class FakeTransport:
-    """Counts writes; nothing else."""
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 1)
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high == BUFFERED_BYTES
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def pause_reading(self) -> None:
-        raise AssertionError("nothing to pause for")
-
-    def abort(self) -> None:
-        pass
 
 
 class SlowTransport(FakeTransport):

@@ -10,7 +10,7 @@ import pytest
 from klamm.server.net.connection_limits import UNLIMITED, ConnectionLimits, ConnectionRate
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.conftest import Connect, Serve
-from klamm.tests.server.test_connection import ask_versions
+from klamm.tests.server.fake_transport import ask_versions
 
 
 def waits(rate: ConnectionRate, *moments: float) -> list[float]:

@@ -13,7 +13,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.apis import delete_records
 from klamm.server.security.authorizer import Operation
 from klamm.tests.broker import update_metadata
-from klamm.tests.server.test_produce import Logged, asked_for
+from klamm.tests.server.logged_broker import Logged, asked_for
 from klamm.tests.services import Denying, make_context, respond
 
 DELETE_RECORDS = 21

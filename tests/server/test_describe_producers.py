@@ -9,7 +9,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import computed_crc, read_header, write_header
 from klamm.server.security.authorizer import Operation
-from klamm.tests.server.test_produce import GOOD, Logged, asked_for
+from klamm.tests.server.logged_broker import GOOD, Logged, asked_for
 from klamm.tests.services import Denying, respond
 
 

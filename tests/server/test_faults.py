@@ -17,7 +17,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.json_form import to_json
 from klamm.server.requests.handlers import HANDLERS
 from klamm.server.security.authorizer import Operation, Resource, ResourceType
-from klamm.tests.server.test_throttle_requests import move, set_rates, set_replicas
+from klamm.tests.server.throttle_changes import move, set_rates, set_replicas
 from klamm.tests.services import DenyAll, make_context, make_services
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "messages.jsonl.gz"

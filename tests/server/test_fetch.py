@@ -19,6 +19,7 @@ from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.server.fetch_world import World, codes, fetch, part, rows, topic_id
+from klamm.tests.server.started_fetch import started
 
 VERSIONS = range(18)
 WITH_MAGIC_2 = range(4, 18)
@@ -233,15 +234,6 @@ async def test_old_versions_get_no_batch_that_is_larger_than_their_limit(version
 
 
 # waiting
-
-
-async def started(response: Any) -> asyncio.Task[Any]:
-    """The coroutine of a response as a task that waits."""
-    task = asyncio.ensure_future(response)
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert not task.done()
-    return task
 
 
 @pytest.mark.parametrize("settings", [{"max_wait_ms": 0}, {"max_wait_ms": -5}, {"min_bytes": 0}, {"min_bytes": -1}])

@@ -14,7 +14,7 @@ from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
-from klamm.tests.server.test_local_cluster import split
+from klamm.tests.server.registered_brokers import split
 
 BROKERS = (1, 2, 3, 4, 5)
 CONFIG = {"auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "3000"}

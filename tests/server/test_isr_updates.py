@@ -21,7 +21,7 @@ from klamm.server.local.driven_clock import DrivenClock
 from klamm.server.net.controller_requests import ControllerRequests
 from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
-from klamm.tests.broker.test_replica_manager import EPOCH, ME, A, hosting, state, tell
+from klamm.tests.broker.replica_requests import EPOCH, ME, A, hosting, state, tell
 from klamm.tests.broker.update_metadata import broker, update
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.scripted import ScriptedBroker

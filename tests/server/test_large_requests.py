@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -22,6 +19,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.listener import Listener
 from klamm.server.requests.dispatch import LARGE_REQUEST_BYTES, Handler
 from klamm.tests.server import wire
+from klamm.tests.server.turns import Turns
 
 SIZE = Size(entries=20_000, partitions=400)
 QUICK_S = 0.04
@@ -46,35 +44,6 @@ LONG = (
     "AlterInterbrokerThrottledRates, unknown brokers",
     "AlterInterbrokerThrottledReplicas, unknown partitions",
 )
-
-
-class Turns:
-    """The longest turn of the running loop, and all of them together, in seconds of this thread's CPU time.
-
-    The garbage collector, which looks at all that the other tests left behind, is off meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self.longest = self.total = 0.0
-
-    async def __aenter__(self) -> Turns:
-        gc.disable()
-        self._task = asyncio.create_task(self._count())
-        await asyncio.sleep(0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-        gc.enable()
-
-    async def _count(self) -> None:
-        before = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            self.longest = max(self.longest, now - before)
-            self.total += now - before
-            before = now
 
 
 @pytest.fixture

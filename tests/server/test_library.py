@@ -27,7 +27,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.local.library import BlockingCluster
 from klamm.server.seams import Seams
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.server.test_local_cluster import registered
+from klamm.tests.server.registered_brokers import registered
 from klamm.zk.embedded import server as embedded
 
 BY_WITH = {"start", "stop", "failure"}

@@ -17,22 +17,8 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.net.listener import bind
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
+from klamm.tests.server.registered_brokers import registered, split
 from klamm.zk.session.session import ZkSession
-
-
-async def registered(zookeeper: str) -> list[str]:
-    session = ZkSession(zookeeper, 6000)
-    await session.start(10_000)
-    try:
-        return sorted(await session.children("/brokers/ids"))
-    finally:
-        await session.stop()
-
-
-def split(cluster: LocalCluster) -> tuple[BrokerServer, BrokerServer]:
-    """The controller and one that is not."""
-    controller = next(node for node in cluster.brokers if node.id == cluster.controller_id)
-    return controller, next(node for node in cluster.brokers if node is not controller)
 
 
 async def test_ready_means_that_every_broker_shows_everything(zookeeper: str, chroot: str) -> None:

@@ -12,7 +12,8 @@ from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
 from klamm.server.security.authorizer import Operation
 from klamm.tests.server.brokers import create_topic, knows, node, request
-from klamm.tests.server.test_produce import GOOD, Logged, asked_for
+from klamm.tests.server.directory_moves import codes, moved
+from klamm.tests.server.logged_broker import GOOD, Logged, asked_for
 from klamm.tests.services import Denying, respond
 
 DESCRIBE, ALTER = 35, 34
@@ -27,16 +28,6 @@ def described(*partitions: tuple[str, int]) -> Any:
 
 def sizes(result: Any) -> dict[tuple[str, int], int]:
     return {(topic.name, part.partition_index): part.partition_size for topic in result.topics for part in topic.partitions}
-
-
-def moved(path: str, *partitions: tuple[str, int]) -> Any:
-    asked = messages.AlterReplicaLogDirsRequest
-    topics = [asked.AlterReplicaLogDirTopic(name=topic, partitions=(index,)) for topic, index in partitions]
-    return asked(dirs=[asked.AlterReplicaLogDir(path=path, topics=topics)])
-
-
-def codes(response: Any) -> list[tuple[str, int, int]]:
-    return [(topic.topic_name, part.partition_index, part.error_code) for topic in response.results for part in topic.partitions]
 
 
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)

@@ -18,9 +18,9 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
 from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION
 from klamm.server.requests.response_cache import ResponseCache
-from klamm.tests.server.test_connection import FakeTransport
-from klamm.tests.server.test_produce import asked_for
-from klamm.tests.server.test_repeated_produce import Connection, payload
+from klamm.tests.server.fake_transport import FakeTransport
+from klamm.tests.server.logged_broker import asked_for
+from klamm.tests.server.produce_connection import Connection, payload
 
 VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)
 BATCH = record_batch(b"v" * 200)

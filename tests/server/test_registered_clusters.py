@@ -22,7 +22,7 @@ from klamm.server.request_registration.registration import ControllerRegistratio
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import expire, request
-from klamm.tests.server.test_local_cluster import registered, split
+from klamm.tests.server.registered_brokers import registered, split
 from klamm.zk.session.session import ZkSession
 
 SESSION_MS = 2000

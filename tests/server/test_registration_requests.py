@@ -15,7 +15,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.client import Client, ConnectionClosed
 from klamm.tests.server.brokers import request
-from klamm.tests.server.test_local_cluster import split
+from klamm.tests.server.registered_brokers import split
 from klamm.tests.services import Denying, make_services, respond
 
 ENDPOINT = messages.RegisterBrokerRequest.Endpoint(port=9, host="h", listener="PLAINTEXT", security_protocol=0)

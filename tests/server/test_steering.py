@@ -11,7 +11,7 @@ from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import request
-from klamm.tests.server.test_local_cluster import split
+from klamm.tests.server.registered_brokers import split
 
 CONFIG = {"auto.leader.rebalance.enable": "false"}
 

@@ -13,7 +13,7 @@ from klamm.tests.harness.waits import eventually
 from klamm.tests.server import fetch_world, followers
 from klamm.tests.server.fetch_world import World, fetch, rows
 from klamm.tests.server.followers import Follower, Leader, T, following, forgotten, named
-from klamm.tests.server.test_fetch import started
+from klamm.tests.server.started_fetch import started
 
 BATCH = batch(1, 1000)
 

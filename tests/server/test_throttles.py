@@ -31,7 +31,7 @@ from klamm.tests.broker.log.batches import batch
 from klamm.tests.harness import requests
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server.brokers import create_topic, knows, node, request
-from klamm.tests.server.test_log_dirs import codes, moved
+from klamm.tests.server.directory_moves import codes, moved
 
 KB, MB = 1 << 10, 1 << 20
 LEADER, FOLLOWER = 1, 2

@@ -8,8 +8,8 @@ import pytest
 from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.tests.topics.conftest import TopicBroker, register
-from klamm.tests.topics.test_create_topics import codes as create
-from klamm.tests.topics.test_topic_requests import topic
+from klamm.tests.topics.topic_creations import codes as create
+from klamm.tests.topics.topic_trees import topic
 
 
 async def ask(node: TopicBroker, *names: str, version: int = 12, **more: Any) -> dict[str, int]:

@@ -12,8 +12,8 @@ from klamm.protocol.errors import ErrorCode
 from klamm.server.security.authorizer import Operation
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
-from klamm.tests.topics.test_create_topics import codes as create
-from klamm.tests.topics.test_topic_requests import growth, manual, topic
+from klamm.tests.topics.topic_creations import codes as create
+from klamm.tests.topics.topic_trees import growth, manual, topic
 
 ALL_VERSIONS = range(4)
 

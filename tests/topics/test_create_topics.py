@@ -9,27 +9,16 @@ import pytest
 
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.values import Assignment
-from klamm.protocol import messages
 from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker, register
-from klamm.tests.topics.test_topic_requests import manual, topic
+from klamm.tests.topics.topic_creations import REQUEST, codes, create
+from klamm.tests.topics.topic_trees import manual, topic
 
 ZERO = bytes(16)
-REQUEST = messages.CreateTopicsRequest
 ALL_VERSIONS = range(8)
 FRUITLESS = {"num_partitions": -1, "replication_factor": -1, "configs": [], "topic_config_error_code": 0}
-
-
-async def create(node: TopicBroker, *topics: Any, version: int = 7, timeout_ms: int = 5000, **more: Any) -> list[Any]:
-    response = await node.request(REQUEST(topics=list(topics), timeout_ms=timeout_ms, **more), version)
-    rows: list[Any] = response.topics
-    return rows
-
-
-async def codes(node: TopicBroker, *topics: Any, **more: Any) -> list[int]:
-    return [row.error_code for row in await create(node, *topics, **more)]
 
 
 def shown(row: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from klamm.server.security.authorizer import Operation
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import Denying
 from klamm.tests.topics.conftest import TopicBroker
-from klamm.tests.topics.test_create_topics import codes as create
-from klamm.tests.topics.test_topic_requests import topic
+from klamm.tests.topics.topic_creations import codes as create
+from klamm.tests.topics.topic_trees import topic
 
 ZERO = bytes(16)
 NOBODY = b"nobody's topic id"[:16]

@@ -22,31 +22,11 @@ from klamm.controller.topics.topic_requests import (
     settle_deletions,
 )
 from klamm.controller.values import Assignment, StoredTopic
-from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
+from klamm.tests.topics.topic_trees import growth, manual, topic
 
-REQUEST = messages.CreateTopicsRequest
 ID, OTHER_ID = b"i" * 16, b"o" * 16
-
-
-Pairs = dict[Any, Any] | list[tuple[Any, Any]] | tuple[()]
-
-
-def topic(name: str = "t", partitions: int = 1, rf: int = 1, assign: Pairs = (), configs: Pairs = ()) -> Any:
-    lists = assign.items() if isinstance(assign, dict) else assign
-    pairs = configs.items() if isinstance(configs, dict) else configs
-    return REQUEST.CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=rf,
-        assignments=[REQUEST.CreatableReplicaAssignment(index, list(replicas)) for index, replicas in lists],
-        configs=[REQUEST.CreatableTopicConfig(key, value) for key, value in pairs],
-    )
-
-
-def manual(assign: Pairs, **more: Any) -> Any:
-    return topic(partitions=-1, rf=-1, assign=assign, **more)
 
 
 def check_configs(configs: dict[str, str]) -> None:
@@ -289,12 +269,6 @@ def test_collisions(name: str, existing: set[str], other: str | None) -> None:
 
 
 # CreatePartitions
-
-
-def growth(count: int, lists: list[list[int]] | None = None, name: str = "t") -> Any:
-    request = messages.CreatePartitionsRequest
-    assignments = None if lists is None else [request.CreatePartitionsAssignment(replicas) for replicas in lists]
-    return request.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
 
 
 def stored(*lists: tuple[int, ...]) -> StoredTopic:

@@ -12,7 +12,7 @@ from klamm.protocol.errors import ErrorCode, RegistrationRefused
 from klamm.protocol.nouns import Endpoint
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab
-from klamm.tests.zk.test_session import eventually, expire
+from klamm.tests.zk.session_ends import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.config_nodes import ConfigChange
 from klamm.zk.layout.json_values import Unreadable

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from kazoo.security import make_digest_acl
 
 from klamm.controller.values import StoreLost
 from klamm.tests.zk.flaky import Road
+from klamm.tests.zk.session_ends import SESSION_MS, eventually, expire
 from klamm.zk.batches import batches
 from klamm.zk.session.connection import Change, Link, Watch
 from klamm.zk.session.kazoo_connection import KazooConnection, _Reply
@@ -31,15 +32,6 @@ from klamm.zk.session.requests import (
     Znode,
 )
 from klamm.zk.session.session import SessionChange, ZkSession, ZkUnavailable
-
-SESSION_MS = 10_000
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what must come; the limit only ends a test that has failed."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 conditions of all kinds are waited for
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -63,16 +55,6 @@ async def session(road: Road, chroot: str, changes: list[SessionChange]) -> Asyn
     await one.start(SESSION_MS)
     yield one
     await one.stop()
-
-
-async def expire(session: ZkSession, address: str) -> None:
-    """End a session from outside, as ZooKeeper does when it hears nothing for too long."""
-    assert isinstance(session._connection, KazooConnection)
-    client = session._connection._client
-    thief = KazooClient(address, client_id=(client._session_id, client._session_passwd), timeout=SESSION_MS / 1000)
-    await asyncio.to_thread(thief.start)
-    await asyncio.to_thread(thief.stop)
-    thief.close()
 
 
 # requests

@@ -26,7 +26,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.zk.flaky import Road
 from klamm.tests.zk.labs import SESSION_MS, RealLab, Seat
-from klamm.tests.zk.test_session import eventually, expire
+from klamm.tests.zk.session_ends import eventually, expire
 from klamm.zk.admin import AdminZk
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.layout.topics import encode_state

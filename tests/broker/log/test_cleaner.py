@@ -11,11 +11,11 @@ from klamm.broker.log.cleaner import AbortedReader, CleanRules, LastRecord, clea
 from klamm.broker.log.storage import AbortedTransaction
 from klamm.protocol.records.batch import TRANSACTIONAL, Codec, check_crcs, each_header
 from klamm.protocol.records.record import ControlType, Record, control_batch, encode_batch, read_records
-from klamm.tests.broker.log.random_logs import NOW, draw_log
+from klamm.tests.broker.log.cleaner_rounds import RETENTION, judge_rounds, order_of
+from klamm.tests.broker.log.random_logs import NOW
 from klamm.tests.protocol import golden
 from klamm.tests.records.judge import running
 
-RETENTION = 100
 PRODUCER = 8
 
 
@@ -165,24 +165,6 @@ def described(data: bytes) -> list[Any]:
         (header._replace(crc=0, batch_length=0), header.delete_horizon_ms, read_records(data, header, position))
         for position, header in each_header(data)
     ]
-
-
-def order_of(seed: int) -> dict[str, Any]:
-    log = draw_log(Random(seed))
-    return {
-        "hex": log.data.hex(), "start": log.start, "aborted": [list(row) for row in log.aborted], "now": NOW, "retention": RETENTION,
-        "producers": {str(producer): list(row) for producer, row in log.producers.items()},
-    }
-
-
-def judge_rounds(judge: Any, order: dict[str, Any]) -> list[dict[str, Any]]:
-    """Two rounds of the cleaner of Apache Kafka."""
-    results: list[dict[str, Any]] = []
-    while len(results) < 2 and order["hex"]:
-        results.append(judge.order(**order))
-        assert "error" not in results[-1], results[-1]
-        order = {**order, "hex": results[-1]["hex"], "aborted": results[-1]["aborted"], "now": order["now"] + 200}
-    return results
 
 
 def test_recorded_logs_are_cleaned_as_by_kafka() -> None:

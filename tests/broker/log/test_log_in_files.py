@@ -20,11 +20,11 @@ from klamm.broker.metadata_cache import MetadataCache
 from klamm.broker.replica_manager import ReplicaManager
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.tests.broker.log.batches import batch
-from klamm.tests.broker.log.test_log_model import NaiveLog
-from klamm.tests.broker.log.test_log_on_storage import append, everything
-from klamm.tests.broker.log.test_manager import StoredConfigs
+from klamm.tests.broker.log.naive_log import NaiveLog
+from klamm.tests.broker.log.stored_configs import StoredConfigs
+from klamm.tests.broker.log.stored_logs import append, everything
 from klamm.tests.broker.log.transactions import Story
-from klamm.tests.broker.test_replica_manager import EPOCH, ME, lisr, state
+from klamm.tests.broker.replica_requests import EPOCH, ME, lisr, state
 from klamm.tests.services import broker_config
 
 CONFIGS_OF = {"t": {"segment.bytes": "60000", "retention.bytes": "400000", "index.interval.bytes": "1000"}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -16,53 +15,9 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import each_header
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch
+from klamm.tests.broker.log.naive_log import FAR, NaiveLog
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.broker.log.transactions import Story
-
-FAR = 2**63 - 1
-
-
-@dataclass
-class NaiveLog:
-    """What a log is, without any care for speed: (base, last, bytes) of each batch, and segments as lists of them."""
-
-    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
-    start: int = 0
-    end: int = 0
-    epochs: list[tuple[int, int]] = field(default_factory=list)
-
-    def append(self, data: bytes, epoch: int) -> None:
-        for position, header in each_header(data):
-            if not self.epochs or self.epochs[-1][0] < epoch:
-                self.epochs = [entry for entry in self.epochs if entry[1] < header.base_offset]
-                self.epochs.append((epoch, header.base_offset))
-            self.batches.append((header.base_offset, header.last_offset, data[position : position + header.size]))
-            self.end = header.next_offset
-
-    def truncate(self, offset: int) -> None:
-        if offset < self.end:
-            self.batches = [one for one in self.batches if one[1] < offset]
-            self.end = offset
-            self.start = min(self.start, offset)
-        self.epochs = [entry for entry in self.epochs if entry[1] < offset]
-
-    def starts_at(self, offset: int) -> None:
-        if offset > self.start:
-            self.start = offset
-            passed = [entry for entry in self.epochs if entry[1] <= offset]
-            if passed:
-                self.epochs = [(passed[-1][0], offset), *(entry for entry in self.epochs if entry[1] > offset)]
-
-    def read(self, offset: int, max_bytes: int, end: int) -> list[bytes]:
-        """What may be read at most, whatever segments there are."""
-        given: list[bytes] = []
-        for _, last, data in self.batches:
-            if last < offset:
-                continue
-            if last >= min(end, self.end) or (given and sum(map(len, given)) + len(data) > max_bytes):
-                break
-            given.append(data)
-        return given
 
 
 def as_leader(log: Log, naive: NaiveLog, chance: random.Random, epoch: int, now_ms: int) -> None:

@@ -19,29 +19,9 @@ from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
+from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.harness.waits import eventually
 from klamm.tests.services import broker_config
-
-
-class StoredConfigs:
-    """Configs of topics, and each request that was made for them."""
-
-    def __init__(self, configs: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        self.configs = dict(configs or {})
-        self.requests: list[list[str]] = []
-        self.gate: asyncio.Event | None = None
-        self.error: Exception | None = None
-        self.requested = asyncio.Event()
-
-    async def __call__(self, topics: Sequence[str]) -> list[Mapping[str, str] | None]:
-        self.requests.append(list(topics))
-        self.requested.set()
-        found = [self.configs.get(topic) for topic in topics]
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.error is not None:
-            raise self.error
-        return found
 
 
 def manager(stored: StoredConfigs, clock=SYSTEM_CLOCK, budget: MemoryBudget | None = None, **properties: object) -> LogManager:

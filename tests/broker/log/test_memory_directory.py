@@ -12,7 +12,7 @@ from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, marker
-from klamm.tests.broker.log.test_manager import StoredConfigs
+from klamm.tests.broker.log.stored_configs import StoredConfigs
 from klamm.tests.services import broker_config
 
 ID = b"i" * 16

@@ -27,8 +27,8 @@ from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.validation import Origin
 from klamm.tests.broker.log.batches import batch, marker
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage
-from klamm.tests.broker.log.test_log_on_storage import make as log_on
-from klamm.tests.broker.log.test_manager import StoredConfigs
+from klamm.tests.broker.log.stored_configs import StoredConfigs
+from klamm.tests.broker.log.stored_logs import make as log_on
 from klamm.tests.services import broker_config
 
 P, Q = 7, 8

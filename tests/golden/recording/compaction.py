@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from klamm.tests.broker.log.test_cleaner import judge_rounds, order_of
+from klamm.tests.broker.log.cleaner_rounds import judge_rounds, order_of
 from klamm.tests.golden.recording.journal import write_lines
 from klamm.tests.records.judge import running
 
