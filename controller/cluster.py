@@ -24,6 +24,7 @@ from klamm.controller.states import (
 )
 from klamm.controller.topics.topic_deletions import TopicDeletion, TopicDeletions
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
+from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
 
 _ONLINE = PartitionState.ONLINE
@@ -352,25 +353,25 @@ class Cluster:
     def legal_moves(self, broker_id: int, partitions: Iterable[Partition], target: ReplicaState) -> tuple[list[Partition], list[Partition]]:
         """(those whose replica on this broker may go to `target`, the others)."""
         allowed = REPLICA_MOVES[target]
-        known: dict[int, bool] = {}
+        known: IdentityMemo[bool] = IdentityMemo()
         legal: list[Partition] = []
         illegal: list[Partition] = []
         for p in partitions:
             states = p.replica_states
             may = known.get(id(states))
             if may is None:
-                may = known[id(states)] = states.get(broker_id, ReplicaState.NON_EXISTENT) in allowed
+                may = known.keep(id(states), states.get(broker_id, ReplicaState.NON_EXISTENT) in allowed, states)
             (legal if may else illegal).append(p)
         return legal, illegal
 
     def replica_states_changed(self, broker_id: int, partitions: Sequence[Partition], state: ReplicaState) -> None:
         """The replicas of these partitions on one broker are in this state now."""
-        known: dict[int, ReplicaStates] = {}
+        known: IdentityMemo[ReplicaStates] = IdentityMemo()
         for p in partitions:
             states = p.replica_states
             after = known.get(id(states))
             if after is None:
-                after = known[id(states)] = self._replica_state_maps.moved(states, broker_id, state)
+                after = known.keep(id(states), self._replica_state_maps.moved(states, broker_id, state), states)
             p.replica_states = after
         if self._see is not None and partitions:
             self._see(changes.ReplicaStatesChanged(broker_id, _keys(partitions), state))
@@ -382,7 +383,7 @@ class Cluster:
         """
         online, new = ReplicaState.ONLINE, ReplicaState.NEW
         allowed = REPLICA_MOVES[online]
-        known: dict[int, tuple[ReplicaStates, ReplicaState]] = {}
+        known: IdentityMemo[tuple[ReplicaStates, ReplicaState]] = IdentityMemo()
         sent: list[Partition] = []
         unassigned: list[Partition] = []
         illegal: list[Partition] = []
@@ -392,7 +393,7 @@ class Cluster:
             found = known.get(id(states))
             if found is None:
                 before = states.get(broker_id, ReplicaState.NON_EXISTENT)
-                found = known[id(states)] = (self._replica_state_maps.moved(states, broker_id, online), before)
+                found = known.keep(id(states), (self._replica_state_maps.moved(states, broker_id, online), before), states)
             after, before = found
             if before is online:
                 if p.info is not None:

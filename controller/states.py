@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from klamm.controller.values import BrokerState
+from klamm.protocol.identity_memo import IdentityMemo
 
 
 class PartitionState(IntEnum):
@@ -78,7 +79,7 @@ class ReplicaStateMaps:
 
     def __init__(self) -> None:
         self._by_content: dict[tuple[tuple[int, ReplicaState], ...], ReplicaStates] = {(): NO_REPLICAS}
-        self._moves: dict[tuple[int, int, ReplicaState], ReplicaStates] = {}
+        self._moves: IdentityMemo[ReplicaStates] = IdentityMemo()
 
     def moved(self, states: ReplicaStates, broker_id: int, state: ReplicaState) -> ReplicaStates:
         """The shared map that differs from `states`, a map of this object, in one replica; NON_EXISTENT removes it."""
@@ -89,5 +90,5 @@ class ReplicaStateMaps:
             if state is not ReplicaState.NON_EXISTENT:
                 changed[broker_id] = state
             content = tuple(sorted(changed.items()))
-            after = self._moves[key] = self._by_content.setdefault(content, dict(content))
+            after = self._moves.keep(key, self._by_content.setdefault(content, dict(content)), states)
         return after

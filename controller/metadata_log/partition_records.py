@@ -15,6 +15,7 @@ from struct import Struct
 from klamm.controller.metadata_log.batches import Entry, PartitionEntry, PartitionRest, partition_rest
 from klamm.controller.values import RECOVERED, Assignment, LeaderAndIsr
 from klamm.protocol import messages
+from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.metadata_records import LEADER_UNCHANGED, RECOVERY_UNCHANGED, prefix
 from klamm.protocol.nouns import NO_EPOCH, NO_LEADER, next_epoch
 
@@ -108,7 +109,7 @@ class StateWrites:
         self.count = len(afters)
 
     def entries(self) -> Iterator[PartitionEntry]:
-        memo: dict[tuple[int, int, int], PartitionRest] = {}  # all objects stay alive in the lists
+        memo: IdentityMemo[PartitionRest] = IdentityMemo()
         rows = zip(self.indexes, self.befores, self.afters, strict=True)
         for topic_id, assignments, count in self.runs:
             for index, before, after in islice(rows, count):
@@ -117,13 +118,13 @@ class StateWrites:
                 if rest is None:
                     change = change_record(before, after)
                     if change is not None:
-                        rest = memo[key] = change
+                        rest = memo.keep(key, change, before, after)
                     else:
                         assignment = assignments[index]
                         key = (0, id(after), id(assignment))
                         rest = memo.get(key)
                         if rest is None:
-                            rest = memo[key] = partition_record(assignment, after)
+                            rest = memo.keep(key, partition_record(assignment, after), after, assignment)
                 yield index, topic_id, rest
 
 
@@ -139,12 +140,12 @@ class Partitions:
 
 
     def entries(self) -> Iterator[Entry]:
-        memo: dict[tuple[int, int], PartitionRest] = {}  # all objects stay alive in the mappings
+        memo: IdentityMemo[PartitionRest] = IdentityMemo()
         for topic_id, assignments, states in self._topics:
             for index, assignment in assignments.items():
                 state = states.get(index)
                 key = (id(assignment), id(state))
                 rest = memo.get(key)
                 if rest is None:
-                    rest = memo[key] = partition_record(assignment, state)
+                    rest = memo.keep(key, partition_record(assignment, state), assignment, state)
                 yield index, topic_id, rest

@@ -134,12 +134,15 @@ class _Joined:
         self.slots: list[tuple[Partition, list[Any], int]] = []
         self.named: dict[Partition, None] = {}
         self._verdicts: IdentityMemo[_Verdict] = IdentityMemo()
-        self._unwritten: dict[int, tuple[_Verdict, list[TopicPartition]]] = {}
+        self._unwritten: IdentityMemo[tuple[_Verdict, list[TopicPartition]]] = IdentityMemo()
 
     def writes_nothing(self, p: Partition, verdict: _Verdict) -> None:
         """For an observer: what is decided is the end of it. Decisions to write are made again when they are committed."""
         if self.term.observer is not None:
-            self._unwritten.setdefault(id(verdict), (verdict, []))[1].append(p.key)
+            found = self._unwritten.get(id(verdict))
+            if found is None:
+                found = self._unwritten.keep(id(verdict), (verdict, []), verdict)
+            found[1].append(p.key)
 
     def _show_unwritten(self) -> None:
         observer = self.term.observer

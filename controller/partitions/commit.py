@@ -10,7 +10,7 @@ What took hold, and nothing else, is replayed into the cluster and put into the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -162,7 +162,7 @@ def _show(
     """The observer gets each decision of a try once, with the partitions that it is about."""
     cluster = term.cluster
     registered, shutting_down = cluster.registered, frozenset(cluster.shutting_down)
-    shown: dict[Hashable, tuple[Situation, list[TopicPartition]]] = {}
+    shown: IdentityMemo[tuple[Situation, list[TopicPartition]]] = IdentityMemo()
     for p in partitions:
         state, assignment, is_queued = p.info if read is None else read[p], p.assignment, p.topic.deletion is not None
         offline_dirs = cluster.offline_dirs_of(p) if cluster.offline_dirs else _NO_BROKERS
@@ -171,7 +171,7 @@ def _show(
         found = shown.get(key)
         if found is None:
             situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued, proposal)
-            found = shown[key] = situation, []
+            found = shown.keep(key, (situation, []), state, assignment, proposal)
         found[1].append(p.key)
     for shown_as, (situation, keys) in shown.items():
         observer.decided(decide, situation, tuple(keys), decided[shown_as])
@@ -179,29 +179,29 @@ def _show(
 
 async def _write(term: Term, plan: _Plan, batch: RequestBatch | None, commits: Commits, brings_online: bool) -> None:
     """Write what a try decided; what took hold is settled before anything else is written."""
+
+    def settle(partitions: list[Partition], decisions: Sequence[Write | Keep], is_new: bool = False) -> None:
+        """These states stand: the cluster knows them, they are committed, and brokers are to learn of them."""
+        states = [decision.state for decision in decisions]
+        changed = [(p, state) for p, state in zip(partitions, states, strict=True) if state is not p.info and state != p.info]
+        term.cluster.states_changed([p for p, _ in changed], [state for _, state in changed])
+        if brings_online:
+            online = [p for p in partitions if p.state is not PartitionState.ONLINE]
+            if online:
+                term.cluster.partition_states_changed(online, PartitionState.ONLINE)
+        commits.committed.update(zip(partitions, states, strict=True))
+        term.written.update(partitions)
+        if batch is not None:
+            _put_into(batch, partitions, decisions, is_new)
+
     if plan.kept:
-        states = [keep.state for keep in plan.kept_as]
-        other = [(p, state) for p, state in zip(plan.kept, states, strict=True) if state is not p.info and state != p.info]
-        term.cluster.states_changed([p for p, _ in other], [state for _, state in other])
-        _settle(term, plan.kept, states, commits, brings_online)
-        _put_into(batch, plan.kept, plan.kept_as)
+        settle(plan.kept, plan.kept_as)
     if plan.creations:
         outcomes = await term.store.create_states(plan.creations)
-        created, created_as = _took_hold(plan.created, plan.created_as, outcomes, plan, commits)
-        states = [write.state for write in created_as]
-        term.cluster.states_changed(created, states)
-        _settle(term, created, states, commits, brings_online)
-        if batch is not None:
-            for p, write in zip(created, created_as, strict=True):
-                if write.recipients is not None:
-                    batch.lead(write.recipients, p, is_new=True)
+        settle(*_took_hold(plan.created, plan.created_as, outcomes, plan, commits), is_new=True)
     if plan.writes:
         outcomes = await term.store.write_states(plan.writes)
-        written, written_as = _took_hold(plan.written, plan.written_as, outcomes, plan, commits)
-        states = [write.state for write in written_as]
-        term.cluster.states_changed(written, states)
-        _settle(term, written, states, commits, brings_online)
-        _put_into(batch, written, written_as)
+        settle(*_took_hold(plan.written, plan.written_as, outcomes, plan, commits))
 
 
 def _took_hold(
@@ -224,19 +224,12 @@ def _took_hold(
     return good, good_as
 
 
-def _settle(term: Term, partitions: list[Partition], states: list[LeaderAndIsr], commits: Commits, brings_online: bool) -> None:
-    """These states stand: they are committed, and the cluster knows them."""
-    if brings_online:
-        online = [p for p in partitions if p.state is not PartitionState.ONLINE]
-        if online:
-            term.cluster.partition_states_changed(online, PartitionState.ONLINE)
-    commits.committed.update(zip(partitions, states, strict=True))
-    term.written.update(partitions)
-
-
-def _put_into(batch: RequestBatch | None, partitions: list[Partition], decisions: Sequence[Write | Keep]) -> None:
-    """Put settled partitions that are not new into the batch."""
-    if batch is None:
+def _put_into(batch: RequestBatch, partitions: list[Partition], decisions: Sequence[Write | Keep], is_new: bool) -> None:
+    """Put settled partitions into the batch; a LeaderAndIsr says of new ones that they are."""
+    if is_new:
+        for p, decision in zip(partitions, decisions, strict=True):
+            if decision.recipients is not None:
+                batch.lead(decision.recipients, p, is_new=True)
         return
     recipients = Recipients()
     sent = []

@@ -269,9 +269,9 @@ async def _complete(term: Term, topics: list[Topic]) -> None:
             for r in dict.fromkeys(p.assignment.replicas):
                 gone.setdefault(r, []).append(p)
     known = [(t.name, sorted(t.partitions)) for t in topics]
-    await replica_machine.move(term, gone, ReplicaState.NON_EXISTENT)
     reassigning = {p.topic.name for p in cluster.reassigning} if cluster.reassigning else set()
     await term.store.delete_topics(known)
+    await replica_machine.move(term, gone, ReplicaState.NON_EXISTENT)
     for topic in topics:
         log.info("topic %s is deleted", topic.name)
         cluster.topic_removed(topic.name)

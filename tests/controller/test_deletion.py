@@ -438,3 +438,22 @@ async def test_a_topic_in_deletion_shows_no_leader_and_elects_none(stage: Stage)
     assert not [w for w in stage.writes(mark) if "WROTE" in w]
     shown = {f.split(": ")[1] for f in stage.frames(mark, "UMR") if ": " in f}
     assert shown == {"t-0 -2 e0 [3] v0"}
+
+
+async def test_the_replicas_of_a_topic_are_known_until_its_znodes_are_gone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    await stage.open(1, 2)
+    await stage.create("t", (1, 2))
+    known: list[Any] = []
+    delete_topics = stage.store.delete_topics
+
+    async def watched(topics: Any) -> None:
+        (partition,) = stage.cluster.topics["t"].partitions.values()
+        known.append((partition.assignment.replicas, dict(partition.replica_states)))
+        await delete_topics(topics)
+
+    monkeypatch.setattr(stage.store, "delete_topics", watched)
+    await delete(stage, "t")
+    ((replicas, states),) = known
+    assert replicas == (1, 2)
+    assert {broker_id: state.name for broker_id, state in states.items()} == {1: "DELETION_SUCCESSFUL", 2: "DELETION_SUCCESSFUL"}
+    assert "t" not in stage.cluster.topics
