@@ -48,10 +48,7 @@ from klamm.server.features import SUPPORTED_FEATURES, FeatureCache, Features, Fe
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.first_connection import connect
 from klamm.server.identity import BrokerIdentity
-from klamm.server.journal.broker_events import BrokerEvents
 from klamm.server.journal.broker_journal import JournalMissing, keeps_journal, open_journal
-from klamm.server.journal.journaled_store import JournaledStore
-from klamm.server.journal.journaling import ControllerJournal
 from klamm.server.meta_properties import ForeignDirectory, read_stored, stored_broker_id, write_missing
 from klamm.server.net.channels import Channels
 from klamm.server.net.controller_requests import ControllerRequests
@@ -63,7 +60,6 @@ from klamm.server.replication.isr_updates import IsrUpdates
 from klamm.server.replication.leader_requests import FetcherOptions
 from klamm.server.replication.stored_isr_updates import StoredIsrUpdates
 from klamm.server.replication.throttle_configs import ThrottleConfigs
-from klamm.server.request_registration.registration import ControllerRegistration
 from klamm.server.requests.handlers import handlers_of, offered
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
@@ -84,6 +80,8 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
+    from klamm.server.journal.broker_events import BrokerEvents
+    from klamm.server.journal.journaling import ControllerJournal
 
 CANNOT_START = (
     ApiError, CannotListen, ControllerMoved, DirectoryInUse, DuplicateLogs, ForeignDirectory, JournalMissing, RegistrationRefused,
@@ -290,6 +288,8 @@ class BrokerServer:
             self._tap.broker_id = self.id
             if keeps_journal(config):
                 self.journal = self._tap.journal = await open_journal(config, self.cluster_id, self.id, self.clock)
+                from klamm.server.journal.broker_events import BrokerEvents
+
                 self._events = BrokerEvents(self.journal, self.id)
                 self._events.started(config, metadata_of_packages.version("klamm"))
         self._channels = Channels(self.id, config.get("controller.socket.timeout.ms") / 1000, self._tap, self.clock)
@@ -342,6 +342,8 @@ class BrokerServer:
     def _make_registration(self) -> Registration:
         config, identity = self.config, self.identity
         if config.get("klamm.broker.registration") == "controller":
+            from klamm.server.request_registration.registration import ControllerRegistration
+
             return ControllerRegistration(config, identity, self.zk, self.listeners, self._tap, self.clock)
         return BrokerRegistration(config, identity, self.zk, self.admin_zk, self.listeners, self.clock)
 
@@ -349,6 +351,9 @@ class BrokerServer:
         """The store of the controller and who looks on at it, where there is a journal."""
         if self.journal is None:
             return store, None
+        from klamm.server.journal.journaled_store import JournaledStore
+        from klamm.server.journal.journaling import ControllerJournal
+
         observer = ControllerJournal(self.journal, self.id, str(self.config.get("inter.broker.protocol.version")), self.journal)
         return JournaledStore(store, observer), observer
 
