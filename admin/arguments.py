@@ -59,7 +59,7 @@ def check_partitions(values: Iterable[tuple[str, int]]) -> list[TopicPartition]:
 
 
 def check_iterable(values: Iterable[V], what: str) -> Iterable[V]:
-    """Anything to go through but a string, of which the characters would be taken for the elements."""
+    """Any iterable but a string: the characters of a string would be taken for elements."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a collection, not {values!r}")
     return values

@@ -120,7 +120,7 @@ class FollowerSession(Generic[Hosted]):
     def add(
         self, topic: str, topic_id: bytes, index: int, hosted: Hosted, leader_epoch: int, offset: int, standing: Standing = Standing.READY
     ) -> FollowedPartition[Hosted]:
-        """Fetch a partition from now on; one that is fetched already begins anew."""
+        """Fetch a partition from now on; one that is fetched already starts again."""
         self.remove(topic, index)
         followed = self._topics.get(topic)
         if followed is None:

@@ -58,7 +58,7 @@ def out_of_range(log_end_offset: int, leader_end_offset: int, leader_start_offse
     """How to go on by the leader's offsets; None when the leader's start offset is needed and not given.
 
     The follower has more records than the leader (an unclean election): they are cut off. The leader deleted what comes next: the follower
-    starts anew at the leader's start. Otherwise the offset is in range by now, and the follower goes on.
+    starts again at the leader's start. Otherwise the offset is in range by now, and the follower goes on.
     """
     if leader_end_offset < log_end_offset:
         return OutOfRange(leader_end_offset, True, False)

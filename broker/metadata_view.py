@@ -5,7 +5,7 @@ have, so it passes over their records.
 
 A view begins empty at the start of the log of one controller epoch and takes batches in the order of their offsets. Records follow the
 record table of the specification; one that does not fit what the view holds is an error of the log, because a log is dense and complete.
-Whoever meets such an error drops the view with `restart`.
+The caller then drops the view with `restart`.
 """
 
 from __future__ import annotations

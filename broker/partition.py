@@ -4,7 +4,7 @@ A broker may host a hundred thousand empty partitions, so an empty one is one sm
 all offsets are 0. A leader keeps the state of its followers in a `Leadership` once there is something to keep; before that a shared
 `IdleFollowers` says which followers have fetched from the empty partition. Lists of broker ids are shared too.
 
-Whoever waits for a partition (a delayed Produce, Fetch or DeleteRecords) watches it and is called whenever an offset, the role, the leader
+A waiter (a delayed Produce, Fetch or DeleteRecords) watches it and is called whenever an offset, the role, the leader
 epoch or the hosting has changed.
 """
 

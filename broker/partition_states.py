@@ -69,7 +69,7 @@ class PartitionStates:
         self._leaders = leaders
         self._topics = topics
         self.log_dir_failed = False
-        """Whether a log directory has failed: no old log is made anew elsewhere."""
+        """Whether a log directory has failed: no old log is created again elsewhere."""
         self.logs_found: Mapping[tuple[str, int], bytes] = {}
         """Partitions whose logs were there when this broker started, in directories that are well, with their topic ids."""
         self.recover: Callable[[HostedPartition], object] | None = None

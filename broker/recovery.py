@@ -4,7 +4,7 @@ A leader whose state is marked as recovering recovers: in mode `instant` at once
 somebody releases it at the gate. A new mode counts for those that recover already: `instant` ends what waits, a delay counts from the
 beginning. Then the recovery work is done, which is a hook: by default there is none. At the end the leader proposes
 the same single-member ISR without the mark, and the partition is served when the controller has confirmed that. Another leader epoch ends
-a recovery; if it is marked too, that one begins anew. Source: controller 24, R704-10 to R704-14, R704-20.
+a recovery; if it is marked too, recovery starts again. Source: controller 24, R704-10 to R704-14, R704-20.
 """
 
 from __future__ import annotations

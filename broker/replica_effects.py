@@ -1,6 +1,6 @@
 """What a controller's request changed among the replicas of a broker, as values.
 
-The replica manager returns them; whoever keeps logs, fetches from leaders or coordinates groups acts on them. They come in the order in
+The replica manager returns them; log directories, fetchers and group coordinators act on them. They come in the order in
 which they took effect, one for each topic and kind of change. Partitions whose request was refused are in none. States are the decoded
 `LeaderAndIsrPartitionState`; `topic_id` is zero where the controller knows no id.
 """

@@ -85,7 +85,7 @@ class ReplicaManager:
         return sum(replica.role is _LEADER for _, _, replica in self)
 
     def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
-        """A log directory failed: the partitions in it are offline until the process ends, and no old log is made anew elsewhere."""
+        """A log directory failed: the partitions in it are offline until the process ends, and no old log is created again elsewhere."""
         self.states.log_dir_failed = True
         offline: dict[str, list[int]] = {}
         for topic, partition in partitions:

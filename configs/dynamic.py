@@ -39,7 +39,7 @@ _OF_LISTENERS = {name for name, key in DYNAMIC.items() if key.mode is PER_BROKER
 
 
 _SMALL_SET = 4
-"""Up to so many elements Scala writes `Set(…)`."""
+"""Scala writes `Set(…)` for sets of up to this size."""
 
 
 def check_names(names: Iterable[str], own: Mapping[str, ConfigKey]) -> None:

@@ -34,7 +34,7 @@ TOPIC_EFFECTS: dict[str, Effect] = {
     "compression.zstd.level": _acts("Where the leader compresses with zstd."),
     "delete.retention.ms": _acts("How long the cleaner keeps tombstones."),
     "file.delete.delay.ms": _acts("Segments are renamed first, and removed later." + _DISK),
-    "flush.messages": _acts("Forces the log to disk after so many records." + _DISK),
+    "flush.messages": _acts("Forces the log to disk after this number of records." + _DISK),
     "flush.ms": _acts("As Apache Kafka does, only when `log.flush.scheduler.interval.ms` is set." + _DISK),
     "follower.replication.throttled.replicas": _acts("Acts on the fetchers of this broker: what these replicas fetch while not in sync."),
     "index.interval.bytes": _acts("Distance of the entries of both indexes."),

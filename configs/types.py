@@ -63,7 +63,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def parse_integer(text: str, bits: int = 31) -> int:
-    """An integer as Java parses it, of at most so many bits and a sign. Raises ValueError."""
+    """An integer as Java parses it, with at most `bits` bits besides its sign. Raises ValueError."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text!r} is not an integer")
     value = int(text)

@@ -1,7 +1,7 @@
 """What the controller made of one event, as one line at level DEBUG: the states it decided, the requests it sent, how long it took.
 
 Nothing of it runs at other levels. At DEBUG the log subscribes to the cluster while an event is handled, and passes every change on to
-whoever has subscribed before.
+the subscriber from before.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DecidedStates:
 
 
 def line(queued: QueuedEvent, others: int, took_s: float, states: DecidedStates, term: Term | None) -> str:
-    """The line about an event that was processed, with so many others of its kind; without a term this broker is not the controller."""
+    """The line about a processed event and `others` of its kind. Without a term this broker is not the controller."""
     more = f" and {others} more" if others else ""
     what = f"event {queued.sequence} {event_text(queued.event)}{more} ({cause_text(queued.cause)}): {took_s * 1000:.1f} ms"
     return f"{what}; not the controller" if term is None else f"{what}; {states}; {_requests(term.sender.posted)}"

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def _both(subscriber: Subscriber | None, observer: Observer | None) -> Subscriber | None:
-    """Whoever sees the changes."""
+    """The subscriber of the changes, if there is one."""
     if subscriber is None or observer is None:
         return subscriber if observer is None else observer.changed
 
@@ -234,7 +234,7 @@ class Controller:
         refused: dict[TopicPartition, Result] | None = None,
         cause: Cause = RequestReceived("ReassignPartitions"),
     ) -> dict[TopicPartition, Result]:
-        """Move partitions, throttled to so many bytes per second (`throttles.UNTHROTTLED`: not). Raises ApiError(NOT_CONTROLLER).
+        """Move partitions, throttled to `throttle` bytes per second (`throttles.UNTHROTTLED`: not). Raises ApiError(NOT_CONTROLLER).
 
         `refused` gets what has failed as soon as it is known; the results are there when the reassignments are recorded.
         """

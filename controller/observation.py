@@ -2,7 +2,7 @@
 
 Nobody does unless one is given: then `Controller`, its queue, its sender and its terms call these methods, in the controller's task and in
 the order in which things happen. An observer must be quick, must not raise and changes nothing; what it gets is immutable. Changes of the
-cluster come as values (`changes.py`), those of ZooKeeper from whoever wraps the store.
+cluster come as values (`changes.py`), those of ZooKeeper from the wrapper of the store.
 """
 
 from __future__ import annotations

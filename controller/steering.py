@@ -1,4 +1,4 @@
-"""Holding controllers at phases: for tests, and for whoever steers a cluster in his own process.
+"""Holding controllers at phases: for tests, and for programs that steer a cluster in their own process.
 
     hold = steering.hold(DeletionPropagated, where={"topic": "t"})
     await hold.reached()     # until a controller has come to this phase of this topic
@@ -94,7 +94,7 @@ class Hold(Generic[P]):
         return [held.phase for held in self._held]
 
     async def reached(self, count: int = 1) -> P:
-        """Wait until so many are held; the first of them."""
+        """Wait until `count` are held. Returns the first of them."""
         while len(self._held) < count:
             self._arrival.clear()
             await self._arrival.wait()

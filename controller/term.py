@@ -52,7 +52,7 @@ class Term:
     observer: Observer | None = None
     """Who looks on; None where nobody does."""
     reassign_step: int = 0
-    """Counts the steps of reassignments, for whoever looks on."""
+    """Counts the steps of reassignments, for observers."""
     event: QueuedEvent | None = None
     """The event that is being processed: what is written and sent now is done because of it."""
     sessions: BrokerSessions = field(init=False)
@@ -105,7 +105,7 @@ class Term:
                 batch.update_metadata(broker_ids, ())
 
     def schedule_rebalance(self, seconds: float) -> None:
-        """Look at the leaders' balance after so many seconds, if this term still lasts."""
+        """Look at the leaders' balance after this delay, in seconds, if this term still lasts."""
         if not self._ended:
             due = AutoPreferredReplicaLeaderElection(), TimerFired("leader rebalance")
             self._rebalance = self.clock.call_later(seconds, self.put, *due)

@@ -75,7 +75,7 @@ no such API. A SASL token has no correlation id, no row, and `_RAW`."""
 
 @cache
 def _heads(client: int) -> Callable[[bytes], tuple[int, int, int, bytes]]:
-    """Reads the beginning of a request whose client id, its length included, has so many bytes: the length of the frame, API key and
+    """Reads the beginning of a request whose client id has `client` bytes, its length included: the length of the frame, API key and
     version as one number, correlation id, client id. Raises struct.error where there are fewer bytes."""
     return Struct(f">iIi{client}s").unpack_from
 

@@ -252,7 +252,7 @@ _ALL = (
     ),
     Kind(
         "fault_injected",
-        "A test, or whoever steers a cluster, did harm on purpose.",
+        "A test, or a program that steers a cluster, injected a fault.",
         ("conn_id?", "broker?", "topic?", "partition?"),
         '{"name", what it needs}',
     ),

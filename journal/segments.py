@@ -4,7 +4,7 @@
                                         frames-<first seq>.arrows.open   being written, or left by a process that was killed
                                         events-…                         the same for the other table
                                         lock                             locked (flock) by the writer that lives
-                                        seal                             whoever makes it asks the writer to seal; the writer removes it
+                                        seal                             a request to the writer to seal; the writer removes it
                                         ended-<process>                  why the journal of a process ended before the process did
 
 A segment is written under its name with `.open` and renamed when it is whole, so a name without it never changes any more. The first
@@ -196,7 +196,7 @@ class OpenSegment:
             os.truncate(self.path, self._whole)
             if self.rows:
                 self._rename()
-        except OSError:  # the disk is in no state to do even this; whoever seals leftovers will
+        except OSError:  # the disk is in no state to do even this; the next run that seals leftovers will
             pass
 
     def abandon(self) -> None:

@@ -66,8 +66,8 @@ class JournalWriter:
         frames: str | int | None = None,
         public_configs: Set[str] = frozenset(),
     ) -> None:
-        """`folder` is the lake. `frames`: `full`, `headers`, so many bytes of each frame, or None: all but records. `public_configs` are
-        the names of configs whose values may be written. Raises JournalRefused."""
+        """`folder` is the lake. `frames`: `full`, `headers`, a number of bytes of each frame, or None: all but records.
+        `public_configs` are the names of configs whose values may be written. Raises JournalRefused."""
         if not run_id or "/" in run_id or run_id in (".", ".."):
             raise JournalRefused(f"{run_id!r} cannot be the name of a run: it names a folder")
         self.keeps = frames

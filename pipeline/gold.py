@@ -38,7 +38,7 @@ BATCH = "gold"
 """The batch of all parts: a run has one of each table."""
 
 SMALL = 1_000_000
-"""Of so many rows of silver each table becomes one file."""
+"""With up to this number of rows in silver each table becomes one file."""
 
 _API = f"element_at(map({', '.join(f'{key}, {api.name!r}' for key, api in APIS.items())}), CAST(api_key AS INT))"
 """The name of an API; null for a key that no API has."""
@@ -143,7 +143,7 @@ def build_gold(spark: Any, lake: Path, runs: Sequence[str]) -> Judgement:
 
 
 def _build(spark: Any, lake: Path, table: Table, runs: Sequence[str], total: int) -> list[Entry]:
-    """Write one table, from so many rows of silver; a run that had rows and has none any more gets an entry without rows."""
+    """Write one table from `total` rows of silver. A run that had rows and has none any more gets an entry without rows."""
     entries = []
     if total > 0:
         rows = _cast(spark.sql(QUERIES[table]), table)

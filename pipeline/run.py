@@ -29,7 +29,7 @@ class Progress(Protocol):
     """Where long work says how far it is."""
 
     def begin(self, what: str, total: int | None) -> None:
-        """A new piece of work, of so many steps where that is known."""
+        """A new piece of work, with its number of steps where that is known."""
 
     def step(self, steps: int) -> None:
         """`steps` more steps are done."""
@@ -54,7 +54,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
     with written(folder) as lake, spark_failures():
         late = ask_to_seal(lake, SEAL_WAIT_S)
         seal_leftovers(lake)
-        anew = stream.prepare(lake)
+        is_rebuilt = stream.prepare(lake)
         commits = Commits(lake)
         stream.remove_remains(lake)
         found = pending(lake, commits.done)
@@ -66,7 +66,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.lost}" for one in torn]
         commits.add(converted)
-        runs = sorted(commits.runs) if anew else sorted({one.run for one in converted})
+        runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
         with workers.started(spark, are_wanted=bool(runs)):
             stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()

@@ -103,7 +103,7 @@ def finished_rows(partitions: Partitions, scenario: Scenario) -> Any:
 
 
 def _risen(epoch: str, by: str) -> str:
-    """An epoch that has risen, an int32 that goes round as Kafka's do."""
+    """An epoch that has risen, an int32 that wraps around as Kafka's do."""
     return f"CAST((CAST({epoch} AS BIGINT) + {by} + 2147483648) % 4294967296 - 2147483648 AS INT)"
 
 

@@ -3,7 +3,7 @@
 The stream reads the commits of bronze; a micro-batch is the segments of a few commits. Spark writes down which commits a batch has before
 it works, so a batch that was killed is done again with the same number and the same rows, and its files and lines of the manifests take
 the place of what was left: each row counts once. The stream's state belongs to the lake under its path; when the lake was moved or the
-state is gone, silver and gold are made anew from bronze.
+state is gone, silver and gold are rebuilt from bronze.
 
 After each run the rows are counted: frames of bronze = messages + quarantine, events of bronze = events of silver.
 """
@@ -35,19 +35,19 @@ DERIVED = ("silver", "gold")
 
 
 def prepare(lake: Path) -> bool:
-    """Make the stream's state fit the lake; True when silver and gold are to be made anew."""
+    """Make the stream's state fit the lake; True when silver and gold are to be rebuilt."""
     place = lake / PLACE
     try:
         same = json.loads(place.read_text())["path"] == str(lake)
     except (OSError, ValueError, KeyError, TypeError):
         same = False
-    anew = not same or not (lake / STREAM / "metadata").exists()
-    if anew:
+    is_rebuilt = not same or not (lake / STREAM / "metadata").exists()
+    if is_rebuilt:
         for folder in (STREAM, *DERIVED):
             shutil.rmtree(lake / folder, ignore_errors=True)
         with replacing(place) as temporary:
             temporary.write_text(json.dumps({"path": str(lake)}))
-    return anew
+    return is_rebuilt
 
 
 def remove_remains(lake: Path) -> None:

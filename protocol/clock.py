@@ -30,13 +30,13 @@ class Clock(Protocol):
         """Seconds since some moment; it never goes back."""
 
     def call_later(self, seconds: float, callback: Callable[..., object], *arguments: Any) -> Timer:
-        """Call `callback(*arguments)` on the loop after so many seconds."""
+        """Call `callback(*arguments)` on the loop after `seconds`."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for `seconds`."""
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """`async with` it: what takes longer than so many seconds is cancelled, and TimeoutError is raised."""
+        """`async with` it: what takes longer than `seconds` is cancelled, and TimeoutError is raised."""
 
 
 class SystemClock:

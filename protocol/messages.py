@@ -5,8 +5,8 @@ definitions when they are first used (see `compiler`), so importing this module 
 each with its default, named as in Kafka but with underscores: one before every capital, then all small (`topicId` is `topic_id`,
 `isKRaftController` is `is_k_raft_controller`). Values: strings are `str`; a uuid is 16 bytes, zero where there is none; bytes and
 records are `bytes`; arrays are lists, those of numbers tuples; structures are their class; null is None. Records that were decoded are a
-read-only view of the payload: they are not copied, and the payload stays in memory as long as the view. Whoever keeps a part of them for
-long makes `bytes` of it.
+read-only view of the payload: they are not copied, and the payload stays in memory as long as the view. A caller
+that keeps a part of them for long makes `bytes` of it.
 
     body, end = decode("CreateTopicsRequest", 7, payload, offset)      # RemoteProtocolError: the peer is bad
     data = encode(body, 7)                                             # LocalProtocolError: we are

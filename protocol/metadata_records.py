@@ -139,7 +139,7 @@ def encode_values(values: Sequence[bytes], base_offset: int, controller_epoch: i
 
 
 def batch(body: bytes, count: int, base_offset: int, controller_epoch: int, timestamp_ms: int) -> bytes:
-    """One batch of so many records that are encoded."""
+    """One batch of `count` encoded records."""
     header = BatchHeader(
         base_offset, 0, controller_epoch, MAGIC, 0, 0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, NO_SEQUENCE, count
     )

@@ -27,7 +27,7 @@ _LAST_EPOCH = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The controller or leader epoch after this one: an int32 that goes round, as Kafka's do."""
+    """The controller or leader epoch after this one: an int32 that wraps around, as Kafka's do."""
     return epoch + 1 if epoch != _LAST_EPOCH else -_LAST_EPOCH - 1
 
 

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Registration(Protocol):
-    """How one broker is registered. `advertised` are its endpoints, which whoever binds the listeners sets."""
+    """How one broker is registered. `advertised` are its endpoints, set when the listeners are bound."""
 
     advertised: tuple[Endpoint, ...]
 

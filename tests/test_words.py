@@ -16,6 +16,8 @@ SUFFIXES = (".py", ".md", ".toml", ".txt", ".yml", ".java", ".c", ".mjs", "Makef
 CLEAN = ("admin", "cli", "configs", "protocol", "schemas")
 """Packages whose comments and texts were gone through."""
 
+PRODUCT = ("admin", "broker", "cli", "configs", "controller", "journal", "machine", "pipeline", "protocol", "schemas", "server", "zk")
+
 BANNED: list[tuple[str, str, tuple[str, ...]]] = [
     # pattern, what to write instead, folders where it is not used; "" is the whole repository
     (r"\bstocks?\b|_stock\b|\bstock_", "Apache Kafka", ("",)),
@@ -24,6 +26,8 @@ BANNED: list[tuple[str, str, tuple[str, ...]]] = [
     (r"\brooms?\b", "package", ("broker", "docs", *CLEAN)),
     (r"\b(?:asks?|asked|asking|tells?|told|answers?|answered)\b", "request, response, send", CLEAN),
     (r"(?<![\"-])\bnodes?\b(?!\.id)", "broker or znode", CLEAN),
+    (r"\b(?:whoever|anew)\b", "the one that does it; again", PRODUCT),
+    (r"\b(?:after|at most|by|for|in|of|to|under|up to|with) so many\b", "name the number", PRODUCT),
     (r"\b(?:hosted|HostedPartitions)\b", "replica, ReplicaManager", CLEAN),
 ]
 EXCEPT = {"tests/test_words.py", "docs/glossary.md"}

@@ -238,7 +238,7 @@ class AdminZk:
 
 
 async def _made(make: Callable[[], list[E]], partitions: int) -> list[E]:
-    """Entries that speak of so many partitions: when these are many, encoded beside the loop, which others need meanwhile."""
+    """Entries about `partitions` partitions. Many are encoded in a thread, since others need the loop meanwhile."""
     return await asyncio.to_thread(make) if partitions > ENCODED_AT_ONCE else make()
 
 

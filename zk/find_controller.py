@@ -1,7 +1,7 @@
 """Where the active controller listens, as ZooKeeper knows it: `/controller` names it, its registration has its endpoints.
 
 A broker that registers with the controller has `/cluster/brokers/<id>`, any other one `/brokers/ids/<id>`; where both are there, the latter
-counts (controller 25, RREG-14). The endpoints may be those of an earlier life of that broker: whoever connects finds out.
+counts (controller 25, RREG-14). The endpoints may be those of an earlier life of that broker: a connection shows it.
 """
 
 from __future__ import annotations

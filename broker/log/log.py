@@ -275,7 +275,7 @@ class Log(LocalLog):
         self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
 
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
-        """The batch of which this one is a duplicate, None when it may be appended. Raises ApiError."""
+        """The batch that this one duplicates, None when it may be appended. Raises ApiError."""
         producers = self._producers
         if producers is None:
             return None

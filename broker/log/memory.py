@@ -41,14 +41,14 @@ class MemoryBudget:
         self._holders: set[MemoryHolder] = set()
 
     def reserve(self, size: int) -> None:
-        """Take so many bytes. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot be had."""
+        """Reserve this number of bytes. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot be had."""
         if self.used + size > self.limit:
             self.make_space(size)
         self.used += size
         self.tick += size
 
     def make_space(self, size: int) -> None:
-        """Let old batches go until so many bytes can be reserved. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot."""
+        """Drop old batches until this number of bytes can be reserved. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot."""
         if self.used + size > self.limit and not self._free(size):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the logs of this process may take {self.limit} bytes of memory")
 

@@ -217,7 +217,7 @@ class ProducerStates:
     # --- the rest
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget what was appended at this offset or later. A producer of which no batch is left is not known any more.
+        """Forget what was appended at this offset or later. A producer without a batch left is forgotten.
 
         Whether these are the states at the offset. If not, they are only what memory has, and `read_again` is to be called.
         """

@@ -20,7 +20,7 @@ POLL_S = 0.1
 
 
 @click.command("serve", short_help="Run a Spark Connect server for --remote until Ctrl-C.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on. Whoever reaches it can run any code here.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on. Every client can run any code here.")
 @click.option("--port", type=Whole(1, 65535), default=15002, show_default=True)
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where the server's jobs run.")
 @MEMORY

@@ -41,7 +41,7 @@ KLAMM: tuple[ConfigKey, ...] = (
         "klamm.journal.frames",
         STRING,
         None,
-        "How much of each frame is kept: full, headers, or so many bytes. Default: all but the records of Produce and Fetch.",
+        "How much of each frame is kept: full, headers, or a number of bytes. Default: all but the records of Produce and Fetch.",
         valid=Pattern(r"full|headers|[0-9]{1,9}", "full, headers or a number of bytes"),
     ),
     K(
@@ -55,7 +55,7 @@ KLAMM: tuple[ConfigKey, ...] = (
         "klamm.metadata.log.bytes",
         LONG,
         64 << 20,
-        "Memory that the metadata log of the controller may take before it begins anew with a snapshot, in bytes.",
+        "Memory that the metadata log of the controller may take, in bytes, before it starts again with a snapshot.",
         valid=Range(1),
     ),
     K("registerbroker.enable", BOOLEAN, False, "Whether brokers may register with the controller."),

@@ -259,7 +259,7 @@ class AlterPartitionReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ReassignPartitions:
-    """Move partitions to these brokers, throttled to so many bytes per second on each; `throttles.UNTHROTTLED` means no throttle."""
+    """Move partitions to these brokers, with a throttle in bytes per second on each; `throttles.UNTHROTTLED` means no throttle."""
 
     targets: Mapping[TopicPartition, Ints]
     throttle: int
@@ -372,7 +372,7 @@ def refuse(request: Request | ThrottleRequest, error: ErrorCode, message: str | 
 
 
 def preempt(event: Event) -> None:
-    """The event will not be processed: whoever waits for it learns that another controller has to do it."""
+    """The event will not be processed: those who wait for it learn that another controller has to do it."""
     if isinstance(event, Request):
         refuse(event, ErrorCode.STALE_CONTROLLER_EPOCH if isinstance(event, ControlledShutdown) else ErrorCode.NOT_CONTROLLER)
     elif isinstance(event, ThrottleRequest):

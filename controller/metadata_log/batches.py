@@ -1,4 +1,4 @@
-"""The batches of the metadata log in memory: appended by the controller, read by whoever fetches (controller 25.1).
+"""The batches of the metadata log in memory: appended by the controller, read by brokers that fetch (controller 25.1).
 
 What is appended is kept as it came and becomes bytes when somebody reads it: once, for all readers. So a log that nobody reads costs
 little more than a list. Offsets are known at once. A batch holds about a megabyte at most; a longer append becomes several batches.
@@ -62,7 +62,7 @@ _offset = lru_cache(maxsize=MOST_RECORDS)(write_varint)
 
 @lru_cache(maxsize=4096)
 def _start(size: int) -> bytes:
-    """Length, attributes and timestamp of a record with so many bytes behind its length."""
+    """Length, attributes and timestamp of a record that has `size` bytes after its length."""
     return write_varint(size) + b"\0\0"
 
 

@@ -30,10 +30,10 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 
 NOBODY = -2
-"""Instead of the id of a broker: whoever fetches is not the broker that it names."""
+"""In place of a broker id: the connection does not belong to the broker that the request names."""
 
 OBSERVER_ID = -1
-"""Whoever reads the log without being a broker; its broker epoch is -1 too."""
+"""The broker id of readers of the log that are no brokers; their broker epoch is -1 too."""
 
 NO_CONTROLLER_EPOCH = -1
 UNKNOWN = -1
@@ -42,7 +42,7 @@ MOST_BYTES = 2 << 20
 """Records of one answer: nothing else runs while they are encoded. A client that takes more gets them with its next fetch."""
 
 WAKE_S_PER_FETCH = 0.001
-"""Fetches that wait are answered again only after so many seconds for each of them."""
+"""Seconds for each waiting fetch before they are answered again."""
 
 FETCHES_AT_ONCE, FETCHES_PER_S = 100, 20
 """A broker may fetch this often on a connection without having read anything new; so much of it comes back."""

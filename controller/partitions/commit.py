@@ -26,7 +26,7 @@ from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition
 
 MAX_TRIES = 100
-"""A partition whose state changes under so many tries is given up."""
+"""A partition whose state has changed under each of this number of tries is given up."""
 
 _NO_BROKERS: frozenset[int] = frozenset()
 

@@ -295,7 +295,7 @@ async def _complete(term: Term, group: Group) -> set[Partition]:
 
 
 async def _complete_from(term: Term, group: Group, done: int, may_be_held: bool = True) -> set[Partition]:
-    """B behind so many steps."""
+    """Run the completion (B) from step `done` on."""
     failed: set[Partition] = set()
     for step, phase in _COMPLETION[done:]:
         if not group:
@@ -324,7 +324,7 @@ async def _last_steps(term: Term, group: Group) -> None:
 
 
 def _show(term: Term, partitions: Collection[Partition], *names: str) -> None:
-    """Whoever looks on learns that these phases of controller 11.3 are done."""
+    """Report to the observer that these phases of controller 11.3 are done."""
     if term.observer is not None and partitions:
         term.observer.reassigned([p.key for p in partitions], names, term.reassign_step)
 
@@ -379,7 +379,7 @@ def _going_on(term: Term, group: Group, kind: type[ReassignmentPhase]) -> Group:
 
 
 async def _finish_held(term: Term, partitions: Iterable[Partition]) -> None:
-    """Partitions that are held in the middle of their completion are taken to its end before they begin anew: the old replicas may be gone
+    """Partitions that are held in the middle of their completion are taken to its end before they start again: the old replicas may be gone
     already.
     """
     reassignments = term.cluster.reassignments

@@ -40,7 +40,7 @@ NOTICE_SHARE = 3
 """The session of a broker ends this part of the time-out after its silence was noted, at the earliest."""
 
 FORGOTTEN_AFTER = 10
-"""After so many time-outs in silence a fenced broker gets no requests any more, so that none pile up for it."""
+"""A fenced broker that has been silent for this number of time-outs gets no more requests, so that none pile up for it."""
 
 
 class Connection(Protocol):
@@ -203,7 +203,7 @@ class BrokerSessions:
         return end if session.noted_at is None else max(end, session.noted_at + self.notice_s)
 
     def _watch(self, session: Session) -> None:
-        """A session lasts anew: the timer may be set to an end that comes later than its own."""
+        """A session is extended: the timer may be set to an end that comes later than its own."""
         if self._timer is None:
             self.watch()
         else:

@@ -211,7 +211,7 @@ async def give_way(term: Term, in_zookeeper: Collection[int]) -> None:
 
 
 def count_again(term: Term, broker_ids: Iterable[int]) -> None:
-    """Brokers are gone from `/brokers/ids`: whoever registered with the controller under their ids is fenced again."""
+    """Brokers are gone from `/brokers/ids`: registrations under their ids are fenced again."""
     registrations = [term.cluster.registrations.get(b) for b in broker_ids]
     fenced = [r.broker for r in registrations if r is not None and r.state is BrokerState.FENCED and term.sessions.is_remembered(r.id)]
     if fenced:

@@ -15,7 +15,7 @@ from klamm.controller.values import ConfigEntity, ConfigWrite, WriteOutcome
 
 log = logging.getLogger("klamm.controller.throttles.throttled_replicas")
 
-# An entity that somebody else writes again and again is given up after so many tries.
+# An entity that somebody else writes again and again is given up after this number of tries.
 ATTEMPTS = 20
 
 Properties = Mapping[str, str | None]

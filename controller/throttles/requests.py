@@ -2,7 +2,7 @@
 
 A request is planned when its turn comes: it becomes a list of steps (`throttle_steps.py`), and what is left of the list says how far it is.
 One request is worked on at a time, in the order of their arrival, because what a removal znode must name depends on the request
-before. Records belong to a term: when it ends, whoever waits learns that another controller has to do it.
+before. Records belong to a term: when it ends, those who wait learn that another controller has to do it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ThrottleProcedure:
         await self.respond()
 
     async def respond(self) -> None:
-        """It is done, as far as whoever asked is concerned."""
+        """The request is done from the view of its sender."""
         future: Future[dict[Any, Result]] = self.event.future
         refused: Mapping[Any, Result] = self.event.refused
         results: dict[Any, Result] = {}

@@ -50,7 +50,7 @@ async def check(cluster: Cluster, request: events.ReassignPartitions, pending: C
         else:
             size += _EMPTY_ENTRY_BYTES + len(f"{key.topic}{key.partition}{target}")
     if size > MAX_ENTRY_BYTES:
-        too_large = ErrorCode.INVALID_REQUEST, "So many partitions do not fit into /admin/reassign_partitions; send several requests."
+        too_large = ErrorCode.INVALID_REQUEST, "The request has too many partitions for /admin/reassign_partitions; send several requests."
         refused.update((key, too_large) for key in request.targets if key not in refused)
     return refused
 

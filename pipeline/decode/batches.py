@@ -90,7 +90,7 @@ def decode_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """Decode record batches with the columns `INPUT` to record batches of the schema `DECODED`. For `DataFrame.mapInArrow`."""
     for batch in batches:
         for part in _parts(batch):
-            gc.disable()  # the objects of a part have no cycles, and are so many that it would look through them again and again
+            gc.disable()  # the objects of a part have no cycles, and the collector would look through them again and again
             try:
                 rows = decode_batch(part)
             finally:

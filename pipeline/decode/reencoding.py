@@ -23,9 +23,9 @@ from klamm.protocol.schema import Field, Schema, Struct
 FIRST = 2048
 """Of each broker the rows up to this number are compared."""
 EVERY = 64
-"""Of the later ones about one of so many."""
+"""Of the later ones about one in this number."""
 SECOND_EVERY = 512
-"""About one of so many goes through kafka-python's codec too."""
+"""About one in this number goes through kafka-python's codec too."""
 LONGEST = 1 << 20
 """Bytes of a frame that is compared."""
 

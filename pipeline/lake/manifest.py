@@ -113,7 +113,7 @@ def sweep(lake: Path, table: str) -> list[Path]:
 
 
 def rewrite(lake: Path, table: str) -> None:
-    """Write the manifest anew, with a line for each part that is valid. Only while nobody writes the table."""
+    """Rewrite the manifest, with a line for each part that is valid. Only while nobody writes the table."""
     path = lake / table / NAME
     with replacing(path) as temporary:
         temporary.write_text("".join(_line(entry._asdict()) for entry in entries(lake, table)), encoding="utf-8")

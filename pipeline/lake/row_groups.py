@@ -13,7 +13,7 @@ from klamm.machine.replaced_file import temporary_path
 
 ROWS = 1 << 17
 BYTES = 64 << 20
-"""A row group is written when it has so many rows or bytes."""
+"""A row group is written when it has this number of rows or bytes."""
 
 
 class RowGroups:

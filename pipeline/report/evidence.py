@@ -18,7 +18,7 @@ SHOWN_BYTES = 384
 SHOWN_TEXT = 12_000
 ARROWS = 40
 SEARCHED = 4000
-"""An incident is looked for among the last controller events, so many."""
+"""An incident is looked for among this number of last controller events."""
 
 CONTROLLER = ("controller_event", "controller_elected", "broker_down", "batch", "decision", "zk_write", "reassign_phase")
 

@@ -87,7 +87,7 @@ SELECT o.run_id, o.node_id, o.conn_id, o.seq,
 FROM outcomes o
 LEFT JOIN next n ON n.run_id = o.run_id AND n.node_id = o.node_id AND n.seq = o.seq AND n.topic = o.topic AND n.partition = o.partition
 LEFT JOIN blacklist b ON b.run_id = o.run_id AND b.node_id = o.node_id AND b.seq = o.seq
--- A topic that was deleted meanwhile begins anew.
+-- A topic that was deleted meanwhile starts again.
 LEFT JOIN (
     SELECT run_id, node_id, topic, partition, max(seq) AS seq FROM told WHERE leader = -2 GROUP BY ALL) d
     ON d.run_id = o.run_id AND d.node_id = o.node_id AND d.topic = o.topic AND d.partition = o.partition AND d.seq > o.seq"""

@@ -94,7 +94,7 @@ def needed(known: Mapping[str, View], wanted: Iterable[str]) -> dict[str, tuple[
 
 
 def in_order(graph: Mapping[Any, Iterable[Any]], work: Callable[[Any], None], at_once: int) -> None:
-    """Call `work` with each node of the graph, node → what has to be done before it, by so many threads. The first failure is raised."""
+    """Call `work` with each node of the graph, node → what has to be done before it, by `at_once` threads. The first failure is raised."""
     sorter = TopologicalSorter(graph)
     sorter.prepare()
     with ThreadPoolExecutor(at_once) as threads:

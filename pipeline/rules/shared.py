@@ -5,7 +5,7 @@ the order in which the receiver read the frames and know its process; else the s
 `source` which journal orders them: -1 the receiver's own, else the sender's.
 
 Topics are told apart by `topic_key`: the topic id, or the name where a version carries no id. A name can come to mean another topic, so
-rules that compare brokers leave out topics without ids that were deleted in the run, and windows begin anew with leader -2.
+rules that compare brokers leave out topics without ids that were deleted in the run, and windows start again with leader -2.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ FROM (
         max(if(api_key <> 18, correlation_id, NULL)) OVER before AS newest_other,
         last_value(if(api_key = 18, correlation_id, NULL), true) OVER before AS versions
     FROM traffic
-    -- The ids above are those that Java's clients set aside for authentication; at the end of all ids they begin anew.
+    -- The ids above are those that Java's clients set aside for authentication; after the last id they start again.
     WHERE dir = 0 AND reason IS NULL AND flags & 8 = 0 AND correlation_id BETWEEN 0 AND 2147483639
     WINDOW before AS (
         PARTITION BY conn_id, run_id, node_id, process ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""

@@ -1,4 +1,4 @@
-"""A generated cluster: so many partitions on so many brokers, the same for the same seed.
+"""A generated cluster with a given number of partitions and brokers, the same for the same seed.
 
 All brokers run, all replicas are in sync, and the first one leads. `kafka` places replicas as an Apache Kafka controller does
 (`controller/decisions/placement.py`), with a start and a shift drawn for each topic; topics that drew the same are placed once. `random`

@@ -102,7 +102,7 @@ def session_settings(master: str, java: Java, memory: str, options: tuple[str, .
     jvm = ["-XX:+UseParallelGC", "-XX:-UseAdaptiveSizePolicy", "-XX:NewRatio=1", "-XX:TLABSize=256k", "-XX:-ResizeTLAB"]
     # Methods are compiled a little later than usual, for most run a few times only; and what is compiled fits into memory.
     jvm += ["-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=2"]
-    # One that is out of memory ends: a thread that fails for want of it would leave others waiting for ever.
+    # One that is out of memory ends: a thread that fails without memory would leave others waiting for ever.
     jvm += ["-XX:ReservedCodeCacheSize=240m", "-XX:+ExitOnOutOfMemoryError"]
     if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
         jvm.append(f"-Xms{memory}")
@@ -164,8 +164,8 @@ LONGEST_FOLDER = 60
 def own_settings(master: str) -> dict[str, str]:
     """More settings, of a session in which nobody but Klamm works.
 
-    On this machine JVM and Python speak over files, not ports: whoever finds such a port by mistake, a client that looks for a broker which
-    is gone, makes Spark wait for ever. And workers are forked from a process of ours.
+    On this machine JVM and Python speak over files, not ports: a client that connects to such a port by mistake, because it looks for
+    a broker that is gone, makes Spark wait for ever. And workers are forked from a process of ours.
     """
     # There is one extension on the class path, MLlib's, which takes half a second for functions that nobody calls here.
     chosen = {"spark.sql.extensions.test.loadFromCp": "false"}
@@ -280,7 +280,7 @@ _SAYS_NOTHING = (
 
 
 FEW = 100_000
-"""Up to so many rows most of the time goes into planning queries and starting tasks."""
+"""Up to this number of rows most of the time goes into planning queries and starting tasks."""
 
 _FOR_FEW_ROWS = {
     # Compiling a query takes longer than interpreting it.

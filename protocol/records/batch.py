@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; it goes round after 2**31 - 1. -1 without sequence."""
+        """Sequence number of the last record; it wraps around after 2**31 - 1. -1 without sequence."""
         return NO_SEQUENCE if self[11] < 0 else add_to_sequence(self[11], self[6])
 
 

@@ -27,7 +27,7 @@ DEFAULT_LEVELS = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
 """What `compression.<codec>.level` is by default; gzip's -1 is zlib's 6."""
 
 GZIP_RATIO = 1032
-"""Deflate makes at most so many bytes of one."""
+"""Deflate expands one byte to at most this number."""
 
 GZIP_UNDECLARED = 1024 * 1024
 """Up to this many bytes are taken from gzip, whatever its trailer says."""

@@ -48,7 +48,7 @@ def down_convert(data: bytes, magic: int, first_offset: int = 0) -> bytes:
 
 
 def _whole_messages(data: bytes, most: int) -> bytes:
-    """The first messages, as far as they are at most so many bytes together."""
+    """The first messages, as many as fit into this number of bytes."""
     end = 0
     for _, end_of_message, _ in each_batch(data):
         if end_of_message > most:

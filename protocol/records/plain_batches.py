@@ -1,7 +1,7 @@
 """The quick way of `validation.assign`: batches that nothing has to change but their base offset and leader epoch.
 
 Most producers without idempotence send such batches. They are checked where they are, in the request, and the first bytes that a leader
-writes anew are made; whoever appends joins them with the rest. A batch that is not of this kind, for whatever reason, is not judged here.
+writes itself are made; the caller joins them with the rest. A batch that is not of this kind, for whatever reason, is not judged here.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ MUCH = 256 * 1024
 """Bytes whose check takes so long that it should not stop an event loop."""
 
 MUCH_OLD, MUCH_OLD_COMPRESSED = 16 * 1024, 1024
-"""The same for messages of magic 0 and 1, which are written anew one by one."""
+"""The same for messages of magic 0 and 1, which are rewritten one by one."""
 
 SMALL = 4096
 """Bytes of a batch that are copied rather than viewed."""
@@ -290,7 +290,7 @@ def _check_records(
 
 
 def _check_producer(header: BatchHeader) -> None:
-    """What Apache Kafka wants of the producer when it writes a batch anew."""
+    """What Apache Kafka wants of the producer when it rewrites a batch."""
     if header.producer_id == NO_PRODUCER_ID:
         if header.is_transactional:
             raise failed("Cannot write transactional messages without a valid producer ID")

@@ -63,7 +63,7 @@ async def _handle_many(ctx: Context, request: messages.FetchRequest, context: Fe
 
 
 def _is_long(request: messages.FetchRequest) -> bool:
-    """Whether the request names so many partitions that it is handled in slices."""
+    """Whether the request names enough partitions to be handled in slices."""
     if not request.topics and not request.forgotten_topics_data:
         return False
     count = len(request.topics) + len(request.forgotten_topics_data)

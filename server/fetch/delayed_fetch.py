@@ -1,8 +1,8 @@
 """Fetches that wait until there are enough bytes, something is wrong, or their time is over; and what all fetches of a broker share.
 
 A waiting fetch is called when one of its partitions changes, and looks at this one only: what it counted before for the others still holds.
-It ends at once when a partition cannot be read any more, when its offset is beyond what may be read, and when the logs part. It is read
-anew at the end, whatever ended it. It also ends when its client has gone, or sends the next request of the same session.
+It ends at once when a partition cannot be read any more, when its offset is beyond what may be read, and when the logs part. It also
+ends when its client has gone, or sends the next request of the same session. All partitions are read again at the end.
 Source: `DelayedFetch` of Apache Kafka 3.9.1.
 """
 
@@ -35,7 +35,7 @@ class ByteBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int) -> int:
-        """Wait for so many bytes; what `give` needs."""
+        """Wait for this number of bytes. Returns what `give` needs."""
         size = min(size, self._size)
         if not self._waiting and size <= self._free:
             self._free -= size

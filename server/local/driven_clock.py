@@ -76,7 +76,7 @@ class DrivenClock:
                 timer.cancel()
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]] | None = None) -> int:
-        """Let so many seconds pass, every timer at its time and in its turn; how many fired.
+        """Let `seconds` pass, every timer at its time and in its turn; how many fired.
 
         After the timers of one moment `settle` is awaited; without it the loop gets one turn.
         """
@@ -93,7 +93,7 @@ class DrivenClock:
         return fired
 
     def jump(self, seconds: float) -> int:
-        """Let so many seconds pass at once, as when the process did not run: timers that were due fire now, late; how many."""
+        """Let `seconds` pass at once, as when the process did not run: timers that were due fire now, late; how many."""
         self._now_s += seconds
         fired = 0
         while (timer := self._next(self._now_s)) is not None:

@@ -35,7 +35,7 @@ WRITE_BYTES = 256 << 10
 """Responses are given to the transport at the latest when they have this size together."""
 
 PIPELINED_REQUESTS = 64
-"""At most so many pipelined requests are under way at a time."""
+"""The most pipelined requests of a connection that are under way at a time."""
 
 BUFFERED_BYTES = 1 << 20
 """A client that lets more than this wait for it is not served until it reads."""

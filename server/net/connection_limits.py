@@ -91,7 +91,7 @@ class Gate:
 
 
 class ConnectionLimits:
-    """The limits of one broker. Whoever changes one calls `changed` then."""
+    """The limits of one broker. Call `changed` after a change."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ConnectionLimits:
     def gate(self, name: str, refuse: Callable[[LimitedConnection], None]) -> Gate:
         """A gate for a new listener; `refuse` closes a connection of an address that has too many.
 
-        The second one exempts the listener of the brokers: whoever waits there is let in.
+        The second one exempts the listener of the brokers: connections that wait there are let in.
         """
         gate = Gate(name, refuse)
         self._gates.append(gate)

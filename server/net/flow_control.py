@@ -32,7 +32,7 @@ class FlowControl:
     """The input of one connection. Its transport is called at changes only, and never after CLOSED.
 
     `between_frames` says that everything that came is handled and that nothing stops: the next bytes are the start of a frame, and
-    whoever knows a response to them may give it without `feed`.
+    a caller that knows a response to them may give it without `feed`.
     """
 
     __slots__ = ("_failure", "_frames", "_reader", "_reading", "_transport", "between_frames", "stops")

@@ -1,4 +1,4 @@
-"""A connection to another broker that is kept: made when something is sent, made anew when that broker has moved, one request in flight.
+"""A connection to another broker that is kept: made when something is sent, made again when that broker has moved, one request in flight.
 
 Its owner decides what to do after a failure, and closes it then: `controller_requests.py` and `server/replication/leader_connection.py`.
 """

@@ -1,6 +1,6 @@
 """Log lines that somebody outside can cause as often as they like: the first few of a period are written, the others counted.
 
-Whoever opens bad connections in a loop, or accepts and closes ours, must not fill the disk with it.
+A client that opens bad connections in a loop, or a broker that accepts and closes ours, must not fill the disk.
 """
 
 from __future__ import annotations

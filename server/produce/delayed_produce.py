@@ -1,7 +1,7 @@
 """Produce requests whose records are appended and not yet where their acks want them: they wait for the partitions, without polling.
 
-With acks=-1 records have to be in all replicas of the ISR, with acks=1 in the file of a log on disk (ADR 8). Whoever waits watches its
-partitions and looks only at the one that has changed. Source: `DelayedProduce` of Apache Kafka 3.9.1.
+With acks=-1 records have to be in all replicas of the ISR, with acks=1 in the file of a log on disk (ADR 8). The delayed Produce watches
+its partitions and looks only at the one that has changed. Source: `DelayedProduce` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations

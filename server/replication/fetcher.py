@@ -33,7 +33,7 @@ _LARGE_RESPONSE = 4 * SLICE
 
 
 class LeaderFetcher:
-    """See the file's text. `session` has the partitions; whoever changes it calls `wake` afterwards."""
+    """See the file's text. `session` has the partitions; code that changes it calls `wake` afterwards."""
 
     def __init__(
         self, leader: int, services: FollowerServices, connection: LeaderConnection, on_idle: Callable[[LeaderFetcher], None]
@@ -53,7 +53,7 @@ class LeaderFetcher:
     # --- from the owner
 
     def follow(self, hosted: HostedPartition, topic_id: bytes, leader_epoch: int) -> None:
-        """Fetch this partition from now on, from the end of its log. With another leader epoch it begins anew."""
+        """Fetch this partition from now on, from the end of its log. With another leader epoch it starts again."""
         offset, standing = 0, Standing.READY
         if hosted.log is not None:
             offset = hosted.log.next_offset
@@ -114,7 +114,7 @@ class LeaderFetcher:
             await self._wait(self._options.backoff_ms / 1000)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until there are new partitions, or so many seconds are over."""
+        """Until there are new partitions, or this number of seconds is over."""
         self._news.clear()
         timer = None if seconds is None else self._clock.call_later(seconds, self._news.set)
         try:

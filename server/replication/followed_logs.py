@@ -9,7 +9,7 @@ What goes wrong with one partition changes nothing for the others:
 * the leader is not ready (unknown topic or id, newer leader epoch here, not leader, recovering: error 6): the partition is left out for
   `replica.fetch.backoff.ms`;
 * the leader has a newer leader epoch: the partition is dropped, the controller sends a LeaderAndIsr for it;
-* the offset is out of range: ListOffsets says whether to cut the log or to start anew (`broker/follower_truncation.py`);
+* the offset is out of range: ListOffsets says whether to cut the log or to start again (`broker/follower_truncation.py`);
 * the leader names an epoch from which on the logs differ: the log is cut, and the next request compares again;
 * this broker's disk failed: the partition is dropped; an error of the records: back-off.
 
@@ -327,7 +327,7 @@ class FollowedLogs:
     # --- offsets out of range
 
     async def _find_offsets(self, partitions: Sequence[Partition]) -> None:
-        """Find where the leader's logs end and, where that is not below ours, where they start; cut or start anew."""
+        """Find where the leader's logs end and, where that is not below ours, where they start; cut or start again."""
         ends = await self._list_offsets(partitions, LATEST)
         starts = await self._list_offsets([p for p, end in ends.items() if end >= self._end_offset(p)], EARLIEST)
         for partition, end in ends.items():

@@ -40,7 +40,7 @@ Fetchers: TypeAlias = "dict[tuple[int, int], LeaderFetcher]"
 
 
 def fetcher_number(topic: str, partition: int, count: int) -> int:
-    """Which of so many fetchers a partition has, by the hash of Apache Kafka: that of a Java string, in 32 bits."""
+    """Which of `count` fetchers a partition has, by the hash of Apache Kafka: that of a Java string, in 32 bits."""
     units = topic.encode("utf-16-be")
     value = 0
     for at in range(0, len(units), 2):

@@ -1,4 +1,4 @@
-"""What Apache Kafka's brokers offer and this one does not yet, in words for whoever reads the log: once for each API and client.
+"""What Apache Kafka's brokers offer and this one does not yet, in words for readers of the log: once for each API and client.
 
 A request for it closes the connection, as any request that a broker does not expose; most clients come again, which is not said again.
 """

@@ -8,7 +8,7 @@ from klamm.server.security.authorizer import Principal
 
 
 class MutationQuota(Protocol):
-    """controller_mutation_rate: how long somebody has to wait for creating or deleting so many partitions."""
+    """controller_mutation_rate: how long a client has to wait after it creates or deletes this number of partitions."""
 
     def __call__(self, principal: Principal, mutations: int) -> int:
         """Throttle time in ms, 0 when the mutations fit into the quota (and are counted)."""

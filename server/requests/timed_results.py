@@ -1,6 +1,6 @@
 """What the three requests of KIP-179 have in common: entries with a key each, results in time, rows of the response.
 
-The controller goes on with the work of such a request when the time of whoever sent it is over.
+The controller goes on with the work of such a request when the time-out of its sender is over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Entries(Generic[K, V]):
         self.wanted[key] = value
 
     async def results(self, clock: Clock, work: Coroutine[Any, Any, dict[K, Result]], received: float, timeout_ms: int) -> dict[K, Result]:
-        """The results of the work, or after so many ms since `received` REQUEST_TIMED_OUT for all keys that are not refused by then.
+        """The results of the work, or, `timeout_ms` after `received`, REQUEST_TIMED_OUT for all keys that are not refused by then.
 
         Raises what the work raises in time.
         """

@@ -1,4 +1,4 @@
-"""Creating topics, for CreateTopics and for whoever meets a topic that does not exist yet (Metadata).
+"""Creating topics, for CreateTopics and for requests that name a topic that does not exist yet (Metadata).
 
 Topics are planned one by one (`controller/topics/topic_requests.py`), counted against the mutation quota, and written together into
 ZooKeeper by this broker itself, config znode first; the controller finds them there. The caller may then wait until this broker's own
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 TOPIC_ENTRIES = 10
-"""A topic is as much work as so many plain entries of a list."""
+"""A topic is as much work as this number of plain entries of a list."""
 
 
 @dataclass(slots=True)

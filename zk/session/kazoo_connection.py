@@ -90,7 +90,7 @@ class _Client(KazooClient):
             self.on_closed()
 
     def _drop_stale_wakeups(self) -> None:
-        """Empty the socket pair of what failed requests left in it: whoever wakes the thread through a full one blocks."""
+        """Empty the socket pair of what failed requests left in it: waking the thread through a full one would block."""
         ours, theirs = self._connection._read_sock, self._connection._write_sock
         with suppress(BlockingIOError):
             while ours.recv(4096, socket.MSG_DONTWAIT):

@@ -1,7 +1,7 @@
 """Requests that kazoo lacks or makes too slowly, as objects for its request queue, and the errors ZooKeeper responses with.
 
 kazoo gets the bytes from a request and lets it read the response. The three here carry their own type in their bytes (kazoo writes none
-when `type` is None), so nothing of kazoo's own treatment of that type applies. An operation of a Multi is its bytes: whoever makes
+when `type` is None), so nothing of kazoo's own treatment of that type applies. An operation of a Multi is its bytes: the caller that makes
 it can count them, and joining is all that is left. The response of a Multi that succeeded is parsed only on request, since an
 unconditional success is all that most callers want to know. MultiRead is in ZooKeeper since 3.6. All of them run in kazoo's thread.
 """

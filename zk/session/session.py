@@ -58,7 +58,7 @@ class WriteHook(Protocol):
     """Called at the one point that every write of a session passes, with its number (from 1; a repeated write has a new number).
 
     Both methods may raise, and the writer sees it as if it had happened there: ConnectionLost for a response that is lost (the write is
-    repeated), StoreLost for the end of the session, anything else for the end of whoever writes.
+    repeated), StoreLost for the end of the session, anything else for the end of the writer.
     """
 
     def before(self, number: int, request: Any) -> None:
@@ -119,19 +119,19 @@ class ZkSession(ZkNodes):
         self._started = True
 
     async def stop(self) -> None:
-        """End the session, and with it its ephemeral znodes. Whoever waits gets StoreLost."""
+        """End the session, and with it its ephemeral znodes. Waiting calls raise StoreLost."""
         connection = self._end()
         if connection is not None:
             await connection.close(_STOP_LIMIT_S)
 
     def sever(self) -> None:
-        """Cut the connection for ever. The session, with its ephemeral znodes, lasts until it expires. Whoever waits gets StoreLost."""
+        """Cut the connection for ever. The session, with its ephemeral znodes, lasts until it expires. Waiting calls raise StoreLost."""
         connection = self._end()
         if connection is not None:
             connection.sever()
 
     def _end(self) -> Connection | None:
-        """Wake whoever waits; the connection to give up, None where there is none or it was given up before."""
+        """Wake those who wait. Returns the connection to give up, None where there is none or it was given up before."""
         if self._stopped:
             return None
         self._stopped = True

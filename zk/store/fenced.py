@@ -155,7 +155,7 @@ async def together(steps: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     tasks = []
     for step in begun:
         tasks.append(asyncio.create_task(step))
-        tasks[-1].add_done_callback(_look)  # whoever waits may be cancelled before it looks
+        tasks[-1].add_done_callback(_look)  # the waiting task may be cancelled before it looks
         await asyncio.sleep(0)
     results = await asyncio.gather(*tasks, return_exceptions=True)
     problems = [result for result in results if isinstance(result, BaseException)]

@@ -19,7 +19,7 @@ from klamm.zk.store.fenced import Entry, outcome_of
 
 log = logging.getLogger("klamm.zk.store.store")
 
-# A znode that is deleted each time it is replaced, and there each time it is created, is given up after so many tries.
+# A znode that is deleted each time it is replaced, and there each time it is created, is given up after this number of tries.
 _ATTEMPTS = 4
 
 _EPOCHS = range(1, 2**63 - 1)
@@ -74,7 +74,7 @@ def _unreadable(broker_id: int, data: bytes | None, version: int) -> BrokerRegis
 
 
 async def read_registrations(session: ZkSession) -> dict[int, BrokerRegistration]:
-    """All registrations by broker id. One that cannot be read is logged and counts as OFFLINE, so that its broker may register anew."""
+    """All registrations by broker id. One that cannot be read is logged and counts as OFFLINE, so that its broker may register again."""
     ids = broker_ids(await session.children(paths.REGISTERED_BROKERS))
     found = {}
     for broker_id, node in zip(ids, await session.read_versions(list(map(paths.registration_path, ids))), strict=True):

@@ -6,7 +6,7 @@
 * `.txnindex`: one entry of 34 bytes for each aborted transaction, in the order of their ends.
 
 Apache Kafka gives the first two files of the active segment their full size, filled with zeros, and cuts them when it closes the segment or
-itself. `read_*` stop at the zeros. An index that contradicts itself is a CorruptIndex; it is built anew from the segment.
+itself. `read_*` stop at the zeros. An index that contradicts itself is a CorruptIndex; it is rebuilt from the segment.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class _Loading:
                 self.folder, next_offset, self.checkpoints.high_watermark,
             )
         if self.segments and start > next_offset:
-            log.warning("%s: the log start offset %d is beyond the end %d; the log begins anew there", self.folder, start, next_offset)
+            log.warning("%s: the log start offset %d is beyond the end %d; the log starts again there", self.folder, start, next_offset)
             for segment in self.segments:
                 self._remove(segment.base_offset)
             self.segments = []
@@ -216,7 +216,7 @@ class _Loading:
                 return
 
     def _rebuild(self, segment: LoadedSegment) -> int:
-        """Make the indexes of a segment anew from its batches; the number of bytes that were cut from its end."""
+        """Rebuild the indexes of a segment from its batches. Returns the number of bytes that were cut from its end."""
         path = self.files.path(segment.base_offset, names.LOG_SUFFIX)
         states = ProducerStates(states_at(self.files, self._bases(), segment.base_offset))
         offsets: list[tuple[int, int]] = []

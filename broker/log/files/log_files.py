@@ -313,7 +313,7 @@ def append_to(path: str, data: bytes) -> None:
 
 
 def write_file(path: str, data: bytes, *, flush: bool = False) -> None:
-    """Write a whole file anew."""
+    """Replace a whole file."""
     with open(path, "wb", buffering=0) as file:
         write_all(file.fileno(), data)
         if flush:
