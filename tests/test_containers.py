@@ -20,7 +20,7 @@ BROKERS = {name: service for name, service in COMPOSE["services"].items() if nam
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
     """Options and arguments of `klamm ARGUMENTS`, as the verb itself parses them."""
-    context = click.Context(klamm)
+    context = click.Context(klamm, **klamm.context_settings)
     verb = klamm.get_command(context, arguments[0])
     assert verb is not None, arguments
     return verb.make_context(arguments[0], arguments[1:], parent=context).params

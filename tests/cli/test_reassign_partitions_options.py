@@ -13,11 +13,13 @@ import pytest
 
 from klamm.cli import tool_client
 from klamm.cli.client_properties import BadClientProperties, client_settings
+from klamm.cli.main import klamm
 from klamm.cli.reassign_partitions import znodes
 from klamm.cli.reassign_partitions.options import Action, check
 from klamm.cli.reassign_partitions.verb import command
 from klamm.tests.cli.running import call, run
 
+GROUP = click.Context(klamm, **klamm.context_settings)
 FILE = ("--reassignment-json-file", "no-such-file.json")
 
 
@@ -80,7 +82,7 @@ def test_progress_with_zookeeper_is_refused_before_any_connection(listener: sock
     ],
 )
 def test_an_option_that_does_not_belong_or_is_missing_is_one_line(arguments: tuple[str, ...], line: str) -> None:
-    context = command.make_context("reassign-partitions", ["--bootstrap-server", "localhost:1", *arguments])
+    context = command.make_context("reassign-partitions", ["--bootstrap-server", "localhost:1", *arguments], parent=GROUP)
     with pytest.raises(click.UsageError) as refused:
         check(context.params)
     assert refused.value.message == line
@@ -96,7 +98,7 @@ def test_an_option_that_does_not_belong_or_is_missing_is_one_line(arguments: tup
     ],
 )
 def test_what_only_brokers_know_is_refused_with_zookeeper(arguments: tuple[str, ...], line: str) -> None:
-    context = command.make_context("reassign-partitions", ["--zookeeper", "localhost:1", *arguments])
+    context = command.make_context("reassign-partitions", ["--zookeeper", "localhost:1", *arguments], parent=GROUP)
     with pytest.raises(click.UsageError, match=line):
         check(context.params)
 
@@ -106,7 +108,7 @@ def test_every_action_is_accepted_with_what_it_needs(action: Action) -> None:
     needed = {
         Action.LIST: (), Action.GENERATE: ("--topics-to-move-json-file", "t", "--broker-list", "1"),
     }.get(action, FILE)
-    context = command.make_context("reassign-partitions", ["--bootstrap-server", "localhost:1", f"--{action.value}", *needed])
+    context = command.make_context("reassign-partitions", ["--bootstrap-server", "localhost:1", f"--{action.value}", *needed], parent=GROUP)
     assert check(context.params) is action
 
 
