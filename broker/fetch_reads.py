@@ -127,11 +127,11 @@ def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int
 
 
 def read_partition(
-    replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, follow: bool, watch: bool
+    replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, watch: bool
 ) -> PartitionRead:
     """Read one partition, whose topic has a name. `limit_bytes` is what the request leaves for it; `min_one`: one batch in any case.
 
-    `follow` says that a follower's fetch offset is to be noted, which is once in a request; `watch` that the partition is one of a session.
+    `watch` says that the partition is one of a session. What a follower's fetch offset means for its leader is noted by `note_follower`.
     """
     topic = partition.topic
     replica = replicas.get(topic.name, partition.index)  # type: ignore[arg-type]
@@ -151,9 +151,21 @@ def read_partition(
         replica = find(replicas, params, partition)
         if params.is_follower:
             replicas.check_follower(replica, params.replica_id, max(partition.current_leader_epoch, NO_EPOCH))
-        return _read(replicas, replica, params, partition, min(partition.max_bytes, limit_bytes), min_one, follow)
+        return _read(replicas, replica, params, partition, min(partition.max_bytes, limit_bytes), min_one)
     except ApiError as error:
         return _FAILED[error.code]
+
+
+def note_follower(replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, read: PartitionRead) -> None:
+    """A follower has everything before its fetch offset, if the leader could read there: it may join the ISR, the high watermark may move.
+
+    Once for each request and partition, after its first read.
+    """
+    if read.error_code or read.diverging is not None:
+        return
+    replica = replicas.get(partition.topic.name, partition.index)  # type: ignore[arg-type]
+    if replica is not None:
+        replicas.follower_fetched(replica, params.replica_id, params.broker_epoch, partition.fetch_offset, partition.log_start_offset)
 
 
 def _read(
@@ -163,7 +175,6 @@ def _read(
     partition: FetchPartition,
     max_bytes: int,
     min_one: bool,
-    follow: bool,
 ) -> PartitionRead:
     offset, isolation = partition.fetch_offset, params.isolation
     log = replica.log
@@ -191,6 +202,4 @@ def _read(
             size = len(records) if type(records) is bytes else max(records.size, 1)
         if is_committed and size:
             aborted = [entry[:2] for entry in log.aborted_transactions(offset, end_offset)]
-    if follow and params.is_follower:
-        replicas.follower_fetched(replica, params.replica_id, params.broker_epoch, offset, partition.log_start_offset)
     return PartitionRead(0, high_watermark, stable_offset, start_offset, aborted, NO_REPLICA, records, size)

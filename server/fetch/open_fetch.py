@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, PartitionRead, end_of, failed, read_partition
+from klamm.broker.fetch_reads import NO_RECORDS, FetchParams, PartitionRead, end_of, failed, note_follower, read_partition
 from klamm.broker.fetch_sessions import NO_SESSION, FetchContext, FetchPartition
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.local_log import FileRead
@@ -81,7 +81,7 @@ class OpenFetch:
         unread: list[Row] = []
         params, replicas = self._params, self._ctx.services.replicas
         limit, min_one = params.max_bytes, params.version >= MIN_ONE_SINCE
-        watches = not self._context.is_full
+        watches, follows = not self._context.is_full, follow and params.is_follower
         self._size, self._is_notable, self._has_errors, self._has_files = 0, False, False, False
         exceeded = self._look_at_quota() if params.is_follower else False
         for number, partition in enumerate(list(self._partitions.changed), 1):
@@ -90,10 +90,12 @@ class OpenFetch:
                 unread.append((partition, _UNREADABLE[code]))
                 self._has_errors = True
             else:
-                if exceeded and self._is_held_back(partition):
-                    result = read_partition(replicas, params, partition, 0, False, follow, watches)
-                else:
-                    result = read_partition(replicas, params, partition, limit, min_one, follow, watches)
+                is_held_back = exceeded and self._is_held_back(partition)
+                result = read_partition(
+                    replicas, params, partition, 0 if is_held_back else limit, min_one and not is_held_back, watches
+                )
+                if follows:
+                    note_follower(replicas, params, partition, result)
                 rows.append((partition, result))
                 size = result.size
                 if size:

@@ -94,7 +94,7 @@ class RepeatedFetch:
                 return None
         partition, params = known.partition, known.params
         (partition.fetch_offset,) = _OFFSET.unpack_from(payload, known.at)
-        read = read_partition(self._replicas, params, partition, params.max_bytes, True, False, False)
+        read = read_partition(self._replicas, params, partition, params.max_bytes, True, False)
         records = read.records
         if read.error_code or type(records) is not bytes or (read.size < params.min_bytes and params.max_wait_ms > 0):
             return None

@@ -181,6 +181,19 @@ async def test_where_logs_part_the_client_gets_the_epoch_and_its_end() -> None:
     assert await diverging(3, 3) == (1, -1, -1)
 
 
+async def test_a_follower_whose_log_diverges_has_nothing_up_to_its_fetch_offset() -> None:
+    world = World()
+    world.host("t", epoch=0, isr=(1, 2), replicas=(1, 2))
+    await world.append("t", batch(2))
+    world.host("t", epoch=2, isr=(1, 2), replicas=(1, 2))
+    await world.append("t", batch(1))
+    replica = world.services.replicas.get("t", 0)
+    assert replica is not None
+    for offset, last, high_watermark in ((3, 0, 0), (2, 0, 2), (3, 0, 2), (3, 2, 3)):
+        await world.respond(fetch({"t": [part(0, offset, last=last)]}, replica_id=2))
+        assert replica.high_watermark == high_watermark
+
+
 @pytest.mark.parametrize(("rack", "offset", "preferred"), [("b", 2, 3), ("b", 1, 3), ("b", 4, -1), ("a", 0, -1), ("c", 0, -1), ("", 0, -1)])
 async def test_a_consumer_with_a_rack_is_sent_to_the_furthest_replica_in_it(rack: str, offset: int, preferred: int) -> None:
     world = World(racks=("a", "b", "b"), replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
