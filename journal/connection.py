@@ -22,6 +22,7 @@ from klamm.journal.columns import Direction, Flag
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.primitives import read_uvarint
 
 RECORDS_KEPT = 1024
 """Bytes of a Produce request or a Fetch response, its length included."""
@@ -528,30 +529,18 @@ def _acks(frame: bytes, version: int, length: int) -> int | None:
     pos = _SHORTEST_REQUEST + max(length, 0)
     try:
         if version >= 9:
-            tags, pos = _varint(frame, pos)
+            tags, pos = read_uvarint(frame, pos)
             for _ in range(tags):
-                _, pos = _varint(frame, pos)
-                size, pos = _varint(frame, pos)
-                pos += size
-            size, pos = _varint(frame, pos)
+                _, pos = read_uvarint(frame, pos)
+                size, pos = read_uvarint(frame, pos)
+                pos += max(size, 0)
+            size, pos = read_uvarint(frame, pos)
             pos += max(size - 1, 0)
         elif version >= 3:
             pos += 2 + max(_INT16.unpack_from(frame, pos)[0], 0)
         return int(_INT16.unpack_from(frame, pos)[0])
-    except (error, IndexError):
+    except (error, IndexError, RemoteProtocolError):
         return None
-
-
-def _varint(frame: bytes, pos: int) -> tuple[int, int]:
-    """An unsigned varint and where it ends. Raises IndexError."""
-    value = shift = 0
-    while True:
-        byte = frame[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80 or shift > 28:
-            return value, pos
 
 
 def _software(frame: bytes, version: int) -> str | None:

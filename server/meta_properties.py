@@ -13,7 +13,7 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.broker.log.files.markers import META_PROPERTIES, encode_properties
+from klamm.broker.log.files.marker_files import META_PROPERTIES, encode_properties
 from klamm.configs.broker_config import BrokerConfig
 from klamm.configs.properties import PropertiesError, read_properties
 from klamm.machine.replaced_file import replace_file

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from klamm.broker.log.config import LogConfig
 from klamm.broker.log.epochs import LeaderEpochs
 from klamm.broker.log.local_log import LAST_OFFSET, LocalLog, LogEnvironment, base_offset_of, max_timestamp_of
-from klamm.broker.log.markers import read_marker
 from klamm.broker.log.memory import CHUNK_OVERHEAD
 from klamm.broker.log.producers import ProducerStates
 from klamm.broker.log.segment import Segment, pieces_of
@@ -39,6 +38,7 @@ from klamm.broker.log.storage import (
     Truncate,
     WriteEpochs,
 )
+from klamm.broker.log.transaction_markers import read_marker
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.records.batch import BatchHeader, Buffer, CorruptRecords, computed_crc, each_header
 from klamm.protocol.records.validation import Assigned, Origin, assign

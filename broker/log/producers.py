@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klamm.broker.log.markers import Marker, read_marker
 from klamm.broker.log.storage import AbortedTransaction, BatchMetadata, ProducerEntry
+from klamm.broker.log.transaction_markers import Marker, read_marker
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH
 from klamm.protocol.records.batch import LAST_SEQUENCE, TRANSACTIONAL, BatchHeader, Buffer

@@ -25,6 +25,7 @@ from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import LEADER_DURING_DELETE, Ints
+from klamm.protocol.primitives import write_uvarint
 
 log = logging.getLogger("klamm.controller")
 
@@ -50,7 +51,7 @@ def _wire_struct(isr: int, replicas: int) -> struct.Struct:
 @lru_cache(maxsize=4096)
 def _compact(values: Ints) -> bytes:
     """A compact array of int32."""
-    return _varint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
+    return write_uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
 
 
 def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
@@ -88,26 +89,17 @@ def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> Any:
     )
 
 
-def _varint(n: int) -> bytes:
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
 def _head(topic: Topic) -> bytes:
     """Name and id, as both requests write them."""
     head = topic.wire_head
     if head is None:
         name = topic.name.encode()
-        head = topic.wire_head = _varint(len(name) + 1) + name + topic.wire_id
+        head = topic.wire_head = write_uvarint(len(name) + 1) + name + topic.wire_id
     return head
 
 
 def _topic_struct(head: bytes, states: list[bytes]) -> bytes:
-    return b"".join((head, _varint(len(states) + 1), *states, b"\x00"))
+    return b"".join((head, write_uvarint(len(states) + 1), *states, b"\x00"))
 
 
 def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> list[bytes]:

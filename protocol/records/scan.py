@@ -39,7 +39,7 @@ class Scan(NamedTuple):
     all_have_keys: bool
 
 
-def read_zigzag(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
+def read_zigzag(data: bytes | bytearray | memoryview, position: int, most: int = 5) -> tuple[int, int]:
     """A number as it is written, twice its value or, when odd, below zero, and the position behind it. `most` is 10 for a VARLONG.
 
     Raises IndexError at the end of the data, BadRecord when it has more than `most` bytes.
@@ -55,7 +55,7 @@ def read_zigzag(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
     raise BadRecord("Varint is too long")
 
 
-def read_varint(data: bytes, position: int, most: int = 5) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | memoryview, position: int, most: int = 5) -> tuple[int, int]:
     """The value of the number at `position`, and the position behind it; errors as `read_zigzag`."""
     number, position = read_zigzag(data, position, most)
     return (number >> 1) ^ -(number & 1), position

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.log.files import markers
+from klamm.broker.log.files import marker_files
 from klamm.broker.log.files.moving import SourceUnreadable, copy_segments, finish_copy
 
 
@@ -51,7 +51,7 @@ def test_a_finished_copy_has_the_log_s_name_and_all_of_its_files_but_those_on_th
     kept = {name: data for name, data in contents(source).items() if data != b"x"}
     copy_segments(str(source), str(tmp_path / "target"), 1)
     finish_copy(str(source), str(tmp_path / "target"), str(tmp_path / "final"), "unique")
-    assert {name: data for name, data in contents(tmp_path / "final").items() if name != markers.MOVE} == kept
+    assert {name: data for name, data in contents(tmp_path / "final").items() if name != marker_files.MOVE} == kept
     assert not (tmp_path / "target").exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.broker.log.files import checkpoints, indexes, markers, names
+from klamm.broker.log.files import checkpoints, indexes, marker_files, names
 from klamm.broker.log.files.producer_snapshot import CorruptSnapshot, encode_snapshot, read_snapshot
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "log_folder"
@@ -114,32 +114,32 @@ def test_checkpoint_that_is_none_is_refused(data: bytes) -> None:
         checkpoints.read_offsets(data)
 
 
-@pytest.mark.parametrize("file", sorted(GOLDEN.rglob(markers.PARTITION_METADATA)), ids=str)
+@pytest.mark.parametrize("file", sorted(GOLDEN.rglob(marker_files.PARTITION_METADATA)), ids=str)
 def test_partition_metadata_is_written_as_it_was(file: Path) -> None:
     data = file.read_bytes()
-    assert markers.encode_partition_metadata(markers.read_partition_metadata(data)) == data
+    assert marker_files.encode_partition_metadata(marker_files.read_partition_metadata(data)) == data
 
 
 @pytest.mark.parametrize("data", [b"", b"version: 0\n", b"version: -1\ntopic_id: OuUba0nlTwOLVoWiJfP-fg", b"version: 0\ntopic_id: abc"])
 def test_partition_metadata_that_is_none_is_refused(data: bytes) -> None:
-    with pytest.raises(markers.CorruptMarker):
-        markers.read_partition_metadata(data)
+    with pytest.raises(marker_files.CorruptMarker):
+        marker_files.read_partition_metadata(data)
 
 
 def test_clean_shutdown_file_has_no_broker_epoch_with_zookeeper() -> None:
-    data = (GOLDEN / "closed/data" / markers.CLEAN_SHUTDOWN).read_bytes()
-    assert markers.encode_clean_shutdown(markers.UNKNOWN_EPOCH) == data
-    assert markers.read_clean_shutdown(data) == -1
-    assert markers.read_clean_shutdown(b"") == -1
-    assert markers.read_clean_shutdown(markers.encode_clean_shutdown(7)) == 7
+    data = (GOLDEN / "closed/data" / marker_files.CLEAN_SHUTDOWN).read_bytes()
+    assert marker_files.encode_clean_shutdown(marker_files.UNKNOWN_EPOCH) == data
+    assert marker_files.read_clean_shutdown(data) == -1
+    assert marker_files.read_clean_shutdown(b"") == -1
+    assert marker_files.read_clean_shutdown(marker_files.encode_clean_shutdown(7)) == 7
 
 
-@pytest.mark.parametrize("file", sorted(GOLDEN.rglob(markers.META_PROPERTIES)), ids=str)
+@pytest.mark.parametrize("file", sorted(GOLDEN.rglob(marker_files.META_PROPERTIES)), ids=str)
 def test_meta_properties_are_written_as_they_were(file: Path) -> None:
     data = file.read_bytes()
     lines = data.decode().splitlines()
     properties = dict(line.split("=", 1) for line in lines[2:])
-    assert markers.encode_properties(properties, lines[1].removeprefix("#")) == data
+    assert marker_files.encode_properties(properties, lines[1].removeprefix("#")) == data
 
 
 def test_names_of_folders_are_those_of_the_real_broker() -> None:

@@ -23,7 +23,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from klamm.broker.log.files import checkpoints as files_of
-from klamm.broker.log.files import markers, names
+from klamm.broker.log.files import marker_files, names
 from klamm.broker.log.files.directory_storage import DirectoryStorage, execute_all, read_in_thread
 from klamm.broker.log.files.loading import Checkpoints, load_log
 from klamm.broker.log.files.log_files import NOTHING, LogFiles, Outcome, read_file, remove, write_file
@@ -52,7 +52,7 @@ WITHOUT_CHECKPOINT = {
 """What it means that a checkpoint file is not there."""
 REPLACED = (
     files_of.RECOVERY_POINT_CHECKPOINT, files_of.LOG_START_OFFSET_CHECKPOINT, files_of.REPLICATION_OFFSET_CHECKPOINT,
-    files_of.CLEANER_OFFSET_CHECKPOINT, markers.META_PROPERTIES,
+    files_of.CLEANER_OFFSET_CHECKPOINT, marker_files.META_PROPERTIES,
 )
 """Files of the directory itself."""
 T = TypeVar("T")
@@ -283,7 +283,7 @@ class LogDirectory:
 
     def _prepare_in_thread(self) -> None:
         os.makedirs(self.path, exist_ok=True)
-        self._lock = os.open(f"{self.path}/{markers.LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = os.open(f"{self.path}/{marker_files.LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
@@ -295,7 +295,7 @@ class LogDirectory:
 
     def _begin_in_thread(self) -> None:
         self._say_what_is_missing(self._watermarked)
-        marker = f"{self.path}/{markers.CLEAN_SHUTDOWN}"
+        marker = f"{self.path}/{marker_files.CLEAN_SHUTDOWN}"
         self.was_clean = os.path.exists(marker)
         remove(marker)
         remove_temporaries(self.path, REPLACED)
@@ -315,7 +315,7 @@ class LogDirectory:
         elif not kind:
             self.topic_ids[topic, partition] = _topic_id(folder)
             with contextlib.suppress(FileNotFoundError):
-                self.moves[topic, partition] = markers.read_move(read_file(f"{folder}/{markers.MOVE}"))
+                self.moves[topic, partition] = marker_files.read_move(read_file(f"{folder}/{marker_files.MOVE}"))
 
     def _read_checkpoints(self) -> None:
         starts, points, watermarks = (
@@ -400,8 +400,8 @@ class LogDirectory:
     def _end_in_thread(self) -> None:
         for storage in self.storages.values():
             storage.files.close()
-        write_file(f"{self.path}/{markers.CLEAN_SHUTDOWN}", markers.encode_clean_shutdown(markers.UNKNOWN_EPOCH), flush=True)
-        remove(f"{self.path}/{markers.LOCK}")
+        write_file(f"{self.path}/{marker_files.CLEAN_SHUTDOWN}", marker_files.encode_clean_shutdown(marker_files.UNKNOWN_EPOCH), flush=True)
+        remove(f"{self.path}/{marker_files.LOCK}")
         self._unlock()
 
     def _unlock(self) -> None:
@@ -431,13 +431,13 @@ class LogDirectory:
             os.mkdir(folder)
             files = LogFiles(folder, 0)
             files.create_segment(0)
-        if topic_id != ZERO_UUID and not os.path.exists(f"{folder}/{markers.PARTITION_METADATA}"):
+        if topic_id != ZERO_UUID and not os.path.exists(f"{folder}/{marker_files.PARTITION_METADATA}"):
             self._write_topic_id_in_thread(key, topic_id)
         return self._load_one(key)
 
     def _write_topic_id_in_thread(self, key: TopicPartition, topic_id: bytes) -> None:
-        path = f"{self.path}/{names.log_folder(*key)}/{markers.PARTITION_METADATA}"
-        replace_file(path, markers.encode_partition_metadata(topic_id), flush=False)
+        path = f"{self.path}/{names.log_folder(*key)}/{marker_files.PARTITION_METADATA}"
+        replace_file(path, marker_files.encode_partition_metadata(topic_id), flush=False)
 
     def take_checkpoints(self, source: LogDirectory, key: TopicPartition) -> None:
         """A crash has ended the move of a log to here, perhaps before its checkpoints came here too."""
@@ -542,12 +542,12 @@ class LogDirectory:
 
 def _topic_id(folder: str) -> bytes:
     """The topic id of a log, zero when it has none. Raises OSError when its file cannot be read."""
-    path = f"{folder}/{markers.PARTITION_METADATA}"
+    path = f"{folder}/{marker_files.PARTITION_METADATA}"
     try:
-        return markers.read_partition_metadata(read_file(path))
+        return marker_files.read_partition_metadata(read_file(path))
     except FileNotFoundError:
         return ZERO_UUID
-    except markers.CorruptMarker as error:
+    except marker_files.CorruptMarker as error:
         raise OSError(
             f"{path} cannot be read: {error}. It says of which topic the log is: a topic that was deleted and created again must not get "
             "the records of the old one. Remove the file if the log is that of the present topic, otherwise move the folder away"

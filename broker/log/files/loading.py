@@ -27,7 +27,7 @@ from klamm.broker.log.files.checkpoints import (
     read_leader_epochs,
 )
 from klamm.broker.log.files.log_files import LogFiles, cut_file, read_file, remove, snapshot_entries, write_file
-from klamm.broker.log.files.markers import PARTITION_METADATA
+from klamm.broker.log.files.marker_files import PARTITION_METADATA
 from klamm.broker.log.files.producer_replay import latest_snapshot, replayed, snapshot_offsets, states_at, take
 from klamm.broker.log.files.producer_snapshot import encode_snapshot
 from klamm.broker.log.files.scan import each_batch, first_header

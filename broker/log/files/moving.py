@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import shutil
 
-from klamm.broker.log.files import markers, names
+from klamm.broker.log.files import marker_files, names
 from klamm.broker.log.files.log_files import remove, sync_folder, write_file
 
 PIECE = 8 << 20
-NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp", markers.MOVE)
+NOT_COPIED = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, ".tmp", marker_files.MOVE)
 
 
 class SourceUnreadable(Exception):
@@ -52,7 +52,7 @@ def finish_copy(source: str, target: str, final: str, unique: str) -> None:
     for name in _listed(source):
         if not name.endswith((*NOT_COPIED, names.LOG_SUFFIX)):
             _copy_rest(f"{source}/{name}", f"{target}/{name}")
-    write_file(f"{target}/{markers.MOVE}", markers.encode_move(unique, is_new=True))
+    write_file(f"{target}/{marker_files.MOVE}", marker_files.encode_move(unique, is_new=True))
     for name in os.listdir(target):
         descriptor = os.open(f"{target}/{name}", os.O_RDONLY)
         try:
@@ -61,7 +61,7 @@ def finish_copy(source: str, target: str, final: str, unique: str) -> None:
             os.close(descriptor)
     sync_folder(target)
     try:
-        write_file(f"{source}/{markers.MOVE}", markers.encode_move(unique, is_new=False), flush=True)
+        write_file(f"{source}/{marker_files.MOVE}", marker_files.encode_move(unique, is_new=False), flush=True)
         sync_folder(source)
     except OSError as error:
         raise SourceUnreadable(str(error)) from error
@@ -71,7 +71,7 @@ def finish_copy(source: str, target: str, final: str, unique: str) -> None:
 
 def forget_move(folder: str) -> None:
     """The move of this log is over, or did not happen."""
-    remove(f"{folder}/{markers.MOVE}")
+    remove(f"{folder}/{marker_files.MOVE}")
 
 
 def remove_copy(target: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 
-from klamm.broker.log.files import checkpoints, markers, names
+from klamm.broker.log.files import checkpoints, marker_files, names
 
 _FILES = (
     checkpoints.RECOVERY_POINT_CHECKPOINT, checkpoints.LOG_START_OFFSET_CHECKPOINT, checkpoints.REPLICATION_OFFSET_CHECKPOINT,
-    checkpoints.CLEANER_OFFSET_CHECKPOINT, markers.CLEAN_SHUTDOWN,
+    checkpoints.CLEANER_OFFSET_CHECKPOINT, marker_files.CLEAN_SHUTDOWN,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klamm.protocol.records.batch import HEADER_SIZE, BatchHeader, Buffer
+from klamm.protocol.records.scan import read_varint
 
 _ABORT, _COMMIT = 0, 1
 
@@ -22,26 +23,14 @@ def read_marker(data: Buffer, header: BatchHeader, position: int = 0) -> Marker 
     if header.record_count == 0:
         return None
     at = position + HEADER_SIZE
-    _, at = _varint(data, at)
-    timestamp_delta, at = _varint(data, at + 1)
-    _, at = _varint(data, at)
-    _, at = _varint(data, at)
+    _, at = read_varint(data, at)
+    timestamp_delta, at = read_varint(data, at + 1, 10)
+    _, at = read_varint(data, at)
+    _, at = read_varint(data, at)
     kind = int.from_bytes(data[at + 2 : at + 4], "big", signed=True)
     if kind not in (_ABORT, _COMMIT):
         return None
-    _, at = _varint(data, at + 4)
+    _, at = read_varint(data, at + 4)
     coordinator_epoch = int.from_bytes(data[at + 2 : at + 6], "big", signed=True)
     timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
     return Marker(kind == _COMMIT, coordinator_epoch, timestamp)
-
-
-def _varint(data: Buffer, at: int) -> tuple[int, int]:
-    """(a zigzag number, the position after it)."""
-    shift = value = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
