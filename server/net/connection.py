@@ -30,6 +30,7 @@ from klamm.server.requests.dispatch import Dispatcher
 from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 WRITE_BYTES = 256 << 10
 """Responses are given to the transport at the latest when they have this size together."""
@@ -46,13 +47,16 @@ class ConnectionOwner(Protocol):
 
     name: str
     dispatcher: Dispatcher
-    responses: ResponseCache
+    """Of new connections."""
     max_request_bytes: int
     tap: BrokerTap | None
     clock: Clock
 
     def connection_id(self, peer: str) -> str:
         """The id of a new connection from `peer`."""
+
+    def responses_of(self, principal: Principal) -> ResponseCache:
+        """The cached responses for the connections of this principal."""
 
     def opened(self, connection: ClientConnection) -> None:
         """The connection is there."""
@@ -68,7 +72,11 @@ class ConnectionOwner(Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection of a listener. `last_used` is the clock's time of the last bytes that came or went."""
+    """One connection of a listener. `last_used` is the clock's time of the last bytes that came or went.
+
+    Its requests go to a dispatcher of its own, which is that of the listener until `dispatch_to`: before a client has authenticated, or
+    while a broker is fenced, another one has them.
+    """
 
     __slots__ = (
         "_api_key",
@@ -84,6 +92,7 @@ class ClientConnection(asyncio.Protocol):
         "_tap",
         "_time",
         "_transport",
+        "dispatcher",
         "last_used",
         "name",
         "peer",
@@ -93,7 +102,8 @@ class ClientConnection(asyncio.Protocol):
         self._listener = listener
         self._loop = loop
         self._time = listener.clock.monotonic
-        self._responses = listener.responses
+        self._responses = listener.responses_of(ANONYMOUS)
+        self.dispatcher = listener.dispatcher
         self._metadata = listener.dispatcher.metadata
         self._transport: asyncio.Transport | None = None
         self._tap: ConnectionSink | None = None
@@ -169,6 +179,17 @@ class ClientConnection(asyncio.Protocol):
         """Whether a request is being handled."""
         return bool(self._due)
 
+    def dispatch_to(self, dispatcher: Dispatcher) -> None:
+        """Give the further requests of this connection to another dispatcher."""
+        self.dispatcher = dispatcher
+        self.peer.forget_repeated()
+
+    def identify(self, principal: Principal) -> None:
+        """The client is this principal from its next request on; it gets no response that was cached for another one."""
+        self.peer.principal = principal
+        self.peer.responses = self._responses = self._listener.responses_of(principal)
+        self.peer.forget_repeated()
+
     def hold(self) -> None:
         """Serve nothing until `admit`: this connection is one too many for now."""
         self._flow.stop(HELD)
@@ -232,7 +253,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _serve(self, out: list[bytes]) -> None:
         """Handle frames in order, after the responses in `out`, until something stops it. No response is due."""
-        begin = self._listener.dispatcher.begin
+        begin = self.dispatcher.begin
         flow = self._flow
         size = 0
         try:
@@ -273,7 +294,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _pipeline(self) -> None:
         """Begin the requests that may be under way together with those that wait already."""
-        dispatcher, flow, due, api_key = self._listener.dispatcher, self._flow, self._due, self._api_key
+        dispatcher, flow, due, api_key = self.dispatcher, self._flow, self._due, self._api_key
         while not flow.stops and (payload := flow.peek()) is not None:
             if len(due) >= PIPELINED_REQUESTS or self.peer.exclusive or not dispatcher.may_pipeline(api_key, payload):
                 flow.stop(HANDLING)

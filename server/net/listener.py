@@ -19,7 +19,8 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.connection_limits import ConnectionLimits, LimitedConnection
 from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.tap import BrokerTap
-from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.response_cache import ResponseCache, ResponseCaches
+from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from klamm.server.requests.dispatch import Dispatcher
@@ -42,7 +43,7 @@ def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
 
 
 class Listener:
-    """A bound socket and the connections it serves. `responses` are cached for all clients of this listener."""
+    """A bound socket and the connections it serves. Responses are cached for all clients of a listener that have the same principal."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Listener:
         self.tap = tap
         self._connection_number = 0
         self.clock = clock
-        self.responses = ResponseCache()
+        self._responses = ResponseCaches()
         self.connections: set[ClientConnection] = set()
         self.requests: set[asyncio.Task[bytes | None]] = set()
         self._socket = listening
@@ -86,9 +87,17 @@ class Listener:
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
         """Give every further request, also of the present connections, to this dispatcher, and keep no response of the former one."""
         self.dispatcher = dispatcher
-        self.responses.clear()
+        self.forget_responses()
         for connection in self.connections:
-            connection.peer.forget_repeated()
+            connection.dispatch_to(dispatcher)
+
+    def responses_of(self, principal: Principal = ANONYMOUS) -> ResponseCache:
+        """The cached responses for the connections of this principal."""
+        return self._responses.of(principal)
+
+    def forget_responses(self) -> None:
+        """Cached responses are not valid any more."""
+        self._responses.clear()
 
     async def close(self) -> None:
         """Close the socket and every connection; requests that still wait for something are given up."""

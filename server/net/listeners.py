@@ -121,7 +121,7 @@ class Listeners:
     def clear_response_caches(self) -> None:
         """Cached responses may be wrong from now on for a reason that the metadata cache does not know of."""
         for listener in self:
-            listener.responses.clear()
+            listener.forget_responses()
 
     def _bind(self, one: ListenerConfig) -> Listener:
         get = self._config.get

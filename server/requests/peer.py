@@ -17,7 +17,7 @@ class Peer:
     `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
     `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
     that may be repeated.
-    A peer that authenticates gets another `principal`, and from then on needs a response cache that nobody else shares.
+    A peer that authenticates gets another `principal`, and the response cache of that one (`ClientConnection.identify`).
     """
 
     __slots__ = (

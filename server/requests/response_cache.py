@@ -1,13 +1,15 @@
 """Encoded responses by the bytes of their requests, for requests that many clients send again and again.
 
-A response is cached when it depends on nothing but the request's bytes, the listener, and what the caches are cleared for: metadata
-cache, features, configs, levels of the log. `server/net/connection.py` looks here first, and needs neither decoder nor handler for a
-request it has seen.
+A response is cached when it depends on nothing but the request's bytes, the listener, the principal, and what the caches are cleared for:
+metadata cache, features, configs, levels of the log. `server/net/connection.py` looks here first, and needs neither decoder nor handler
+for a request it has seen.
 """
 
 from __future__ import annotations
 
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
+
+from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 MAX_REQUEST_BYTES = 1024
 MAX_RESPONSES = 1000
@@ -51,6 +53,29 @@ class ResponseCache:
     def clear(self) -> None:
         self.by_frame.clear()
         self._count = self._size = 0
+
+
+class ResponseCaches:
+    """The caches of one listener, one for each principal: what a client may see depends on who it is.
+
+    A cache lasts as long as a connection uses it, that of clients without authentication always.
+    """
+
+    def __init__(self) -> None:
+        self._anonymous = ResponseCache()
+        self._by_principal: WeakValueDictionary[Principal, ResponseCache] = WeakValueDictionary({ANONYMOUS: self._anonymous})
+
+    def of(self, principal: Principal) -> ResponseCache:
+        """The cache of this principal."""
+        found = self._by_principal.get(principal)
+        if found is None:
+            found = self._by_principal[principal] = ResponseCache()
+        return found
+
+    def clear(self) -> None:
+        """Forget all responses; connections go on with the caches that they have."""
+        for cache in list(self._by_principal.values()):
+            cache.clear()
 
 
 _caches: WeakSet[ResponseCache] = WeakSet()

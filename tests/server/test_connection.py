@@ -21,6 +21,7 @@ from klamm.server.net.listener import Listener, bind
 from klamm.server.net.log_limit import LINES
 from klamm.server.requests.context import CloseConnection
 from klamm.server.requests.dispatch import Handler
+from klamm.server.security.authorizer import Principal
 from klamm.tests.harness.waits import eventually
 from klamm.tests.server import wire
 from klamm.tests.server.conftest import Connect, Serve
@@ -682,3 +683,27 @@ async def test_client_of_another_protocol_is_told_from_nonsense(
     assert await peer.answer() is None
     (line,) = [record.getMessage() for record in caplog.records]
     assert hint in line
+
+
+async def test_a_connection_may_have_a_dispatcher_and_a_principal_of_its_own(serve: Serve, connect: Connect) -> None:
+    listener = await serve({3: Handler(wire.empty_metadata, cached=True)})
+    mine, other = await connect(listener.port), await connect(listener.port)
+    for peer in (mine, other):
+        peer.send(ask_versions(1) + ask_metadata(2))
+        assert await peer.correlation_ids(2) == [1, 2]
+    assert listener.responses_of().by_frame
+    (connection,) = (one for one in listener.connections if one.name.endswith(f":{mine.writer.get_extra_info('sockname')[1]}"))
+    seen: list[str] = []
+
+    def handle(ctx: Any, request: Any) -> Any:
+        seen.append(ctx.peer.principal.name)
+        return wire.empty_metadata(ctx, request)
+
+    connection.identify(Principal("User", "alice"))
+    connection.dispatch_to(wire.make_dispatcher(wire.HANDLERS | {3: Handler(handle, cached=True)}))
+    for number in (3, 4):
+        mine.send(ask_metadata(number))
+        assert await mine.correlation_ids(1) == [number]
+        other.send(ask_metadata(number))
+        assert await other.correlation_ids(1) == [number]
+    assert seen == ["alice"], "once by the handler, once from the cache of alice; the other connection never"

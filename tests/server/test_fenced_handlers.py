@@ -80,9 +80,9 @@ async def test_cached_response_is_not_sent_by_a_broker_that_was_fenced_after_it(
     peer, other = await connect(listener.port), await connect(listener.port)
     peer.send(metadata(1) + versions(2))
     assert await peer.correlation_ids(2) == [1, 2]
-    assert listener.responses.by_frame
+    assert listener.responses_of().by_frame
     listener.dispatch_to(Dispatcher(make_services(), fenced_handlers(wire.HANDLERS | handlers)))
-    assert not listener.responses.by_frame
+    assert not listener.responses_of().by_frame
     other.send(versions(3) + versions(4))
     assert await other.correlation_ids(2) == [3, 4]
     peer.send(metadata(5))

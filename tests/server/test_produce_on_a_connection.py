@@ -18,6 +18,7 @@ from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
 from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION
 from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.security.authorizer import Principal
 from klamm.tests.server.fake_transport import FakeTransport
 from klamm.tests.server.logged_broker import asked_for
 from klamm.tests.server.produce_connection import Connection, payload
@@ -55,7 +56,6 @@ class Wire:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.responses = ResponseCache()
         self.name, self.dispatcher, self.clock = "PLAINTEXT", connection.dispatcher, SYSTEM_CLOCK
         self.tap: BrokerTap | None = None
         self.max_request_bytes = 1 << 20
@@ -66,6 +66,9 @@ class Wire:
 
     def connection_id(self, peer: str) -> str:
         return peer
+
+    def responses_of(self, principal: Principal) -> ResponseCache:
+        return self.connection.peer.responses
 
     def opened(self, connection: ClientConnection) -> None:
         pass

@@ -45,9 +45,9 @@ async def test_every_request_is_a_line_also_those_that_could_be_answered_from_by
     assert lines(caplog, REQUESTS) == []
     peer.send(known)
     await peer.answer()
-    assert listener.responses.by_frame  # it is given from bytes now
+    assert listener.responses_of().by_frame  # it is given from bytes now
     caplog.set_level(logging.DEBUG, REQUESTS)
-    listener.responses.clear()
+    listener.forget_responses()
     for _ in range(2):
         peer.send(known)
         await peer.answer()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.server.requests import response_cache
-from klamm.server.requests.response_cache import ResponseCache
+from klamm.server.requests.response_cache import ResponseCache, ResponseCaches
+from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 
 def payload(n: int, size: int = 12) -> bytes:
@@ -60,3 +61,17 @@ def test_another_state_of_the_cache_drops_them() -> None:
     assert cached(cache) == 1
     cache.use_generation(2)
     assert cached(cache) == 0
+
+
+def test_each_principal_has_a_cache_of_its_own_while_somebody_uses_it() -> None:
+    caches, alice = ResponseCaches(), Principal("User", "alice")
+    mine, theirs = caches.of(alice), caches.of(ANONYMOUS)
+    mine.add(payload(1), bytes(12))
+    assert caches.of(alice) is mine and caches.of(ANONYMOUS) is theirs
+    assert (cached(mine), cached(theirs)) == (1, 0)
+    theirs.add(payload(2), bytes(12))
+    caches.clear()
+    assert (cached(mine), cached(theirs)) == (0, 0)
+    mine.add(payload(1), bytes(12))
+    del mine
+    assert cached(caches.of(alice)) == 0

@@ -100,7 +100,7 @@ async def test_client_frames_are_seen_however_they_arrive_and_cached_responses_t
     for start in range(0, len(stream), size):
         connection.data_received(stream[start : start + size])
     connection.data_received(ask_versions(5) + ask_versions(6))
-    assert listener.responses.by_frame, "the last ones were cached"
+    assert listener.responses_of().by_frame, "the last ones were cached"
     received = [payload for direction, payload in tap.ways if direction is RECEIVED]
     assert received == split(stream + ask_versions(5) + ask_versions(6))
     assert [payload for direction, payload in tap.ways if direction is SENT] == split(transport.written)
