@@ -163,7 +163,7 @@ class ReplicaStatesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionQueued:
+class TopicDeletionQueued:
     """The deletion of a topic was requested."""
 
     topic: str
@@ -212,7 +212,7 @@ Change = (
     | StatesChanged
     | PartitionStatesChanged
     | ReplicaStatesChanged
-    | DeletionQueued
+    | TopicDeletionQueued
     | DeletionsStarted
     | DeletionsPostponed
     | DeletionsResumed

@@ -22,7 +22,7 @@ from klamm.controller.states import (
     ReplicaStateMaps,
     ReplicaStates,
 )
-from klamm.controller.topics.topic_deletions import TopicDeletion, TopicDeletions
+from klamm.controller.topics.topic_deletions import DeletionProgress, TopicDeletions
 from klamm.controller.values import Assignment, Broker, BrokerRegistration, BrokerState, LeaderAndIsr
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import ZERO_UUID, Ints, TopicPartition
@@ -63,7 +63,7 @@ class Topic:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
-        self.deletion: TopicDeletion | None = None
+        self.deletion: DeletionProgress | None = None
         self.wire_head: bytes | None = None
 
     @property
@@ -461,7 +461,7 @@ class Cluster:
         if topic is not None:
             topic.deletion = deletion
         if self._see is not None:
-            self._see(changes.DeletionQueued(name))
+            self._see(changes.TopicDeletionQueued(name))
 
     def deletions_started(self, names: Iterable[str]) -> None:
         """The partitions of these topics have no leaders any more: not to be done a second time."""

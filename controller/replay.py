@@ -68,7 +68,7 @@ def _apply(cluster: Cluster, change: Change) -> None:
             cluster.partition_states_changed([_known(cluster, key) for key in keys], partition_state)
         case changes.ReplicaStatesChanged(broker_id, keys, replica_state):
             cluster.replica_states_changed(broker_id, [_known(cluster, key) for key in keys], replica_state)
-        case changes.DeletionQueued(topic):
+        case changes.TopicDeletionQueued(topic):
             cluster.deletion_queued(topic)
         case changes.DeletionsStarted(topics):
             cluster.deletions_started(topics)

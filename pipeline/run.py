@@ -35,7 +35,7 @@ class Progress(Protocol):
         """`steps` more steps are done."""
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What a run did. `rows` are those of the whole lake, by table; `notes` are lines for people."""
 
     rows: dict[str, int]
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
     """What the rules say of the runs that have new rows."""
 
 
-def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> Outcome:
+def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: bool = True, variant: bool = True) -> RunOutcome:
     """Bring all tables of a lake up to date. `session` opens Spark; without `variant` new bodies are JSON.
 
     Raises PipelineFailed, also when rows got lost.
@@ -61,7 +61,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         notes = [*(f"{path.relative_to(lake)}: not sealed in time" for path in late), *_left_out(lake)]
         if not found and not commits.done:
             nothing = dict.fromkeys(("frames", "messages", "quarantine", "events"), 0)
-            return Outcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
+            return RunOutcome(nothing, 0, (), (*notes, "no segment: nobody journaled here yet"))
         spark, converted = _bronze_while_spark_starts(lake, found, session, progress)
         torn = [one for one in converted if one.lost is not None]
         notes += [f"{one.run}/{one.batch}: its end is torn behind {one.rows} rows: {one.lost}" for one in torn]
@@ -73,12 +73,12 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         rows = stream.account(lake, commits)
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(spark, lake, runs, progress) if gold else None
-        return Outcome(rows, len(found), tuple(runs), tuple(notes), judgement)
+        return RunOutcome(rows, len(found), tuple(runs), tuple(notes), judgement)
 
 
 def watch(
     folder: Path, session: Callable[[], Any], progress: Progress, *, every_s: float, stop: threading.Event, variant: bool = True
-) -> Outcome:
+) -> RunOutcome:
     """Keep bronze and silver up to date until `stop` is set; then make gold. Raises PipelineFailed."""
     with written(folder) as lake, spark_failures():
         seal_leftovers(lake)

@@ -106,3 +106,19 @@ def test_no_file_imports_from_a_file_of_tests() -> None:
         if re.match(r"\s*(from|import) klamm\.tests\.([a-z_]+\.)*test_", line)
     }
     assert lines == set()
+
+
+TWICE = {
+    ("controller", "ControlledShutdown"),
+}
+"""(package, class) that may be there twice: an event and the rule by which it elects have Kafka's word, and journals name both."""
+
+
+def test_no_class_name_is_twice_in_a_package() -> None:
+    found: dict[tuple[str, str], list[str]] = {}
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")) if package not in ("tests", "benchmarks") else []:
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault((package, node.name), []).append(str(file.relative_to(ROOT)))
+    assert {key: files for key, files in found.items() if len(files) > 1 and key not in TWICE} == {}

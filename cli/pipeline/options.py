@@ -17,7 +17,7 @@ from klamm.cli.logs import printable
 from klamm.cli.output import counted, say
 
 if TYPE_CHECKING:
-    from klamm.pipeline.run import Outcome
+    from klamm.pipeline.run import RunOutcome
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,20 +92,20 @@ class Bars(AbstractContextManager["Bars"]):
             self._progress.update(self._task, advance=steps)
 
 
-def print_outcome(outcome: Outcome, as_json: bool) -> None:
+def print_outcome(outcome: RunOutcome, as_json: bool) -> None:
     """Print what a run did: notes for people on stderr, the run itself on stdout."""
     for note in outcome.notes:
         click.echo(printable(note), err=True)
     say(json.dumps(_as_object(outcome)) if as_json else sentence(outcome))
 
 
-def _as_object(outcome: Outcome) -> dict[str, Any]:
+def _as_object(outcome: RunOutcome) -> dict[str, Any]:
     judged = outcome.judgement
     verdicts = None if judged is None else {severity: judged.violations(severity) for severity in ("error", "warn")}
     return {"segments": outcome.segments, "rows": outcome.rows, "runs": outcome.runs, "notes": outcome.notes, "violations": verdicts}
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(outcome: RunOutcome) -> str:
     """A run in one line."""
     rows = outcome.rows
     frames = f"{counted(rows['frames'], 'frame')} = {counted(rows['messages'], 'message')} + {rows['quarantine']:,} in quarantine"

@@ -25,7 +25,7 @@ from klamm.controller.phases import (
 from klamm.controller.reassignment import entries as reassignment_entries
 from klamm.controller.states import PartitionState, ReplicaState
 from klamm.controller.term import Term
-from klamm.controller.topics.topic_deletions import TopicDeletion
+from klamm.controller.topics.topic_deletions import DeletionProgress
 from klamm.protocol.nouns import NO_LEADER
 
 log = logging.getLogger("klamm.controller.topics.deletion")
@@ -127,7 +127,7 @@ async def resume(term: Term) -> None:
     leftovers: list[str] = []
     complete: list[Topic] = []
     retry: list[Topic] = []
-    begin: list[tuple[TopicDeletion, Topic, DeletionPhase | None]] = []
+    begin: list[tuple[DeletionProgress, Topic, DeletionPhase | None]] = []
     for deletion in cluster.deletions:
         topic = cluster.topics.get(deletion.topic)
         if topic is None:
@@ -167,7 +167,7 @@ def _is_being_reassigned(term: Term, topic: Topic) -> bool:
     return bool(held) and any(p in held and p in stored for p in topic.partitions.values())
 
 
-def _goes_on(term: Term, deletion: TopicDeletion, kind: type[DeletionPhase]) -> bool:
+def _goes_on(term: Term, deletion: DeletionProgress, kind: type[DeletionPhase]) -> bool:
     """Whether a deletion can go on at a phase; when it is held there, its record says so."""
     steering = term.steering
     if steering is None or not steering.holds:
@@ -190,7 +190,7 @@ async def _retry(term: Term, topics: list[Topic]) -> None:
     await replica_machine.move(term, waiting, ReplicaState.OFFLINE)
 
 
-async def _delete_replicas(term: Term, deletions: list[tuple[TopicDeletion, Topic, DeletionPhase | None]]) -> None:
+async def _delete_replicas(term: Term, deletions: list[tuple[DeletionProgress, Topic, DeletionPhase | None]]) -> None:
     """Have the replicas of topics stopped and deleted: all the steps, or those behind the phase where a topic was held."""
     begun = [
         (deletion, topic)

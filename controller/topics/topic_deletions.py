@@ -14,7 +14,7 @@ from klamm.controller.steering import HeldPhase
 
 
 @dataclass(slots=True)
-class TopicDeletion:
+class DeletionProgress:
     """How far the deletion of one topic is."""
 
     topic: str
@@ -32,9 +32,9 @@ class TopicDeletions:
     """All topics that are queued for deletion, in the order in which they were queued."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, TopicDeletion] = {}
+        self._by_topic: dict[str, DeletionProgress] = {}
 
-    def __iter__(self) -> Iterator[TopicDeletion]:
+    def __iter__(self) -> Iterator[DeletionProgress]:
         return iter(self._by_topic.values())
 
     def __contains__(self, topic: str) -> bool:
@@ -43,7 +43,7 @@ class TopicDeletions:
     def __len__(self) -> int:
         return len(self._by_topic)
 
-    def get(self, topic: str) -> TopicDeletion | None:
+    def get(self, topic: str) -> DeletionProgress | None:
         return self._by_topic.get(topic)
 
     @property
@@ -55,9 +55,9 @@ class TopicDeletions:
         """Topics whose deletion waits for something."""
         return {deletion.topic for deletion in self if deletion.ineligible is not None}
 
-    def queued(self, topic: str) -> TopicDeletion:
+    def queued(self, topic: str) -> DeletionProgress:
         """A topic is queued for deletion, if it is not already."""
-        return self._by_topic.setdefault(topic, TopicDeletion(topic))
+        return self._by_topic.setdefault(topic, DeletionProgress(topic))
 
     def started(self, topics: Iterable[str]) -> None:
         """The partitions of these topics have gone to NON_EXISTENT."""

@@ -27,7 +27,7 @@ _UP_TO_KEY = (Struct(">Ibb"), Struct(">Ibbq"))
 _INT = Struct(">i")
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message as it is on the wire."""
 
     offset: int
@@ -54,7 +54,7 @@ class BadMessage(Exception):
     """Key or value of a message are longer than the message. Apache Kafka gives UNKNOWN_SERVER_ERROR."""
 
 
-def read_message(data: bytes, position: int, end: int) -> Message:
+def read_message(data: bytes, position: int, end: int) -> LegacyMessage:
     """The message in `data[position:end]`. Raises BadMessage."""
     offset, _ = _OFFSET_AND_SIZE.unpack_from(data, position)
     begin = position + 12
@@ -70,7 +70,7 @@ def read_message(data: bytes, position: int, end: int) -> Message:
         value, at = _sized(data, at, end) if crc == right else (None, at)
     except struct_error:
         raise BadMessage("a message is too short") from None
-    return Message(offset, magic, attributes, timestamp, key, value, crc == right, end - position)
+    return LegacyMessage(offset, magic, attributes, timestamp, key, value, crc == right, end - position)
 
 
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
@@ -83,7 +83,7 @@ def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position : position + size], position + size
 
 
-def inner_messages(wrapper: Message, limit_bytes: int = LIMIT) -> list[Message]:
+def inner_messages(wrapper: LegacyMessage, limit_bytes: int = LIMIT) -> list[LegacyMessage]:
     """The messages in a compressed one, with their own magic, their offsets as they are in the log, and the wrapper's log append time.
 
     Raises BadRecord, BadMessage, CorruptRecords, `compression.BadCompression` and `compression.TooLarge`.

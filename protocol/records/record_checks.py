@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import NO_TIMESTAMP
-from klamm.protocol.records.legacy import Message
+from klamm.protocol.records.legacy import LegacyMessage
 from klamm.protocol.records.record import Record, wrapped
 from klamm.protocol.records.rules import AppendRules, Refused
 
@@ -30,7 +30,7 @@ class RecordError(NamedTuple):
 
 
 def record_errors(
-    records: Sequence[Record | Message],
+    records: Sequence[Record | LegacyMessage],
     is_append_time: bool,
     rules: AppendRules,
     now_ms: int,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import MAGIC, NO_TIMESTAMP, Codec, CorruptRecords, read_header
 from klamm.protocol.records.batch_checks import check_size
-from klamm.protocol.records.legacy import Message, inner_messages, read_message
+from klamm.protocol.records.legacy import LegacyMessage, inner_messages, read_message
 from klamm.protocol.records.record import Record, encode_batch
 from klamm.protocol.records.record_checks import RecordError, record_errors, refuse_records
 from klamm.protocol.records.rules import AppendRules, Assigned, failed, invalid
@@ -37,7 +37,7 @@ def upgrade(
     codec = Codec(numbers[-1]) if numbers else Codec.NONE
     if len(batches) > 1 and codec is not Codec.NONE:
         raise invalid("Compressed outer record has more than one batch")
-    accepted: list[Message] = []
+    accepted: list[LegacyMessage] = []
     for message in messages:
         if message.magic != magic:
             break
@@ -61,7 +61,7 @@ def upgrade(
 
 
 def _errors(
-    outer: Message, inner: Sequence[Message], rules: AppendRules, now_ms: int, topic_partition: object
+    outer: LegacyMessage, inner: Sequence[LegacyMessage], rules: AppendRules, now_ms: int, topic_partition: object
 ) -> Sequence[RecordError]:
     """The errors of the records of one message. Raises CorruptRecords for a wrong CRC inside a wrapper."""
     errors = record_errors(inner, outer.is_log_append_time, rules, now_ms, topic_partition, "LegacyRecordBatch")

@@ -35,7 +35,7 @@ _MARK = b"\x5a\xa5" * 4
 _INT32 = Struct(">i").pack
 
 
-class Repeated:
+class KnownFetch:
     """One request, without its offset, and the pieces of its responses. It is valid for one generation of the metadata cache."""
 
     __slots__ = ("after", "at", "before", "generation", "head", "length", "params", "partition", "response_head", "tail", "version")
@@ -57,7 +57,7 @@ class Requests:
     __slots__ = ("known", "others")
 
     def __init__(self) -> None:
-        self.known: Repeated | None = None
+        self.known: KnownFetch | None = None
         self.others: set[int] = set()
 
 
@@ -102,7 +102,7 @@ class RepeatedFetch:
         size = 4 + len(known.response_head) + len(row) + read.size + len(known.tail)
         return b"".join((_INT32(size), payload[4:8], known.response_head, row, records, known.tail))
 
-    def _find(self, peer: Peer, payload: bytes) -> Repeated | None:
+    def _find(self, peer: Peer, payload: bytes) -> KnownFetch | None:
         """What is common to this request and those like it, None where there may be none."""
         if not self._is_open or not 8 < len(payload) <= MAX_BYTES:
             return None
@@ -131,4 +131,4 @@ class RepeatedFetch:
         if body.count(_MARK) != 1 or body[:at] + payload[start + at : start + at + 8] + body[at + 8 :] != payload[start:]:
             return None
         partition = FetchPartition(FetchTopic(FetchPartitions(version >= TOPIC_IDS_SINCE), name, topic.topic_id), wanted)
-        return Repeated(payload, start + at, params, partition, self._metadata.generation)
+        return KnownFetch(payload, start + at, params, partition, self._metadata.generation)

@@ -213,7 +213,7 @@ class ControllerJournal:
             case changes.TermEnded():
                 self._row("controller_resigned", broker=self._broker_id)
                 self._is_elected = False
-            case changes.DeletionQueued(topic):
+            case changes.TopicDeletionQueued(topic):
                 self._deletion(topic, "queued")
             case changes.DeletionsStarted(topics) | changes.DeletionsResumed(topics):
                 for topic in topics:

@@ -34,7 +34,7 @@ LOG_INTERVAL_S = 30.0
 OnResponse = Callable[[Any], None]
 
 
-class _Request(NamedTuple):
+class _QueuedRequest(NamedTuple):
     api_key: int
     version: int
     body: bytes
@@ -57,7 +57,7 @@ class _Channel:
         self._timeout_s = timeout_s
         self._tap = tap
         self._clock = clock
-        self._queue: deque[_Request] = deque()
+        self._queue: deque[_QueuedRequest] = deque()
         self._next_correlation_id = 0
         self._connection: OutgoingConnection | None = None
         self._dialing: asyncio.Task[None] | None = None
@@ -72,7 +72,7 @@ class _Channel:
     def is_busy(self) -> bool:
         return self._sent or self._dialing is not None
 
-    def send(self, request: _Request) -> None:
+    def send(self, request: _QueuedRequest) -> None:
         self._queue.append(request)
         if not self._sent:
             self._advance()
@@ -226,7 +226,7 @@ class Channels:
             log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
             return
         cause = None if self._tap is None or event is None else ControllerEvent(event, batch)
-        channel.send(_Request(api_key, version, body, on_response, ignorable, cause))
+        channel.send(_QueuedRequest(api_key, version, body, on_response, ignorable, cause))
 
     @property
     def are_idle(self) -> bool:

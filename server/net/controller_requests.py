@@ -49,7 +49,7 @@ class ControllerUnreachable(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class _WaitingRequest:
     """`build` makes the message for a version; without it the version is fixed."""
 
     api_key: int
@@ -69,7 +69,7 @@ class ControllerRequests:
         self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self.clock = clock
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_WaitingRequest] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._connection = KeptConnection("controller", ConnectionKind.TO_CONTROLLER, client_id, find, tap, clock)
         self._versions: dict[int, tuple[int, int]] | None = None
@@ -105,7 +105,7 @@ class ControllerRequests:
         if len(self._waiting) >= MAX_WAITING:
             raise ControllerUnreachable(f"{MAX_WAITING} requests wait for the controller")
         loop = asyncio.get_running_loop()
-        waiting = _Request(api_key, version, body, build, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
+        waiting = _WaitingRequest(api_key, version, body, build, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
         self._waiting.append(waiting)
         if self._sender is None:
             self._sender = loop.create_task(self._send_all())
@@ -137,7 +137,7 @@ class ControllerRequests:
         finally:
             self._sender = None
 
-    async def _deliver(self, request: _Request) -> None:
+    async def _deliver(self, request: _WaitingRequest) -> None:
         """Try until there is a response, nobody waits for it any more, or the time to retry is over."""
         while not request.response.done():
             try:
@@ -158,7 +158,7 @@ class ControllerRequests:
                 return
             await self.clock.sleep(RETRY_S)
 
-    async def _try(self, request: _Request) -> tuple[Any, int]:
+    async def _try(self, request: _WaitingRequest) -> tuple[Any, int]:
         """Send a request once; its decoded response, and its version. Raises OSError or RemoteProtocolError."""
         if await self._connection.connect(request.timeout_s):
             self._versions = None
@@ -170,7 +170,7 @@ class ControllerRequests:
         response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", version, payload, offset)
         return response, version
 
-    async def _negotiate(self, request: _Request) -> int:
+    async def _negotiate(self, request: _WaitingRequest) -> int:
         """The newest version of a request that the controller knows too. Raises as `_try`, ConnectionError where there is none."""
         if self._versions is None:
             self._versions = await versions(self._connection, request.timeout_s, request.cause)

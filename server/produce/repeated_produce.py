@@ -55,7 +55,7 @@ class Appends(NamedTuple):
     results: list[AppendResult]
 
 
-class Repeated:
+class KnownProduce:
     """A prefix whose partition this broker leads, and the pieces of its responses."""
 
     __slots__ = ("config", "head", "is_plain", "length", "pack", "partition", "prefix", "tail")
@@ -116,13 +116,13 @@ class RepeatedProduce:
         self._replicas = services.replicas
         self._now_ms = services.clock.now_ms
         self._is_open = type(services.authorizer) is AllowAll
-        self._known: dict[tuple[bytes, bytes], Repeated] = {}
+        self._known: dict[tuple[bytes, bytes], KnownProduce] = {}
 
     def __call__(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS) -> Frames | None:
         """The response as a frame, a future for it, or None: the handler has to do it. The responses to those of the `following` requests
         that were handled with it are behind it.
         """
-        known: Repeated | None = peer.repeated
+        known: KnownProduce | None = peer.repeated
         if known is None or not known.matches(payload):
             known = peer.repeated = self._find(payload)
             if known is None:
@@ -149,7 +149,7 @@ class RepeatedProduce:
             return known.responses(appends)
         return self._wait(peer, known, appends)
 
-    def _find(self, payload: bytes) -> Repeated | None:
+    def _find(self, payload: bytes) -> KnownProduce | None:
         """What is known of this request's prefix, if it is one for a partition that this broker leads, with an open log."""
         prefix = read_prefix(payload)
         if prefix is None or not self._is_open:
@@ -168,10 +168,10 @@ class RepeatedProduce:
             return None
         if len(self._known) >= MAX_PREFIXES:
             self._known.clear()
-        known = self._known[key] = Repeated(prefix, partition, partition.log.config)
+        known = self._known[key] = KnownProduce(prefix, partition, partition.log.config)
         return known
 
-    def _append(self, known: Repeated, payload: bytes) -> Appends | None:
+    def _append(self, known: KnownProduce, payload: bytes) -> Appends | None:
         """Append one request's records; None when they cost much, are null, or belong to a transaction. Raises ApiError and Refused."""
         prefix = known.prefix
         start, end = records_limits(payload, prefix)
@@ -181,7 +181,7 @@ class RepeatedProduce:
         result = self._replicas.append(known.partition, records, prefix.version, prefix.acks, Origin.CLIENT, self._now_ms())
         return Appends([payload[4:8]], [result])
 
-    def _append_plain(self, known: Repeated, log: Log, payload: bytes, following: Following) -> Appends | None:
+    def _append_plain(self, known: KnownProduce, log: Log, payload: bytes, following: Following) -> Appends | None:
         """Append the batches of this request and of those that follow and are like it, together, as far as they are plain.
 
         None when the first is not. Raises ApiError, with nothing appended.
@@ -232,7 +232,7 @@ class RepeatedProduce:
             raise
         return Appends(correlation_ids, results)
 
-    def _wait(self, peer: Peer, known: Repeated, appends: Appends) -> asyncio.Future[bytes | None]:
+    def _wait(self, peer: Peer, known: KnownProduce, appends: Appends) -> asyncio.Future[bytes | None]:
         """A future for the responses to records that have to be in more places."""
         response: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         prefix = known.prefix
@@ -249,14 +249,14 @@ class RepeatedProduce:
             DelayedProduce(self._replicas, prefix.acks, [appended], respond).begin(self._services.clock, prefix.timeout_ms)
         return response
 
-    def _outcomes(self, peer: Peer, known: Repeated, appends: Appends) -> bytes:
+    def _outcomes(self, peer: Peer, known: KnownProduce, appends: Appends) -> bytes:
         """The frames that say of each request where its records are, or why not all of them are where they should be."""
         prefix = known.prefix
         ctx = Context(self._services, peer, ApiKey.PRODUCE, prefix.version)
         frames: Sequence[bytes] = [self._outcome(ctx, known, *one) for one in zip(*appends, strict=True)]
         return b"".join(frames)
 
-    def _outcome(self, ctx: Context, known: Repeated, correlation_id: bytes, result: AppendResult) -> bytes:
+    def _outcome(self, ctx: Context, known: KnownProduce, correlation_id: bytes, result: AppendResult) -> bytes:
         prefix = known.prefix
         part = produce.Part(prefix.topic, prefix.index, None)
         part.succeed(known.partition, result)

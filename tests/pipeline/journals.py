@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from klamm.pipeline.lake import manifest
-from klamm.pipeline.run import Outcome, run
+from klamm.pipeline.run import RunOutcome, run
 from klamm.tests.journal.writing import TinyJournal, simple_exchange
 
 
@@ -33,7 +33,7 @@ def write(lake: Path, run_id: str = "r", node: int = 1, *, exchanges: int = 3, r
     return tiny
 
 
-def run_with(spark: Any, lake: Path, *, gold: bool = False) -> Outcome:
+def run_with(spark: Any, lake: Path, *, gold: bool = False) -> RunOutcome:
     """`klamm pipeline run` in this process, to silver only unless gold is wanted."""
     return run(lake, lambda: spark, Silent(), gold=gold)
 
