@@ -116,8 +116,8 @@ async def process(term: Term, event: ControllerEvent, waiting: Waiting, together
             requests = [e for e in together if isinstance(e, events.AlterPartition)]
             settled: dict[Partition, None] = {}
             responses = await alter_partition.alter_partitions(term, [(request.request, request.version) for request in requests], settled)
-            for request, response in zip(requests, responses, strict=True):
-                _respond(request.future, response)
+            for request, altered in zip(requests, responses, strict=True):
+                _respond(request.future, altered)
             if settled:
                 await reassignment.complete_ready(term, settled)
         case events.AllocateProducerIds(broker_id, broker_epoch, block_future):

@@ -37,6 +37,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.controller.term import Term
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerState, BrokerToRegister, Election, ElectionResult, Result
+from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
@@ -201,7 +202,9 @@ class Controller:
         fetches = None if self.term is None or not self.is_active else self.term.fetches
         return NOT_CONTROLLER if fetches is None else await fetches.fetch(fetch, connection, cause)
 
-    async def alter_partition(self, request: Any, version: int, cause: Cause = RequestReceived("AlterPartition")) -> Any:
+    async def alter_partition(
+        self, request: messages.AlterPartitionRequest, version: int, cause: Cause = RequestReceived("AlterPartition")
+    ) -> messages.AlterPartitionResponse:
         """An AlterPartitionResponse; raises ApiError for a top-level error."""
         return await self._request(lambda future: events.AlterPartition(request, version, future), cause)
 

@@ -15,6 +15,7 @@ from klamm.controller.states import ReplicaState
 from klamm.controller.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Broker
+from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -60,7 +61,7 @@ async def on_log_dir_event(term: Term) -> None:
         await term.store.delete_log_dir_notifications(names)
 
 
-def leader_and_isr_rows(cluster: Cluster, response: Any) -> list[tuple[Partition, int]]:
+def leader_and_isr_rows(cluster: Cluster, response: messages.LeaderAndIsrResponse) -> list[tuple[Partition, int]]:
     """(partition, error code) of a LeaderAndIsr response in any version, as far as the partitions are known."""
     out: list[tuple[Partition, int]] = []
 
@@ -90,7 +91,7 @@ def event_of_response(cluster: Cluster, broker: Broker, api_key: int, response: 
     return None
 
 
-def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: Any) -> bool:
+def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: messages.LeaderAndIsrResponse) -> bool:
     """Whether a LeaderAndIsr response can change what is known of offline log directories."""
     if response.error_code:
         log.error("broker %d returned an error for LeaderAndIsr: %s", broker_id, ErrorCode(response.error_code).name)
@@ -102,7 +103,7 @@ def _changes_offline_dirs(cluster: Cluster, broker_id: int, response: Any) -> bo
     return any(row.error_code == _STORAGE_ERROR for t in response.topics for row in t.partition_errors)
 
 
-async def on_leader_and_isr_response(term: Term, broker_id: int, response: Any) -> None:
+async def on_leader_and_isr_response(term: Term, broker_id: int, response: messages.LeaderAndIsrResponse) -> None:
     """The truth about offline replicas: KAFKA_STORAGE_ERROR adds, NONE removes."""
     cluster = term.cluster
     if broker_id not in cluster.brokers:
@@ -118,7 +119,7 @@ async def on_leader_and_isr_response(term: Term, broker_id: int, response: Any) 
         await brokers.on_replicas_offline(term, {broker_id: new})
 
 
-async def on_stop_replica_response(term: Term, broker_id: int, response: Any) -> None:
+async def on_stop_replica_response(term: Term, broker_id: int, response: messages.StopReplicaResponse) -> None:
     """A broker has (or has not) deleted replicas of topics in deletion."""
     cluster = term.cluster
     failed: list[Partition] = []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
 from klamm.controller.registrations.broker_sessions import Connection
 from klamm.controller.values import Assignment, BrokerRegistration, BrokerToRegister, ConfigEntity, Election, ElectionResult, Result
+from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
 from klamm.protocol.value_class import dataclass
@@ -168,7 +168,7 @@ class LeaderAndIsrResponseReceived:
 
     broker_id: int
     broker_epoch: int
-    response: Any
+    response: messages.LeaderAndIsrResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class StopReplicaResponseReceived:
 
     broker_id: int
     broker_epoch: int
-    response: Any
+    response: messages.StopReplicaResponse
 
 
 # --- requests to the active controller ---
@@ -223,9 +223,9 @@ class BrokerShutdownWanted:
 class AlterPartition:
     """A leader proposes ISRs; an AlterPartitionResponse."""
 
-    request: Any
+    request: messages.AlterPartitionRequest
     version: int
-    future: Future[Any]
+    future: Future[messages.AlterPartitionResponse]
 
 
 @dataclass(frozen=True, slots=True)

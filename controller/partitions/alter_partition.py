@@ -104,7 +104,7 @@ class PendingResponse:
         self.error = error
         self.topics: list[tuple[Any, list[Any]]] = []
 
-    def response(self) -> Any:
+    def response(self) -> messages.AlterPartitionResponse:
         response = messages.AlterPartitionResponse
         topic_data = response.TopicData
         named = self.version < 2
@@ -200,7 +200,9 @@ def _row(row: Any, index: int, state: LeaderAndIsr) -> Any:
     return row(index, _NONE, state.leader, state.leader_epoch, state.isr, state.recovery, state.partition_epoch)
 
 
-async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]], settled: dict[Partition, None] | None = None) -> list[Any]:
+async def alter_partitions(
+    term: Term, requests: Sequence[tuple[messages.AlterPartitionRequest, int]], settled: dict[Partition, None] | None = None
+) -> list[messages.AlterPartitionResponse]:
     """Handle (request, version) in order; the responses in the same order.
 
     Into `settled` go the partitions that were answered without an error, as far as they are being reassigned.
@@ -223,7 +225,7 @@ async def alter_partitions(term: Term, requests: Sequence[tuple[Any, int]], sett
     return [p.response() for p in pending]
 
 
-def _top_level(cluster: Cluster, request: Any, version: int) -> ErrorCode:
+def _top_level(cluster: Cluster, request: messages.AlterPartitionRequest, version: int) -> ErrorCode:
     broker = cluster.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
