@@ -98,8 +98,10 @@ class Members:
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> None:
         """Create a topic with these replicas; returns when every running member shows a leader for all of it."""
-        (answer,) = self.ask(requests.create_topic(topic, assignment, configs=configs), 7).topics
-        assert answer.error_code == 0, answer
+        asked = self.controller().id
+        (answer,) = self.ask(requests.create_topic(topic, assignment, configs=configs), 7, to=asked).topics
+        now = f"asked broker {asked}; now the controller is {self.tree.controller()} with epoch {self.tree.controller_epoch()}"
+        assert answer.error_code == 0, (answer, now)
         for partition, ids in enumerate(assignment):
             self.shown(topic, partition, frozenset(ids).__contains__)
 
