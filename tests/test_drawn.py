@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,18 @@ def test_a_run_leaves_out_what_is_not_drawn_and_says_how_to_repeat_it(tmp_path: 
     assert f"{len(long) + 20 + 20 + 3} passed" in output
     assert all(f"test_mixed.py::test_long[{number}]" in output for number in long)
     assert output.count("40 % drawn by --long-seed 5; all of these folders: tests/moves") == 2
+
+
+def test_all_processes_of_a_run_draw_the_same_without_a_seed(tmp_path: Path) -> None:
+    (tmp_path / "tests" / "mixed").mkdir(parents=True)
+    (tmp_path / "tests" / "mixed" / "test_mixed.py").write_text(TESTS)
+    plugins = '["-p", "klamm.tests.unstable", "-p", "klamm.tests.drawn"]'
+    (tmp_path / "pyproject.toml").write_text(f'[tool.pytest.ini_options]\nmarkers = ["slow: long"]\naddopts = {plugins}\n')
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "-p", "no:cacheprovider", "--long-share", "50", "--long-folders", "", "tests"]
+    output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    (seed,) = set(re.findall(r"drawn by --long-seed (\d+)", output))
+    drawn = sum(is_drawn(f"tests/mixed/test_mixed.py::test_long[{number}]", int(seed), 50) for number in range(20))
+    assert f"{drawn + 1} passed" in output
 
 
 def test_a_share_that_is_no_percentage_is_refused(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ async def test_bad_frame_behind_a_waiting_request_closes_after_its_answer() -> N
         return messages.MetadataResponse()
 
     session = Session()
-    session.listener.dispatcher = wire.make_dispatcher({3: Handler(handle)})
+    session.connection.dispatch_to(wire.make_dispatcher({3: Handler(handle)}))
     good = wire.request(3, 1, 5, messages.MetadataRequest(topics=None))
     session.connection.data_received(good + good + b"\x7f\xff\xff\xff")
     await asyncio.sleep(0)
