@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from klamm.controller import decision_log, event_table
@@ -66,6 +67,13 @@ async def _observed(observer: Observer, work: Coroutine[Any, Any, None]) -> None
     except BaseException as error:
         observer.event_failed(error)
         raise
+
+
+_NOTHING: Mapping[Any, Result] = MappingProxyType({})
+
+
+def _ignore(results: Mapping[Any, Result]) -> None:
+    """Nobody waits for single results."""
 
 
 class Controller:
@@ -234,16 +242,17 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: dict[TopicPartition, Result] | None = None,
+        refused: Mapping[TopicPartition, Result] = _NOTHING,
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None] = _ignore,
         cause: Cause = RequestReceived("ReassignPartitions"),
     ) -> dict[TopicPartition, Result]:
         """Move partitions, throttled to `throttle` bytes per second (`throttles.UNTHROTTLED`: not). Raises ApiError(NOT_CONTROLLER).
 
-        `refused` gets what has failed as soon as it is known; the results are there when the reassignments are recorded.
+        `refused` is what the sender has refused already; `on_refused` is called with what fails besides, as soon as it is known. The
+        results are there when the reassignments are recorded.
         """
-        failures = {} if refused is None else refused
         return await self._request(
-            lambda future: events.ReassignPartitions(targets, throttle, remove_throttle, validate_only, failures, future), cause
+            lambda future: events.ReassignPartitions(targets, throttle, remove_throttle, validate_only, refused, on_refused, future), cause
         )
 
     async def alter_throttled_rates(
@@ -252,13 +261,13 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: dict[int, Result] | None = None,
+        refused: Mapping[int, Result] = _NOTHING,
+        on_refused: Callable[[Mapping[int, Result]], None] = _ignore,
         cause: Cause = RequestReceived("AlterInterbrokerThrottledRates"),
     ) -> dict[int, Result]:
-        """Throttle brokers to rates in bytes per second, as leaders and as followers. `refused` and errors as in `reassign_partitions`."""
-        failures = {} if refused is None else refused
+        """Throttle brokers to rates in bytes per second, as leaders and as followers. The rest is as in `reassign_partitions`."""
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledRates(rates, remove_throttle, validate_only, failures, future), cause
+            lambda future: events.AlterInterbrokerThrottledRates(rates, remove_throttle, validate_only, refused, on_refused, future), cause
         )
 
     async def alter_throttled_replicas(
@@ -267,13 +276,16 @@ class Controller:
         *,
         remove_throttle: bool = True,
         validate_only: bool = False,
-        refused: dict[TopicPartition, Result] | None = None,
+        refused: Mapping[TopicPartition, Result] = _NOTHING,
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None] = _ignore,
         cause: Cause = RequestReceived("AlterInterbrokerThrottledReplicas"),
     ) -> dict[TopicPartition, Result]:
-        """Throttle replicas as leaders and as followers, None being all brokers. `refused` and errors as in `reassign_partitions`."""
-        failures = {} if refused is None else refused
+        """Throttle replicas as leaders and as followers, None being all brokers. The rest is as in `reassign_partitions`."""
         return await self._request(
-            lambda future: events.AlterInterbrokerThrottledReplicas(replicas, remove_throttle, validate_only, failures, future), cause
+            lambda future: events.AlterInterbrokerThrottledReplicas(
+                replicas, remove_throttle, validate_only, refused, on_refused, future
+            ),
+            cause,
         )
 
     async def close(self) -> None:

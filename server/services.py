@@ -94,10 +94,11 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[TopicPartition, Result],
+        refused: Mapping[TopicPartition, Result],
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
-        """Begin throttled reassignments. Here and below what has failed is in `refused` as soon as it is known."""
+        """Begin throttled reassignments. Here and below `on_refused` is called with what has failed, as soon as it is known."""
 
     async def alter_throttled_rates(
         self,
@@ -105,7 +106,8 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[int, Result],
+        refused: Mapping[int, Result],
+        on_refused: Callable[[Mapping[int, Result]], None],
         cause: Cause,
     ) -> dict[int, Result]:
         """Throttle brokers, as leaders and as followers."""
@@ -116,7 +118,8 @@ class ControllerService(Protocol):
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[TopicPartition, Result],
+        refused: Mapping[TopicPartition, Result],
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         """Throttle replicas, as leaders and as followers."""

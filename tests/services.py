@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from klamm.broker.log.manager import LogManager
@@ -96,7 +96,8 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[TopicPartition, Result],
+        refused: Mapping[TopicPartition, Result],
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
@@ -107,7 +108,8 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[int, Result],
+        refused: Mapping[int, Result],
+        on_refused: Callable[[Mapping[int, Result]], None],
         cause: Cause,
     ) -> dict[int, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)
@@ -118,7 +120,8 @@ class InactiveController:
         *,
         remove_throttle: bool,
         validate_only: bool,
-        refused: dict[TopicPartition, Result],
+        refused: Mapping[TopicPartition, Result],
+        on_refused: Callable[[Mapping[TopicPartition, Result]], None],
         cause: Cause,
     ) -> dict[TopicPartition, Result]:
         raise ApiError(ErrorCode.NOT_CONTROLLER)

@@ -7,7 +7,7 @@ or preempted (the queue was cleared because the session expired or the broker st
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from klamm.controller.options import ControllerOptions
 from klamm.controller.phases import ProcedurePhase
@@ -254,7 +254,8 @@ class AlterPartitionReassignments:
 
 
 # --- requests to the active controller that may take several events (KIP-179) ---
-# `refused` has what is known to have failed, as soon as it is known; the future is of all results, in the order of the request.
+# `refused` is what the sender has refused already, `on_refused` is called with what fails besides, as soon as it is known. The future is of
+# all results, in the order of the request.
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,8 @@ class ReassignPartitions:
     throttle: int
     remove_throttle: bool
     validate_only: bool
-    refused: dict[TopicPartition, Result]
+    refused: Mapping[TopicPartition, Result]
+    on_refused: Callable[[Mapping[TopicPartition, Result]], None]
     future: Future[dict[TopicPartition, Result]]
 
     @property
@@ -280,7 +282,8 @@ class AlterInterbrokerThrottledRates:
     rates: Mapping[int, tuple[int, int]]
     remove_throttle: bool
     validate_only: bool
-    refused: dict[int, Result]
+    refused: Mapping[int, Result]
+    on_refused: Callable[[Mapping[int, Result]], None]
     future: Future[dict[int, Result]]
 
     @property
@@ -295,7 +298,8 @@ class AlterInterbrokerThrottledReplicas:
     replicas: Mapping[TopicPartition, tuple[Ints | None, Ints | None]]
     remove_throttle: bool
     validate_only: bool
-    refused: dict[TopicPartition, Result]
+    refused: Mapping[TopicPartition, Result]
+    on_refused: Callable[[Mapping[TopicPartition, Result]], None]
     future: Future[dict[TopicPartition, Result]]
 
     @property

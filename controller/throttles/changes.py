@@ -42,9 +42,11 @@ async def check_rates(cluster: Cluster, request: events.AlterInterbrokerThrottle
     return refused
 
 
-def plan_rates(request: events.AlterInterbrokerThrottledRates, named: Collection[int] | None) -> Iterator[Step]:
+def plan_rates(
+    request: events.AlterInterbrokerThrottledRates, refused: Collection[int], named: Collection[int] | None
+) -> Iterator[Step]:
     """The steps for the brokers that are not refused; `named` are those in the removal znode, None without one."""
-    accepted = {b: rates for b, rates in sorted(request.rates.items()) if b not in request.refused}
+    accepted = {b: rates for b, rates in sorted(request.rates.items()) if b not in refused}
     if request.rates and not accepted:
         return
     others = sorted(set(named if named is not None else ()) - set(accepted))
@@ -117,14 +119,16 @@ class _Brokers:
         return f"Broker {broker_id} is registered, but it is {registration.state.name}."
 
 
-async def plan_replicas(cluster: Cluster, request: events.AlterInterbrokerThrottledReplicas, named: Collection[str] | None) -> list[Step]:
+async def plan_replicas(
+    cluster: Cluster, request: events.AlterInterbrokerThrottledReplicas, refused: Collection[TopicPartition], named: Collection[str] | None
+) -> list[Step]:
     """The steps for the partitions that are not refused; `named` are the topics in the removal znode, None without one."""
     pace = Pace()
     everywhere = tuple(sorted(cluster.registered))
     moves: dict[str, dict[int, throttles.Move]] = {}
     for key, (leaders, followers) in request.replicas.items():
         await pace()
-        if key not in request.refused:
+        if key not in refused:
             lists = (everywhere if brokers is None else brokers for brokers in (leaders, followers))
             moves.setdefault(key.topic, {})[key.partition] = throttles.Move(*map(frozenset, lists))
     if request.replicas and not moves:

@@ -66,7 +66,7 @@ async def _go_on(term: Term) -> None:
 async def _work(term: Term, request: ThrottleProcedure) -> None:
     """Take a request as far as it goes: to its end, or to a phase where it is held."""
     if request.steps is None:
-        request.steps = deque(await _plan(term, request.event))
+        request.steps = deque(await _plan(term, request))
     while request.steps:
         last = await _next(term, request)
         if _is_held(term, request, last):
@@ -79,27 +79,27 @@ async def _end(term: Term, request: ThrottleProcedure) -> None:
     throttling = term.throttling
     throttling.done(request)
     event = request.event
-    if request.recorded and isinstance(event, events.ReassignPartitions) and event.refused.keys() == event.targets.keys():
+    if request.recorded and isinstance(event, events.ReassignPartitions) and request.refused.keys() == event.targets.keys():
         throttling.removal_due = True
     if throttling.removal_due and not throttling:
         throttling.removal_due = False
         await remove_when_idle(term)
 
 
-async def _plan(term: Term, event: events.ThrottleRequest) -> Iterable[Step]:
+async def _plan(term: Term, request: ThrottleProcedure) -> Iterable[Step]:
     """Look at a request, and say what is to be done."""
-    cluster, removals = term.cluster, await term.store.throttle_removals()
+    cluster, event, removals = term.cluster, request.event, await term.store.throttle_removals()
     match event:
         case events.ReassignPartitions():
             pending = await term.store.reassignments() if removals.reassigning else None
-            event.refused.update(await throttled_reassignment.check(cluster, event, {} if pending is None else pending))
-            return () if event.validate_only else await throttled_reassignment.plan(cluster, event, removals)
+            request.refuse(await throttled_reassignment.check(cluster, event, {} if pending is None else pending))
+            return () if event.validate_only else await throttled_reassignment.plan(cluster, event, request.refused, removals)
         case events.AlterInterbrokerThrottledRates():
-            event.refused.update(await throttle_changes.check_rates(cluster, event))
-            return () if event.validate_only else throttle_changes.plan_rates(event, removals.broker_ids)
+            request.refuse(await throttle_changes.check_rates(cluster, event))
+            return () if event.validate_only else throttle_changes.plan_rates(event, request.refused, removals.broker_ids)
         case events.AlterInterbrokerThrottledReplicas():
-            event.refused.update(await throttle_changes.check_replicas(cluster, event))
-            return () if event.validate_only else await throttle_changes.plan_replicas(cluster, event, removals.topics)
+            request.refuse(await throttle_changes.check_replicas(cluster, event))
+            return () if event.validate_only else await throttle_changes.plan_replicas(cluster, event, request.refused, removals.topics)
         case _:
             assert_never(event)
 
@@ -132,7 +132,7 @@ async def _next(term: Term, request: ThrottleProcedure) -> Step:
             request.entries_added = not term.throttling.entries_announced
         case StartMoves(targets):
             if request.entries_added:
-                targets = {key: target for key, target in targets.items() if key not in request.event.refused}
+                targets = {key: target for key, target in targets.items() if key not in request.refused}
                 request.refuse(await throttled_reassignment.start(term, targets))
         case _:
             assert_never(step)
@@ -147,7 +147,7 @@ async def _change_configs(term: Term, request: ThrottleProcedure, changes: list[
     failed = await throttle_configs.change(term.store, {change.entity: change.properties for change in changes})
     if failed:
         request.left.update(change.entity for change in changes if change.removes and change.entity in failed)
-        open_keys = [key for key in request.event.keys if key not in request.event.refused]
+        open_keys = [key for key in request.event.keys if key not in request.refused]
         request.refuse({key: UNWRITTEN for key in open_keys if not failed.isdisjoint(_entities_of(term, request.event, key))})
 
 
@@ -155,8 +155,8 @@ def _still_moved(term: Term, request: ThrottleProcedure, targets: dict[TopicPart
     """Those that are not refused; where the request was held meanwhile they are looked at once more."""
     if request.was_held:
         again = {key: throttled_reassignment.check_move(term.cluster, key, target) for key, target in targets.items()}
-        request.refuse({key: why for key, why in again.items() if why is not None and key not in request.event.refused})
-    return {key: target for key, target in targets.items() if key not in request.event.refused}
+        request.refuse({key: why for key, why in again.items() if why is not None and key not in request.refused})
+    return {key: target for key, target in targets.items() if key not in request.refused}
 
 
 def _number(request: ThrottleProcedure, step: Step) -> int:

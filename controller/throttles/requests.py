@@ -42,25 +42,30 @@ class ThrottleProcedure:
     """Where somebody holds it: until that ends, it is left as it is."""
     was_held: bool = False
     """Whether it was held since it was planned: the cluster may be another one now."""
+    refused: dict[Any, Result] = field(init=False)
+    """What has failed, by partition or broker."""
+
+    def __post_init__(self) -> None:
+        self.refused = dict(self.event.refused)
 
     def refuse(self, results: Mapping[Any, Result]) -> None:
         """These partitions or brokers have failed."""
-        self.event.refused.update(results)
+        self.refused.update(results)
+        self.event.on_refused(results)
 
     async def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """It ends here; what was not refused before is refused with this."""
-        self.refuse({key: (code, message) for key in self.event.keys if key not in self.event.refused})
+        self.refuse({key: (code, message) for key in self.event.keys if key not in self.refused})
         await self.respond()
 
     async def respond(self) -> None:
         """The request is done from the view of its sender."""
         future: Future[dict[Any, Result]] = self.event.future
-        refused: Mapping[Any, Result] = self.event.refused
         results: dict[Any, Result] = {}
         pace = Pace()
         for key in self.event.keys:
             await pace()
-            results[key] = refused.get(key, DONE)
+            results[key] = self.refused.get(key, DONE)
         if not future.done():
             future.set_result(results)
 

@@ -70,13 +70,15 @@ def check_move(cluster: Cluster, key: TopicPartition, target: Ints, pending: Col
     return FAILED if partition.info is None else None
 
 
-async def plan(cluster: Cluster, request: events.ReassignPartitions, removals: ThrottleRemovals) -> list[Step]:
+async def plan(
+    cluster: Cluster, request: events.ReassignPartitions, refused: Collection[TopicPartition], removals: ThrottleRemovals
+) -> list[Step]:
     """The steps for the partitions that are not refused; `removals` is what the removal znodes name already."""
     pace = Pace()
     targets: dict[TopicPartition, Ints] = {}
     for key, target in request.targets.items():
         await pace()
-        if key not in request.refused:
+        if key not in refused:
             targets[key] = target
     if not targets:
         return []

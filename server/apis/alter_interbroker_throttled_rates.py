@@ -26,7 +26,12 @@ async def handle(ctx: Context, request: messages.AlterInterbrokerThrottledRatesR
         await pace()
         rates.add(entry.broker_id, (entry.leader_rate, entry.follower_rate))
     work = ctx.services.controller.alter_throttled_rates(
-        rates.wanted, remove_throttle=request.remove_throttle, validate_only=request.validate_only, refused=rates.refused, cause=ctx.cause
+        rates.wanted,
+        remove_throttle=request.remove_throttle,
+        validate_only=request.validate_only,
+        refused=rates.refused,
+        on_refused=rates.refuse,
+        cause=ctx.cause,
     )
     try:
         results = await rates.results(ctx.services.clock, work, received, request.timeout)

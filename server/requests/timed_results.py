@@ -37,6 +37,10 @@ class Entries(Generic[K, V]):
             self.refused[key] = _DUPLICATE
         self.wanted[key] = value
 
+    def refuse(self, results: Mapping[K, Result]) -> None:
+        """These keys have failed."""
+        self.refused.update(results)
+
     async def results(self, clock: Clock, work: Coroutine[Any, Any, dict[K, Result]], received: float, timeout_ms: int) -> dict[K, Result]:
         """The results of the work, or, `timeout_ms` after `received`, REQUEST_TIMED_OUT for all keys that are not refused by then.
 
