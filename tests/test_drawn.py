@@ -94,7 +94,8 @@ def test_all_processes_of_a_run_draw_the_same_without_a_seed(tmp_path: Path) -> 
     (tmp_path / "tests" / "mixed" / "test_mixed.py").write_text(TESTS)
     plugins = '["-p", "klamm.tests.unstable", "-p", "klamm.tests.drawn"]'
     (tmp_path / "pyproject.toml").write_text(f'[tool.pytest.ini_options]\nmarkers = ["slow: long"]\naddopts = {plugins}\n')
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "-p", "no:cacheprovider", "--long-share", "50", "--long-folders", "", "tests"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "3", "-p", "no:cacheprovider"]
+    command += ["--long-share", "50", "--long-folders", "", "tests"]
     output = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     (seed,) = set(re.findall(r"drawn by --long-seed (\d+)", output))
     drawn = sum(is_drawn(f"tests/mixed/test_mixed.py::test_long[{number}]", int(seed), 50) for number in range(20))

@@ -56,7 +56,7 @@ def jars(version: str = VERSION, environ: Mapping[str, str] = os.environ) -> Pat
         if not list(Path(named).glob(f"kafka_*-{version}.jar")):
             raise NoJars(f"no Kafka {version} in {named}, which {VARIABLE} names")
         return Path(named).absolute()
-    base = cache_folder("reference")
+    base = cache_folder() / "reference"
     target = base / version
     if not target.is_dir():
         base.mkdir(parents=True, exist_ok=True)
