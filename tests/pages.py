@@ -11,6 +11,7 @@ import argparse
 import ast
 import dataclasses
 import sys
+import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
@@ -102,12 +103,10 @@ def coverage_page() -> str:
     ]
     for family in families():
         lines += [f"## {family.title}\n", f"{_counted(family.sentences, without_test & set(family.sentences), family.nothing)}\n"]
-        lines += ["| id | requirement | tests |", "|---|---|---|"]
         for requirement, sentence in family.sentences.items():
             none = "asks for nothing" if requirement in family.nothing else "open"
-            tests = "<br>".join(f"`{test}`" for test in proofs.get(requirement, [])) or none
-            lines.append(f"| {requirement} | {sentence} | {tests} |")
-        lines.append("")
+            tests = [f"* `{test}`" for test in proofs.get(requirement, [])] or [f"* {none}"]
+            lines += [f"### {requirement}\n", f"{textwrap.fill(sentence, 140)}\n", *tests, ""]
     return "\n".join(lines)
 
 

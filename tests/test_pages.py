@@ -65,3 +65,20 @@ def test_marks_are_found_wherever_they_stand(tmp_path: Path) -> None:
         "A-4": ["test_sample.py::test_cases"],
         "A-5": ["test_sample.py::test_inner"],
     }
+
+
+MOST = 220
+"""Characters of a line of prose: longer ones cannot be read in a diff. Rows of tables, code, headings and
+forms of JSON (docs/journal.md) are one line each."""
+
+
+def test_lines_of_pages_can_be_read_in_a_diff() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    long: list[str] = []
+    for name in filter(None, listed.split("\0")):
+        is_code = False
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            is_code ^= line.lstrip().startswith("```")
+            if len(line) > MOST and name != "docs/journal.md" and not is_code and not line.lstrip().startswith(("|", "#")):
+                long.append(f"{name}:{number}: {len(line)}")
+    assert long == []
