@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), version 0: a broker requests its next block of producer ids from the controller.
+"""AllocateProducerIds (67), version 0: the controller gives a broker its next block of producer ids.
 
 Needs CLUSTER_ACTION on the cluster.
 """

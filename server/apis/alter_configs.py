@@ -1,8 +1,8 @@
-"""AlterConfigs (33), versions 0-2: replace all configs that a topic or broker has of its own. Deprecated by IncrementalAlterConfigs.
+"""AlterConfigs (33), versions 0-2: replace all configs that are set on a topic or on a broker. Deprecated: use IncrementalAlterConfigs.
 
 Any broker handles topics and the default entity of brokers (empty name); each broker handles its own entity. Needs ALTER_CONFIGS on the
-topic, or on the cluster. Configs that the request does not name are unset; without entries all are unset. A null value is
-INVALID_REQUEST, and so is a resource that is named twice (Apache Kafka never responds then).
+topic, or on the cluster. Configs that the request does not name are unset; a request without entries unsets all of them. A null value
+gets INVALID_REQUEST, and so does a resource that is named twice (Apache Kafka never responds in that case).
 """
 
 from __future__ import annotations

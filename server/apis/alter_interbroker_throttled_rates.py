@@ -1,9 +1,9 @@
 """AlterInterbrokerThrottledRates (1791), version 0: throttle brokers, as leaders and as followers, in bytes per second (KIP-179).
 
-Needs ALTER on the cluster. Replaces the rates that such a request has set before; with RemoveThrottle they go when the last reassignment
-has ended. The response comes when all is done; what is not done by `Timeout` (in ms after reception) answers
-REQUEST_TIMED_OUT, and the work goes on. A broker that is named twice is refused and reported once. Layout and errors: controller 22.3,
-22.6.
+Needs ALTER on the cluster. Replaces the rates that an earlier request of this kind has set. With RemoveThrottle the controller removes the
+rates when the last reassignment is complete. The response is sent when everything is done. A broker whose rates are not set within
+`Timeout` (ms after reception) gets REQUEST_TIMED_OUT, and the work continues. A broker that is named twice is refused and reported once.
+Layout and errors: controller 22.3, 22.6.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""AlterInterbrokerThrottledReplicas (1792), versions 0-1: which replicas of partitions are throttled (KIP-179).
+"""AlterInterbrokerThrottledReplicas (1792), versions 0-1: set which replicas of partitions are throttled (KIP-179).
 
-Needs ALTER on the cluster. Version 0 has one list of brokers for both roles; in version 1 leaders and followers have lists of their own,
-null being all registered brokers. Replaces the lists that such a request has set before, of a topic as a whole; with RemoveThrottle they
-go when the last reassignment has ended. The response comes when all is done; what is not done by `Timeout` (in ms after
-reception) answers REQUEST_TIMED_OUT, and the work goes on. A partition that is named twice is refused and reported once. Layout and errors:
-controller 22.4, 22.6.
+Needs ALTER on the cluster. Version 0 has one list of brokers for both roles. Version 1 has a list for leaders and one for followers; null
+means all registered brokers. A request replaces all lists of a topic that an earlier request of this kind has set. With RemoveThrottle the
+controller removes the lists when the last reassignment is complete. The response is sent when everything is done. A partition whose lists
+are not set within `Timeout` (ms after reception) gets REQUEST_TIMED_OUT, and the work continues. A partition that is named twice is refused
+and reported once. Layout and errors: controller 22.4, 22.6.
 """
 
 from __future__ import annotations

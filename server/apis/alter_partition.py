@@ -1,7 +1,7 @@
 """AlterPartition (56), versions 0-3: a leader requests a new ISR from the controller.
 
-Needs CLUSTER_ACTION on the cluster. The rules are in `controller/partitions/alter_partition.py`; an error that is not one of
-a partition is at the top.
+Needs CLUSTER_ACTION on the cluster. The rules are in `controller/partitions/alter_partition.py`. An error that does not belong to
+a partition is the error code of the whole response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (45), version 0: replicas of partitions move to other brokers (KIP-455, controller 11.1).
+"""AlterPartitionReassignments (45), version 0: move replicas of partitions to other brokers (KIP-455, controller 11.1).
 
-Needs ALTER on the cluster. A null list of replicas cancels. The controller responds when the reassignments are begun, not when they
-are complete; TimeoutMs is not used. Of a partition named twice the last entry counts.
+Needs ALTER on the cluster. A null list of replicas cancels a reassignment. The controller responds when the reassignments have begun, not
+when they are complete; TimeoutMs is not used. If a partition is named twice, the last entry counts.
 """
 
 from __future__ import annotations

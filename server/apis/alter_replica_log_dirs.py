@@ -1,9 +1,9 @@
-"""AlterReplicaLogDirs (34), versions 0-2: replicas of this broker are to move to another of its log directories.
+"""AlterReplicaLogDirs (34), versions 0-2: move replicas of this broker to another of its log directories.
 
-Needs ALTER on the cluster. A directory that is not in `log.dirs` is LOG_DIR_NOT_FOUND, before anything else is looked at; one that is
-offline is KAFKA_STORAGE_ERROR. A partition that other brokers have is REPLICA_NOT_AVAILABLE, one that nobody has
-UNKNOWN_TOPIC_OR_PARTITION. A move goes on in the background; one to where the log is ends it. Moves are not throttled. Logs in memory are
-in the first directory of `log.dirs`. Of a partition that is named twice the last entry counts.
+Needs ALTER on the cluster. The directory is checked first: LOG_DIR_NOT_FOUND if it is not in `log.dirs`, KAFKA_STORAGE_ERROR if it is
+offline. A partition that only other brokers have gets REPLICA_NOT_AVAILABLE, one that does not exist UNKNOWN_TOPIC_OR_PARTITION. A move
+continues in the background. A request for the directory where the log already is cancels the move. If a partition is named twice, the
+last entry counts. Logs in memory count as being in the first directory of `log.dirs`.
 Source: wire 12; `ReplicaManager.alterReplicaLogDirs` of Apache Kafka 3.9.1.
 """
 
@@ -50,11 +50,11 @@ def refuse(request: messages.AlterReplicaLogDirsRequest, version: int, code: Err
 
 
 async def _directories(ctx: Context) -> dict[str, bool]:
-    """All log directories by path: whether each can be used."""
+    """Path of each log directory → whether it can be used."""
     directories = ctx.services.logs.directories
     if directories is None:
         return {ctx.services.config.log_dirs[0]: True}
-    return {found.path: not found.is_offline for found in await directories.space()}
+    return {directory.path: not directory.is_offline for directory in await directories.space()}
 
 
 def _move(ctx: Context, topic: str, index: int, path: str, online: dict[str, bool]) -> ErrorCode:

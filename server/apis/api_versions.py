@@ -1,9 +1,9 @@
 """ApiVersions (18), versions 0-4: the APIs and versions that this broker supports.
 
-The list is the table of handlers. From version 3 on the client names its software; a name or version outside Kafka's pattern is
-INVALID_REQUEST with an empty list. The epoch of the finalised features (the version of `/feature`) is a tagged field when
-it is known. The dispatcher responds to an unsupported version with `UNSUPPORTED_BODY`: the layout of version 0, error 35 and the
-range of this API only.
+The list comes from the table of handlers. From version 3 on the client names its software; a name or version that does not match Kafka's
+pattern gets INVALID_REQUEST and an empty list. The epoch of the finalized features (the version of `/feature`) is a tagged field, sent
+if it is known. The dispatcher responds to an unsupported version with `UNSUPPORTED_BODY`: the layout of version 0, error 35 and only the
+version range of this API.
 """
 
 from __future__ import annotations

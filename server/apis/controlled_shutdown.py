@@ -1,7 +1,7 @@
 """ControlledShutdown (7), versions 0-3: a broker is about to stop; the controller moves its leaderships to other brokers.
 
-Needs CLUSTER_ACTION on the cluster. Only the active controller handles it: the response has the partitions that the broker still leads, or
-an error and none.
+Needs CLUSTER_ACTION on the cluster. Only the active controller handles it. The response lists the partitions that the broker still leads;
+with an error the list is empty.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """CreatePartitions (37), versions 0-3: add partitions to topics. Only the active controller handles it.
 
-On other brokers every topic is NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails by itself, checked
-against its znode (controller 5.5). When only some brokers have a rack, the whole request is UNKNOWN_SERVER_ERROR; also when a topic has a
-name that cannot be part of a ZooKeeper path, but then the topics before it get their partitions. Null assignments mean that the broker
-places the replicas. Accepted topics are written to their znodes while these are as they were read: where another request or the controller
-was faster, the topic is read and checked again, so that nobody's partitions are lost. Then the request waits until this broker's metadata
-cache shows a leader for every partition, old ones included, at most TimeoutMs; topics that are not ready then are REQUEST_TIMED_OUT.
-Validate only writes nothing. A mutation quota, counted in new partitions, refuses from version 3 on.
+On other brokers every topic gets NOT_CONTROLLER, and a topic named twice has one result. Each topic succeeds or fails by itself, checked
+against its znode (controller 5.5). The whole request gets UNKNOWN_SERVER_ERROR if only some brokers have a rack. It also gets it if a topic
+name cannot be part of a ZooKeeper path, but then the topics before that one have received their partitions. Null assignments mean that the
+broker places the replicas.
+
+Accepted topics are written to their znodes only if these have not changed since they were read. If another request or the controller was
+faster, the topic is read and checked again, so that no partition is lost. Then the request waits at most TimeoutMs until this broker's
+metadata cache shows a leader for every partition, old ones included; topics that are not ready by then get REQUEST_TIMED_OUT.
+With ValidateOnly nothing is written. From version 3 on a topic that exceeds the mutation quota (counted in new partitions) is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from klamm.zk.layout.paths import may_be_in_path
 
 STRICT_QUOTA_SINCE = 3
 ATTEMPTS = 100
-"""A topic whose znode changes so often between reading and writing is UNKNOWN_SERVER_ERROR; each time somebody else's write took hold."""
+"""Attempts to write a topic whose znode changes between reading and writing; after the last one the topic gets UNKNOWN_SERVER_ERROR."""
 
 _WITHOUT_TEXT = frozenset((ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR))
 
@@ -81,7 +83,7 @@ async def _create(ctx: Context, request: messages.CreatePartitionsRequest) -> me
 
 
 class _Growing:
-    """The topics of one request, by name; what is refused, or written, has its result in `results`."""
+    """Plans and writes the topics of one request. The result of each topic that is refused or written is put into `results`."""
 
     def __init__(self, services: Services, topics: Mapping[str, Any], racks: Mapping[int, str | None], results: dict[str, Result]) -> None:
         self._services = services
@@ -89,10 +91,13 @@ class _Growing:
         self._racks = racks
         self._results = results
         self._versions: dict[str, int] = {}
-        """Of the znodes, when they were read."""
+        """Topic name → version of its znode when it was read."""
 
     async def plan(self, names: Sequence[str], written: Mapping[str, StoredTopic] | None = None) -> list[GrowthPlan]:
-        """Read these topics and plan what to add. One that is as in `written` has it already: the response of the write was lost."""
+        """Read these topics and plan what to add.
+
+        A topic that equals its entry in `written` needs nothing more: our write succeeded, but its response was lost.
+        """
         plans = []
         pace = Pace()
         for name, (stored, version) in zip(names, await self._services.admin_store.read_versioned_topics(names), strict=True):
@@ -108,7 +113,7 @@ class _Growing:
         return plans
 
     async def write(self, plans: Sequence[GrowthPlan]) -> list[GrowthPlan]:
-        """Write the plans; those that took hold."""
+        """Write the plans; returns those that were written, and those that had nothing to add."""
         done: list[GrowthPlan] = []
         for _ in range(ATTEMPTS):
             done += [plan for plan in plans if not plan.added]
@@ -127,7 +132,7 @@ class _Growing:
 
 
 def _within_quota(ctx: Context, plans: Sequence[GrowthPlan], results: dict[str, Result]) -> tuple[list[GrowthPlan], int]:
-    """The plans that fit into the mutation quota, and the throttle time; the others get their result."""
+    """Return the plans within the mutation quota and the throttle time (ms); the other plans get their result."""
     throttle_ms = 0
     fitting = []
     for plan in plans:

@@ -1,14 +1,14 @@
-"""CreateTopics (19), versions 0-7: create topics, with replicas placed by the broker or by the client. Only the active controller handles
-it.
+"""CreateTopics (19), versions 0-7: create topics; the broker or the client places the replicas. Only the active controller handles it.
 
-On other brokers every topic is NOT_CONTROLLER. Each topic succeeds or fails by itself (controller 5.3). Accepted topics are written to
-ZooKeeper together; then the request waits until this broker's metadata cache shows a leader for every partition, at most TimeoutMs; topics
-that are not ready then are REQUEST_TIMED_OUT, and their creation goes on. With a time-out of zero or less all of them are, at once.
-Validate only (version 1 and later) writes nothing and gives the response of a creation, with a zero topic id.
+On other brokers every topic gets NOT_CONTROLLER. Each topic succeeds or fails by itself (controller 5.3). Accepted topics are written to
+ZooKeeper together. Then the request waits at most TimeoutMs until this broker's metadata cache shows a leader for every partition. Topics
+that are not ready by then get REQUEST_TIMED_OUT, and their creation continues. With a time-out of zero or less they all get it at once.
+ValidateOnly (version 1 and later) writes nothing; the response is that of a creation, with a zero topic id.
 
-Version 5 and later show partitions, replication factor and configs of a created topic, version 7 its id, if the client has
-DESCRIBE_CONFIGS; otherwise TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A mutation quota refuses from version 6 on, before
-that it only throttles. Messages: the empty string with NOT_CONTROLLER, null on success, on time-outs and with unknown errors.
+If the client has DESCRIBE_CONFIGS, version 5 and later show partitions, replication factor and configs of a created topic, version 7 also
+its id; otherwise TopicConfigErrorCode is TOPIC_AUTHORIZATION_FAILED. A topic that exceeds the mutation quota is refused from version 6 on;
+in older versions the quota only throttles. The error message is the empty string with NOT_CONTROLLER. It is null on success, on
+time-outs and with UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -76,20 +76,20 @@ async def _create(ctx: Context, request: messages.CreateTopicsRequest) -> messag
 
 
 class _Configs:
-    """The rows that describe the configs of created topics, for one request. Equal configs are encoded once."""
+    """Rows of one request that describe the configs of created topics. Equal configs are encoded once."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._rows: dict[tuple[tuple[str, str], ...], list[bytes]] = {}
 
     def refusal(self, name: str) -> ErrorCode:
-        """TOPIC_AUTHORIZATION_FAILED where the caller may not see the configs of a topic."""
+        """TOPIC_AUTHORIZATION_FAILED if the client may not see the configs of this topic, else NONE."""
         if name == CLUSTER_METADATA_TOPIC or self._ctx.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
             return ErrorCode.NONE
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def rows(self, configs: Mapping[str, str]) -> list[bytes]:
-        """Encoded rows, none before version 5."""
+        """Encoded rows; empty before version 5."""
         if self._ctx.api_version < CONFIGS_SINCE:
             return []
         key = tuple(configs.items())
@@ -124,7 +124,7 @@ def _result(name: str, outcome: Creation, configs: _Configs) -> messages.CreateT
 def _refused(
     name: str, code: ErrorCode, message: str | None, config_code: ErrorCode = ErrorCode.NONE, topic_id: bytes = ZERO_UUID
 ) -> messages.CreateTopicsResponse.CreatableTopicResult:
-    """A result that shows nothing of the topic: counts -1, no configs."""
+    """A result that shows nothing about the topic: the counts are -1, there are no configs."""
     text = None if code in _WITHOUT_TEXT else message if message is not None else code.name
     return messages.CreateTopicsResponse.CreatableTopicResult(
         name=name, topic_id=topic_id, error_code=code, error_message=text, topic_config_error_code=config_code

@@ -1,10 +1,10 @@
-"""DeleteRecords (21), versions 0-2: records before an offset are deleted, on the leader now and on its followers with their next fetches.
+"""DeleteRecords (21), versions 0-2: delete the records before an offset, on the leader now, on its followers with their next fetches.
 
-Each partition has its own result, of a partition that is named twice the last entry. Needs DELETE on the topic. Offset -1 is the high
-watermark; an offset above it, or another below 0, is OFFSET_OUT_OF_RANGE; a topic whose `cleanup.policy` has no `delete` is a
-POLICY_VIOLATION. The response waits until the live followers have deleted the records too, at most for the time-out; then the code is
-REQUEST_TIMED_OUT, with the low watermark that there was at first. As on Apache Kafka it is looked at again when followers have moved on,
-but not when one has died or the leader has changed.
+Each partition has its own result; if a partition is named twice, the last entry counts. Needs DELETE on the topic. Offset -1 means the high
+watermark. An offset above it, or another one below 0, gets OFFSET_OUT_OF_RANGE. A topic whose `cleanup.policy` does not contain `delete`
+gets POLICY_VIOLATION. The response waits until the live followers have deleted the records too. If they have not after the time-out, the
+code is REQUEST_TIMED_OUT, with the low watermark from the beginning of the wait. As in Apache Kafka the partition is checked again when
+followers have fetched further, but not when a follower has died or the leader has changed.
 
 Source: wire 12; `Partition.deleteRecordsOnLeader` and `DelayedDeleteRecords` of Apache Kafka 3.9.1.
 """
@@ -70,7 +70,7 @@ def refuse(request: messages.DeleteRecordsRequest, version: int, code: ErrorCode
 
 
 class _Part:
-    """One partition of a request: its result, and while it waits the offset that its low watermark has to reach."""
+    """One partition of a request: its result and, while it waits, the offset that its low watermark must reach."""
 
     __slots__ = ("code", "high_watermark", "index", "low_watermark", "offset", "replica", "seen_by_followers", "topic")
 
@@ -88,7 +88,7 @@ class _Part:
         return self.replica is not None
 
     async def delete(self, ctx: Context, offset: int, allowed: bool) -> None:
-        """Move the log start offset, or note why not."""
+        """Move the log start offset; if that is refused, store the code."""
         try:
             await self._delete(ctx, offset, allowed)
         except ApiError as error:
@@ -120,7 +120,7 @@ class _Part:
             self.high_watermark, self.seen_by_followers = replica.high_watermark, _seen_by_followers(replica)
 
     def look(self, replicas: ReplicaManager, replica: HostedPartition) -> None:
-        """The partition has changed: it waits no longer once the low watermark is there, if the followers have moved on."""
+        """The partition has changed. End its wait if the followers have made progress and the low watermark has reached the offset."""
         before = self.high_watermark, self.seen_by_followers
         self.high_watermark, self.seen_by_followers = replica.high_watermark, _seen_by_followers(replica)
         moved_on = self.high_watermark > before[0] or self.seen_by_followers > before[1]
@@ -130,13 +130,13 @@ class _Part:
 
 
 def _seen_by_followers(replica: HostedPartition) -> int:
-    """The lowest log start offset of all followers, dead ones included."""
+    """The lowest log start offset among all followers, dead ones included."""
     leadership = replica.leadership
     return NO_WATERMARK if leadership is None else min((f.log_start_offset for f in leadership.followers.values()), default=NO_WATERMARK)
 
 
 class _Waiter:
-    """Looks at the partitions of one request as they change; calls `done` when none waits any more."""
+    """Checks the partitions of one request when they change; calls `done` when none of them waits any more."""
 
     def __init__(self, replicas: ReplicaManager, parts: Iterable[_Part], done: Callable[[], object]) -> None:
         self._replicas = replicas
@@ -162,7 +162,7 @@ class _Waiter:
 
 
 async def _wait(replicas: ReplicaManager, clock: Clock, parts: list[_Part], timeout_ms: int) -> None:
-    """Return when no part waits any more, or the time is over."""
+    """Return when no partition waits any more, or after the time-out."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end() -> None:

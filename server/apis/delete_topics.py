@@ -1,10 +1,10 @@
-"""DeleteTopics (20), versions 0-6: request the deletion of topics. Only the active controller handles it.
+"""DeleteTopics (20), versions 0-6: delete topics. Only the active controller handles it.
 
-On other brokers every element is NOT_CONTROLLER; with delete.topic.enable off every element is TOPIC_DELETION_DISABLED (before version 3
-INVALID_REQUEST). From version 6 on an element has a name or an id (controller 12.1). For an accepted topic a deletion request is created
-in ZooKeeper (an existing one is fine); then the request waits until the topics are no longer in this broker's metadata cache, at most
-TimeoutMs; the others are REQUEST_TIMED_OUT. So success means that the topic has no leaders any more, not that its znodes are
-deleted. A mutation quota, counted in partitions, refuses from version 5 on. Messages are null.
+On other brokers every topic gets NOT_CONTROLLER. If delete.topic.enable is false, every topic gets TOPIC_DELETION_DISABLED (before version
+3 INVALID_REQUEST). From version 6 on a topic is named by its name or by its id (controller 12.1). For an accepted topic the handler creates
+a deletion request in ZooKeeper (one that exists is fine). Then it waits at most TimeoutMs until this broker's metadata cache no longer has
+the topics; those that are still there get REQUEST_TIMED_OUT. So success means that the topic has no leaders any more, not that its znodes
+are deleted. From version 5 on a topic that exceeds the mutation quota (counted in partitions) is refused. Error messages are null.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _delete(ctx: Context, deletions: Sequence[Deletion], timeout_ms: int) 
 
 
 async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> None:
-    """Wait until the topics being deleted are out of the metadata cache; those that are late get their code."""
+    """Wait until the metadata cache no longer has these topics; those that are still there after the time-out get REQUEST_TIMED_OUT."""
     topics = ctx.services.metadata.topics
     started = [name for name, code in codes.items() if code is ErrorCode.NONE]
     waiting = list(started)
@@ -95,7 +95,7 @@ async def _wait(ctx: Context, codes: dict[str, ErrorCode], timeout_ms: int) -> N
     def ready() -> bool:
         while waiting and waiting[-1] not in topics:
             waiting.pop()
-        if not waiting:  # one that was created again meanwhile is waited for, too
+        if not waiting:  # also wait for a topic that was created again in the meantime
             waiting.extend(name for name in started if name in topics)
         return not waiting
 

@@ -1,7 +1,8 @@
-"""DescribeCluster (60), versions 0-1: the brokers this broker's metadata cache knows, the controller, the cluster's id.
+"""DescribeCluster (60), versions 0-1: the brokers in this broker's metadata cache, the controller and the cluster id.
 
-Version 1 says what to describe: 1 the brokers. Controllers (2) are not described by a broker, MISMATCHED_ENDPOINT_TYPE; any other type
-is UNSUPPORTED_ENDPOINT_TYPE. Authorised operations of the cluster are included on request: none of them where DESCRIBE is denied.
+From version 1 on the request says what to describe: brokers (1) or controllers (2). A broker does not describe controllers: it responds
+with MISMATCHED_ENDPOINT_TYPE. Any other type gets UNSUPPORTED_ENDPOINT_TYPE. The client's authorized operations on the cluster are included
+on request; there are none if the client does not have DESCRIBE.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""DescribeConfigs (32), versions 0-4: configs of topics, of this broker, of the default entity of brokers, and log levels.
+"""DescribeConfigs (32), versions 0-4: configs of topics, of this broker and of the default entity of brokers, and log levels.
 
 Needs DESCRIBE_CONFIGS on the topic, or on the cluster. A broker (4) describes itself and, under the empty name, the default
-entity, of which only configs that are set are listed. Log levels (8) are those of this broker. Client metrics (16) do not exist with
-ZooKeeper; any other type refuses the whole request. Resources that the client must not see come last.
+entity, for which only the configs that are set are listed. Log levels (8) are those of this broker. Client metrics (16) do not exist with
+ZooKeeper. Any other type refuses the whole request. Resources that the client may not see come last.
 
-A topic's own configs are read from ZooKeeper, so a change is visible at once. Synonyms (version 1 and later) and
-documentation (version 3 and later) are included on request. `IsDefault` of version 0 is always false and a response without error has an
-empty message, as in Kafka. A config of this broker that Kafka does not have is listed where it is set, or named in the request.
+The configs that are set on a topic are read from ZooKeeper, so a change is visible at once. Synonyms (version 1 and later) and
+documentation (version 3 and later) are included on request. `IsDefault` of version 0 is always false, and a result without error has an
+empty message, as in Kafka. A broker config that only Klamm has is listed if it is set or if the request names it.
 
-A resource that is named again with the same keys is described once and has a result each time, as in Kafka. Eight bytes name a broker and
-twenty thousand bytes describe it: a request whose response would be larger than clients accept closes the connection.
+A resource that is named again with the same keys is described once and has a result each time, as in Kafka. A broker is named in eight
+bytes and described in twenty thousand, so a small request can have a huge response: if it would be larger than clients accept, the
+connection is closed.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ log = logging.getLogger(__name__)
 
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
 AT_ONCE = 2
-"""How many resources other than topics are described in one slice. A broker with all details takes some milliseconds."""
+"""Largest number of resources other than topics that are described without a pause. A broker with all details takes some milliseconds."""
 LARGE_RESPONSE_BYTES = 1 << 20
 MAX_RESPONSE_BYTES = 100_000_000
-"""librdkafka accepts no larger responses."""
+"""librdkafka does not accept larger responses."""
 
 Resource: TypeAlias = "messages.DescribeConfigsRequest.DescribeConfigsResource"
 Result: TypeAlias = "messages.DescribeConfigsResponse.DescribeConfigsResult"
@@ -134,12 +135,12 @@ async def _topic(ctx: Context, request: messages.DescribeConfigsRequest, resourc
         stored = await ctx.services.admin_store.read_config("topics", name) or {}
         return _described(request, resource, describe_topic(stored, ctx.services.config))
     except (ConfigError, Unreadable, StoreLost, ZkError) as error:
-        log.warning("configs of topic %s cannot be described: %s", name, error)
+        log.warning("Cannot describe the configs of topic %s: %s", name, error)
         return _failed(resource, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 def _own(ctx: Context, request: messages.DescribeConfigsRequest, resource: Resource) -> Result:
-    """This broker's configs or log levels, or those of all brokers by default."""
+    """The configs or log levels of this broker, or the default configs of all brokers."""
     try:
         if resource.resource_type == CLIENT_METRICS:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters")

@@ -1,16 +1,16 @@
 """DescribeLogDirs (35), versions 0-4: the log directories of this broker, their logs with sizes, and the space on their volumes.
 
-Needs DESCRIBE on the cluster; without it there are no directories, and from version 3 on CLUSTER_AUTHORIZATION_FAILED at the top. Null
-topics mean every log. A partition that this broker does not have is left out. A directory that is offline is KAFKA_STORAGE_ERROR and has no
-logs. The size of a log without records is 0. Where logs are in memory there is one directory, the first of `log.dirs`, and the space is
-that of `klamm.log.memory.bytes`.
+Needs DESCRIBE on the cluster; without it the response has no directories and, from version 3 on, the code CLUSTER_AUTHORIZATION_FAILED.
+Null topics mean every log. A partition that this broker does not have is left out. An offline directory has KAFKA_STORAGE_ERROR and no
+logs. The size of a log without records is 0. If logs are in memory, there is one directory, the first of `log.dirs`, and its space is
+`klamm.log.memory.bytes`.
 
-The lag is how far the log end is behind the leader's high watermark, -1 for a follower that has had no response of its leader yet. (Apache
-Kafka compares with the follower's own high watermark, which is never ahead of its log: it responds with 0 for every replica, so that nobody
-sees how far a move is.)
+The lag is the distance from the log end to the leader's high watermark, -1 for a follower that has not had a response from its leader yet.
+(Apache Kafka compares with the follower's own high watermark, which is never ahead of its log. So it responds with 0 for every replica, and
+nobody sees the progress of a move.)
 
-A log that the cleaner cannot read has its uncleanable bytes in a tagged field of Klamm's own (tag 10000, from version 2 on), which clients
-that do not know it skip. Apache Kafka has a metric of each directory for that, and shows nothing here.
+A log that the cleaner cannot read has its uncleanable bytes in a tagged field that only Klamm has (tag 10000, from version 2 on); clients
+that do not know the field skip it. Apache Kafka has a metric for each directory instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klamm.server.requests.context import Context
 from klamm.server.security.authorizer import Operation, ResourceType
 
 MANY = 5000
-"""The response is encoded in a thread when it has more logs."""
+"""A response with more logs than this is encoded in a thread."""
 Response = messages.DescribeLogDirsResponse
 
 
@@ -66,16 +66,16 @@ def refuse(request: messages.DescribeLogDirsRequest, version: int, code: ErrorCo
 
 
 async def _directories(ctx: Context) -> list[Response.DescribeLogDirsResult]:
-    """The directories without their logs."""
+    """A row for each log directory, still without its logs."""
     row, logs = Response.DescribeLogDirsResult, ctx.services.logs
     if logs.directories is None:
         budget = logs.environment.budget
         return [row(log_dir=ctx.services.config.log_dirs[0], total_bytes=budget.limit, usable_bytes=max(budget.limit - budget.used, 0))]
     return [
-        row(log_dir=found.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-        if found.is_offline
-        else row(log_dir=found.path, total_bytes=found.total_bytes, usable_bytes=found.usable_bytes)
-        for found in await logs.directories.space()
+        row(log_dir=space.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        if space.is_offline
+        else row(log_dir=space.path, total_bytes=space.total_bytes, usable_bytes=space.usable_bytes)
+        for space in await logs.directories.space()
     ]
 
 
@@ -88,7 +88,7 @@ def _path_of(ctx: Context, replica: HostedPartition) -> str | None:
 
 
 async def _replicas(ctx: Context, request: messages.DescribeLogDirsRequest) -> AsyncIterator[HostedPartition]:
-    """The replicas that are asked for and not offline, each once."""
+    """The requested replicas that are not offline, each once."""
     pace = Pace()
     replicas = ctx.services.replicas
     if request.topics is None:

@@ -1,11 +1,12 @@
-"""ElectLeaders (43), versions 0-2: elect leaders of named partitions, or of all, now.
+"""ElectLeaders (43), versions 0-2: elect leaders of some or of all partitions.
 
-Version 0 is ElectPreferredLeaders of KIP-183: no election type (preferred), no code at the top. Needs ALTER on the cluster. A null
-list means every partition this broker's metadata cache knows. Partitions named twice are elected once and reported once.
+Version 0 is ElectPreferredLeaders of KIP-183: it has no election type (it is preferred) and no error code for the whole response. Needs
+ALTER on the cluster. A null list means every partition in this broker's metadata cache. A partition named twice is elected and reported
+once.
 
-The controller elects; then the request waits until this broker's metadata cache shows the elected leaders, at most TimeoutMs after
-reception. It does not wait for partitions that failed or needed no election. With a null list, partitions that needed no election are
-left out; in version 0 they count as elected instead, as in KIP-183 (config `kip183.legacy.v0`).
+The controller elects. Then the request waits until this broker's metadata cache shows the elected leaders, at most TimeoutMs after
+reception. It does not wait for partitions whose election failed or was not needed. If the list is null, the response leaves out partitions
+that needed no election. With the config `kip183.legacy.v0`, version 0 reports such partitions as elected, as in KIP-183.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def refuse(
 
 
 def _election(version: int, request: messages.ElectLeadersRequest) -> Election | None:
-    """The election type, None when it is neither of the two."""
+    """The election type; None if the request names another than the two that exist."""
     if version == 0:
         return Election.PREFERRED
     try:
@@ -69,7 +70,7 @@ def _election(version: int, request: messages.ElectLeadersRequest) -> Election |
 
 
 async def _partitions(ctx: Context, request: messages.ElectLeadersRequest) -> list[TopicPartition]:
-    """What to elect, each partition once, topics together."""
+    """The partitions to elect, each once, grouped by topic."""
     pace = Pace()
     if request.topic_partitions is None:
         everything: list[TopicPartition] = []
@@ -90,7 +91,7 @@ async def _partitions(ctx: Context, request: messages.ElectLeadersRequest) -> li
 async def _elect(
     ctx: Context, partitions: list[TopicPartition], election: Election, timeout_ms: int, received: float, left_out: bool
 ) -> dict[TopicPartition, Result]:
-    """Elect and wait for the metadata cache; the results in the requested order. `left_out`: those that need no election are."""
+    """Elect and wait for the metadata cache; results in the requested order. `left_out`: leave out partitions that need no election."""
     try:
         elected = await ctx.services.controller.elect_leaders(partitions, election, ctx.cause)
     except ApiError as error:
@@ -118,7 +119,9 @@ async def _elect(
 
 
 async def _wait(ctx: Context, waiting: dict[str, dict[int, int]], timeout_ms: int) -> None:
-    """Take out of `waiting` (topic → partition → leader) what the metadata cache shows, until nothing is left or the time is over."""
+    """Remove each leader from `waiting` (topic → partition → leader) when the metadata cache shows it. Returns when all are, or after
+    `timeout_ms`.
+    """
     metadata = ctx.services.metadata
 
     def look(named: Named) -> bool:
@@ -127,7 +130,7 @@ async def _wait(ctx: Context, waiting: dict[str, dict[int, int]], timeout_ms: in
             for index in partitions:
                 leader = leaders.get(index)
                 if leader is not None and metadata.leader(topic, index) == leader:
-                    del leaders[index]  # a leader that was seen once counts, whatever follows
+                    del leaders[index]  # a leader that was shown once counts, also if it changes again
             if not leaders:
                 waiting.pop(topic, None)
         return not waiting

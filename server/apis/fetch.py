@@ -1,13 +1,13 @@
 """Fetch (1), versions 0-17: records for consumers and followers.
 
-What is fetched is a session's, or the request's own (`broker/fetch_sessions.py`). Each partition is read by `broker/fetch_reads.py`, in
-the order of the session, until the response is full: the first partition with records gives at least one batch, whatever the limits say
-(version 3 and later). The response is sent at once when it has `min_bytes`, when a partition has an error, a diverging epoch or a closer
-replica, or when the request does not wait; else the fetch waits (`server/fetch/delayed_fetch.py`). Partitions that the metadata cache does
-not know, or that the client may not read, come last and do not end the wait.
+The partitions to fetch come from the fetch session, or from the request if it has none (`broker/fetch_sessions.py`). Each partition is read
+by `broker/fetch_reads.py`, in the order of the session, until the response is full. The first partition with records gives at least one
+batch, even if that exceeds the limits (version 3 and later). The response is sent at once if it has `min_bytes`, if a partition has an
+error, a diverging epoch or a closer replica, or if the request does not wait. Otherwise the fetch waits (`server/fetch/delayed_fetch.py`).
+Partitions that the metadata cache does not know, or that the client may not read, come last and do not end the wait.
 
-Records from disk are read together in threads, bounded in bytes for all clients. To versions 0-3 records are converted to the formats that
-those clients read, in a thread where there are many. Source: wire 5.1, `KafkaApis.handleFetchRequest` of Apache Kafka 3.9.1.
+Records on disk are read together in threads; the bytes that are read for all clients are limited. For versions 0-3 records are converted to
+the formats that those clients read, in a thread if there are many. Source: wire 5.1, `KafkaApis.handleFetchRequest` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def handle(ctx: Context, request: messages.FetchRequest) -> Body | messages.Fetc
 
 
 async def _handle_many(ctx: Context, request: messages.FetchRequest, context: FetchContext) -> Body | messages.FetchResponse:
-    """As `handle` does for few partitions."""
+    """Do what `handle` does for few partitions, in slices."""
     for _ in context.partitions.update(request, ctx.services.metadata.topic_name, SLICE, forget=not context.is_full):
         await asyncio.sleep(0)
     context = ctx.services.fetches.sessions.complete(context, now_ms(ctx))
@@ -82,7 +82,7 @@ def refuse(request: messages.FetchRequest, version: int, code: ErrorCode, messag
 
 
 def params_of(ctx: Context, request: messages.FetchRequest) -> FetchParams:
-    """What holds for all partitions of a request; the same value for equal requests."""
+    """The parameters that all partitions of a request share. Equal requests usually get the same object."""
     if len(request.rack_id) > LONGEST_RACK:
         return _new_params(ctx, request)
     known = ctx.services.fetches.params

@@ -1,9 +1,9 @@
-"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from single configs of topics, brokers, log levels.
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append to or subtract from single configs of topics and brokers; set log levels.
 
 Any broker handles topics and the default entity of brokers (empty name); each broker handles its own entity and log levels. Needs
-ALTER_CONFIGS on the topic, or on the cluster. Appending and subtracting is for lists. An operation that does not exist is INVALID_REQUEST
-for a broker, before anything else of the change, and UNKNOWN_SERVER_ERROR elsewhere, in its turn, as in Kafka. Without any entry what is
-stored is stored and announced again.
+ALTER_CONFIGS on the topic, or on the cluster. Append and subtract work on lists only. As in Kafka, an operation that does not exist gets
+INVALID_REQUEST for a broker, before any other check of the change; for other resources it gets UNKNOWN_SERVER_ERROR when its turn comes.
+A resource without entries is stored again as it is, and the change is announced.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""InitProducerId (22), versions 0-5: an id and epoch 0 for an idempotent producer.
+"""InitProducerId (22), versions 0-5: give an idempotent producer an id and epoch 0.
 
-Without a transactional id the producer gets the broker's next id, whatever id it had before: so it begins again after an error that it
-cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on some topic. While the broker has no block of ids the code is
-COORDINATOR_LOAD_IN_PROGRESS, and clients retry. An id without an epoch, or the reverse, is INVALID_REQUEST, and so is an empty
-transactional id. Transactions have no coordinator yet: with a transactional id the code is COORDINATOR_NOT_AVAILABLE.
+Without a transactional id the producer gets the broker's next id, even if it already had one: this is how it starts again after an error
+that it cannot resolve. Needs IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. While the broker has no block of ids, the code is
+COORDINATOR_LOAD_IN_PROGRESS, and clients retry. An id without an epoch, an epoch without an id and an empty transactional id get
+INVALID_REQUEST. There is no transaction coordinator yet: with a transactional id the code is COORDINATOR_NOT_AVAILABLE.
 Source: wire 5, 12, 13.
 """
 
@@ -35,7 +35,7 @@ def refuse(
 
 
 def _refusal(ctx: Context, request: messages.InitProducerIdRequest) -> ErrorCode:
-    """Why the producer gets no id, in the order of Apache Kafka's checks; NONE when it gets one."""
+    """The code if the producer does not get an id, in the order of Apache Kafka's checks; NONE if it gets one."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not ctx.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
@@ -54,5 +54,5 @@ def _refusal(ctx: Context, request: messages.InitProducerIdRequest) -> ErrorCode
 
 
 def _may_write_some_topic(ctx: Context) -> bool:
-    """Whether the client may write a topic that exists: our authorizers cannot tell of all names at once."""
+    """Whether the client may write to any existing topic. Our authorizers cannot check all possible names at once."""
     return any(ctx.authorize(Operation.WRITE, ResourceType.TOPIC, name) for name in ctx.services.metadata.topics)

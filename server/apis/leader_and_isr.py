@@ -1,6 +1,7 @@
 """LeaderAndIsr (4), versions 0-7: the controller sends the partitions that this broker leads or follows.
 
-Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/partition_states.py`.
+Needs CLUSTER_ACTION on the cluster; without it the response and every partition have the error. The rules are in
+`broker/partition_states.py`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""ListOffsets (2), versions 0-9: the offset that goes with a timestamp.
+"""ListOffsets (2), versions 0-9: find offsets by timestamp.
 
-Timestamps below zero have a meaning: -1 the latest offset that the client may read, -2 the earliest, -3 that of the record with the largest
-timestamp (version 7 and later), -4 the earliest on this broker (8), -5 the last one in tiered storage (9), of which there is none; others,
-and these in older versions, are UNSUPPORTED_VERSION. A consumer sees the high watermark, with read_committed the last stable offset;
-anybody else the log end offset. A new leader whose high watermark is below the start of its epoch does not know yet what is the latest:
-OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE. The replica id -2 may be used at any replica. A partition named twice is
-INVALID_REQUEST. Version 0 answers with a list of segments' first offsets, the newest first.
+Timestamps below zero are special: -1 is the latest offset that the client may read, -2 the earliest offset, -3 the offset of the record
+with the largest timestamp (version 7 and later), -4 the earliest offset on this broker (8 and later), -5 the last offset in tiered storage
+(9; Klamm does not have tiered storage). Other negative timestamps, and these in older versions, get UNSUPPORTED_VERSION.
+
+For a consumer the latest offset is the high watermark, or the last stable offset with read_committed; for everybody else it is the log end
+offset. A new leader whose high watermark is below the start of its epoch does not know the latest offset yet: consumers get
+OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE. With replica id -2 followers respond too. A partition named twice gets
+INVALID_REQUEST. The response of version 0 is a list of the first offsets of segments, the newest first.
 
 Source: wire 5.1; `KafkaApis.handleListOffsetRequest` and `Partition.fetchOffsetForTimestamp` of Apache Kafka 3.9.1.
 """
@@ -26,7 +28,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 CONSUMER, DEBUGGER = -1, -2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""The version that knows each special timestamp."""
+"""Special timestamp → first version that knows it."""
 NOT_AVAILABLE_SINCE, EPOCHS_SINCE = 5, 4
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 UNKNOWN = -1
@@ -36,7 +38,7 @@ Wanted = messages.ListOffsetsRequest.ListOffsetsPartition
 
 
 class Place(NamedTuple):
-    """A record's offset with its timestamp and leader epoch, -1 where there is none."""
+    """Offset, timestamp and leader epoch of a record; -1 if unknown."""
 
     offset: int
     timestamp: int = UNKNOWN
@@ -87,7 +89,7 @@ def _repeated(request: messages.ListOffsetsRequest) -> frozenset[tuple[str, int]
 
 
 def _code_in(version: int, code: ErrorCode) -> ErrorCode:
-    """The code as this version knows it."""
+    """Replace a code that this version does not have."""
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_SINCE:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return code
@@ -120,7 +122,7 @@ async def _row(ctx: Context, request: messages.ListOffsetsRequest, topic: str, w
 
 
 async def _place(replica: HostedPartition, timestamp: int, end_offset: int, is_consumer: bool) -> Place | None:
-    """What goes with the timestamp, before `end_offset`; None where nothing does. Raises ApiError."""
+    """The offset for the timestamp, below `end_offset` if it is that of a record; None if there is none. Raises ApiError."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Place(replica.log_start_offset, UNKNOWN, _first_epoch(replica))
     if timestamp == LATEST_TIERED:
@@ -143,7 +145,7 @@ async def _search(replica: HostedPartition, timestamp: int) -> Place | None:
 
 
 def _first_epoch(replica: HostedPartition) -> int:
-    """The leader epoch of the first record, or of what comes first."""
+    """The leader epoch at the log start offset, -1 if unknown. Without a log a leader's own epoch: that of the first record to come."""
     log = replica.log
     if log is None:
         return replica.leader_epoch if replica.is_leader else NO_EPOCH
@@ -152,9 +154,9 @@ def _first_epoch(replica: HostedPartition) -> int:
 
 
 def _segment_starts(replica: HostedPartition, timestamp: int, count: int, now_ms: int) -> list[int]:
-    """First offsets of segments that were written last at or before the timestamp, and the log end offset, the newest first.
+    """First offsets of the segments whose last write was at or before the timestamp, and the log end offset; the newest first.
 
-    A segment that another follows was written last when that one was made.
+    The last write of a segment counts as the time when the next segment was created.
     """
     log: Any = replica.log
     segments = [] if log is None else log.segments

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (46), version 0: which partitions are being reassigned, as the controller's cache has it.
+"""ListPartitionReassignments (46), version 0: the partitions that are being reassigned, from the controller's memory.
 
-Needs DESCRIBE on the cluster. A null list means all; named partitions that are unknown or not being reassigned are left out.
+Needs DESCRIBE on the cluster. A null list means all partitions. Partitions that do not exist or are not being reassigned are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
         return refuse(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         named = None if request.topics is None else await _named(request.topics)
-        found = await ctx.services.controller.list_reassignments(named, ctx.cause)
+        assignments = await ctx.services.controller.list_reassignments(named, ctx.cause)
     except ApiError as error:
         return refuse(request, ctx.api_version, error.code, error.message or "This is not the correct controller for this cluster.")
     response = messages.ListPartitionReassignmentsResponse
@@ -28,7 +28,7 @@ async def handle(ctx: Context, request: messages.ListPartitionReassignmentsReque
     encode = messages.struct_encoder("ListPartitionReassignmentsResponse", "OngoingPartitionReassignment", ctx.api_version)
     by_topic: dict[str, list[bytes]] = {}
     pace = Pace()
-    for tp, a in found.items():
+    for tp, a in assignments.items():
         await pace()
         row = row_type(partition_index=tp.partition, replicas=a.replicas, adding_replicas=a.adding, removing_replicas=a.removing)
         by_topic.setdefault(tp.topic, []).append(encode(row))

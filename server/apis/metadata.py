@@ -1,15 +1,16 @@
-"""Metadata (3), versions 0-12: the brokers, the controller and topics with their partitions, as this broker's metadata cache has them.
+"""Metadata (3), versions 0-12: the brokers, the controller and topics with their partitions, from this broker's metadata cache.
 
-In version 0 an empty list means all topics; in later versions null means all, and an empty list none. A request names topics; from version
-12 on it can have ids instead: with one id in the request, names in it are ignored. An unknown id is UNKNOWN_TOPIC_ID with a null name; an
-unknown name is UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if it is not a valid name. A topic that is named twice has one
-result. Ids or null names before version 12 are INVALID_REQUEST for everything, neither name nor id an unknown server error.
+In version 0 an empty list means all topics. In later versions null means all topics, and an empty list means none. A request names topics;
+from version 12 on it can have topic ids instead: if a request has one id, its names are ignored. An unknown id gets UNKNOWN_TOPIC_ID and a
+null name; an unknown name gets UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if the name is not valid. A topic that is named
+twice has one result. Ids or null names before version 12 get INVALID_REQUEST for the whole request; from version 12 on a topic without name
+and id gets UNKNOWN_SERVER_ERROR, if the request has no ids.
 
-A topic that may not be described is TOPIC_AUTHORIZATION_FAILED (its name is null when the request has its id), or left out when all
-were requested. Authorised operations are included on request: of the cluster in versions 8-10, of topics from 8 on.
+A topic that the client may not describe gets TOPIC_AUTHORIZATION_FAILED (with a null name if the request has its id). It is left out if
+all topics were requested. Authorized operations are included on request: of the cluster in versions 8-10, of topics from 8 on.
 
-Unknown names are created on the way when the request allows it (from version 4 on it may forbid it) and auto.create.topics.enable
-is set: see `server/requests/topic_creation.py`. Such a response is LEADER_NOT_AVAILABLE; the next one shows the topic.
+Unknown topics are created if auto.create.topics.enable is true and the request allows it (from version 4 on it may forbid it): see
+`server/requests/topic_creation.py`. Such a topic gets LEADER_NOT_AVAILABLE; the next response shows it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from klamm.server.security.authorizer import AllowAll, Operation, ResourceType
 
 IDS_SINCE = 12
 MANY_AT_ONCE = 200
-"""How many topics of a long list are looked up in one slice."""
+"""Topics of a long list that are looked up in one slice."""
 
 
 def handle(
@@ -66,7 +67,7 @@ def refuse(request: messages.MetadataRequest, version: int, code: ErrorCode, mes
 async def _many_topics(
     ctx: Context, request: messages.MetadataRequest, topics: Sequence[messages.MetadataRequest.MetadataRequestTopic]
 ) -> messages.MetadataResponse | bytes:
-    """As `handle` does for few."""
+    """Do what `handle` does for few topics, in slices."""
     pace = Pace()
     ids: dict[bytes, None] = {}
     names: dict[str, None] = {}
@@ -114,7 +115,7 @@ def _all_topics(ctx: Context, request: messages.MetadataRequest) -> bytes:
 
 
 def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
-    """(encoded unknown ids, names of the known ones)."""
+    """(encoded rows of unknown ids, names of the topics with known ids)."""
     unknown: list[bytes] = []
     names: list[str] = []
     for topic_id in ids:
@@ -127,7 +128,7 @@ def _by_id(ctx: Context, ids: Iterable[bytes]) -> tuple[list[bytes], list[str]]:
 
 
 class _Rows(NamedTuple):
-    """Topics requested by name: encoded ones that exist, unknown ones, names to be created, encoded ones that are refused."""
+    """Requested topics: encoded rows of those that exist and of those that do not, names to create, encoded rows of refused ones."""
 
     known: list[bytes]
     unknown: list[bytes]
@@ -161,7 +162,7 @@ def _rows(ctx: Context, request: messages.MetadataRequest, names: list[str], by_
 
 
 def _named(ctx: Context, request: messages.MetadataRequest, encoded: list[bytes], rows: _Rows) -> bytes | Awaitable[bytes]:
-    """The response for topics by name, after those that are encoded."""
+    """The body of the response: the rows in `encoded`, then those in `rows`. Creates the missing topics first."""
     if rows.missing:
         return _created(ctx, request, encoded + rows.known, rows.missing, rows.refused)
     return _body(ctx, request, encoded + rows.known + rows.unknown + rows.refused)
@@ -178,7 +179,7 @@ async def _created(
 
 
 def _known(ctx: Context, request: messages.MetadataRequest, names: Iterable[str]) -> list[bytes]:
-    """The encoded topics among these that exist."""
+    """Encoded rows of those topics that exist."""
     metadata, version, listener = ctx.services.metadata, ctx.api_version, ctx.peer.listener
     topics = metadata.topics
     return [
@@ -189,7 +190,7 @@ def _known(ctx: Context, request: messages.MetadataRequest, names: Iterable[str]
 
 
 def _undescribed(ctx: Context, names: Iterable[str], by_id: bool) -> list[bytes]:
-    """Topics the caller may not see: an id is no secret, whether a name exists is."""
+    """Encoded rows of topics that the client may not see. A topic id is not a secret; whether a name exists is one."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if by_id:
         return [missing_topic_bytes(ctx.api_version, code, None, ctx.services.metadata.topic_id(name)) for name in names]

@@ -1,8 +1,8 @@
-"""MetadataFetch (101), version 0, of a draft: a broker that registered by request reads the metadata log; each fetch is a heartbeat.
+"""MetadataFetch (101), version 0, from a draft KIP: a broker that registered by request reads the metadata log; each fetch is a heartbeat.
 
 Needs CLUSTER_ACTION on the cluster. Only the active controller has a log. A fetch at the end of the log waits for records, at most for the
-heartbeat interval. Id -1 with epoch -1 reads without being a broker. The rules are in `controller/metadata_log/fetches.py`; source:
-controller 25.
+heartbeat interval. An observer, which is not a broker, reads with id -1 and epoch -1. The rules are in
+`controller/metadata_log/fetches.py`; source: controller 25.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""OffsetForLeaderEpoch (23), versions 0-4: where a leader epoch ends in this leader's log.
+"""OffsetForLeaderEpoch (23), versions 0-4: the end offset of a leader epoch in the leader's log.
 
-A follower, or a consumer after a leader change, learns whether its log and the leader's are the same up to its position. The result is the
-largest epoch that is not above the requested one, with the offset at which the next one begins; -1, -1 where the leader does not know the
-epoch. CLUSTER_ACTION on the cluster, or DESCRIBE on the topic, is needed. Source: controller 14, wire 12; KIP-101, KIP-279, KIP-320.
+With it a follower, or a consumer after a leader change, finds out whether its log and the leader's are the same up to its position. The
+result is the largest epoch that is not above the requested one, and the offset at which the next epoch begins; both are -1 if the leader
+does not know the epoch. Needs CLUSTER_ACTION on the cluster, or DESCRIBE on the topic. Source: controller 14, wire 12; KIP-101, KIP-279,
+KIP-320.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def refuse(
 
 
 async def _handle_many(ctx: Context, request: messages.OffsetForLeaderEpochRequest) -> messages.OffsetForLeaderEpochResponse:
-    """As `handle` does for few."""
+    """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
     allowed = ctx.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     results = []

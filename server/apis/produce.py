@@ -1,13 +1,14 @@
-"""Produce (0), versions 0-11: records are appended to the logs of the partitions that this broker leads.
+"""Produce (0), versions 0-11: append records to the logs of partitions that this broker leads.
 
 Each partition has its own result. The checks are in the order of Apache Kafka: permission, known partition, acks, internal topics,
-leader, enough replicas in sync, records; the last two are the log's. Two refuse a request as a whole, by its first batches: a batch whose
-length or magic is impossible, and transactional records without a transactional id. With acks=0 there is no response, and an error closes
-the connection. With acks=-1 the response waits for the ISR, with acks=1 for the file of a log on disk, at most for the request's time-out.
+leader, enough replicas in sync, records; the last two are made by the replica manager and the log. Two errors refuse a request as a whole,
+after a look at the first batch of each partition: a batch with an impossible length or magic, and transactional records without permission
+for the transactional id. With acks=0 there is no response, and an error closes the connection. With acks=-1 the response waits for the ISR,
+at most for the time-out of the request; with acks=1 it waits until a log on disk has been written.
 
-As long as logs are open and records are cheap to check, everything is appended before `handle` returns, so that the requests of a
-connection can follow one another without waiting. Otherwise (first use of a log, recompression, long batches, many partitions) the request
-is the only one of its connection that is handled. A partition that is named twice has one result, that of the last entry.
+If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
+connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
+at the same time. A partition that is named twice has one result, that of the last entry.
 
 Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords` of Apache Kafka 3.9.1.
 """
@@ -32,7 +33,7 @@ from klamm.server.security.authorizer import Operation, ResourceType
 
 LEADER_SINCE = 10
 ADMIN_CLIENT = "__admin_client"
-"""The client id that may write internal topics."""
+"""Client id that may write to internal topics."""
 NO_OFFSET = -1
 VERIFICATION_FAILED = "Failed to verify the transaction: there is no transaction coordinator yet"
 
@@ -40,7 +41,7 @@ _WITHOUT_LOG_START = frozenset((
     ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.KAFKA_STORAGE_ERROR,
 ))
-"""Codes of the broker beside which the response does not name the log start offset."""
+"""With these codes the response does not contain the log start offset."""
 
 Response = messages.ProduceResponse
 Row = messages.ProduceResponse.PartitionProduceResponse
@@ -75,7 +76,7 @@ def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, mess
 
 
 class Part:
-    """One partition of a request. `row` is its result; `appended` are the records in the log, which perhaps wait for the replicas."""
+    """One partition of a request. `row` is its result; `appended` are the records in the log, which may still wait for replicas."""
 
     __slots__ = ("appended", "index", "records", "row", "topic")
 
@@ -87,7 +88,7 @@ class Part:
         self.appended: Appended | None = None
 
     def append_now(self, ctx: Context, request: messages.ProduceRequest) -> bool:
-        """Append the records, or find out why not. False when that may take long: then nothing has happened."""
+        """Append the records, or store the error. Returns False, and does nothing, if that may take long."""
         try:
             replica, records = self._check(ctx, request)
         except ApiError as error:
@@ -100,7 +101,7 @@ class Part:
         return True
 
     async def append_later(self, ctx: Context, request: messages.ProduceRequest) -> None:
-        """`append_now`, however long it takes."""
+        """Do the same as `append_now`, also if it takes long."""
         try:
             replica, records = self._check(ctx, request)
             log = await ctx.services.replicas.open_log(replica)
@@ -113,7 +114,7 @@ class Part:
             self._append(ctx, request.acks, replica, records)
 
     def _check(self, ctx: Context, request: messages.ProduceRequest) -> tuple[HostedPartition, Buffer]:
-        """The partition, which this broker leads, and the records. Raises ApiError for every reason that is not in the records."""
+        """The partition, which this broker leads, and the records. Raises ApiError for all errors that do not come from the records."""
         if not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, self.topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if ctx.services.metadata.partition(self.topic, self.index) is None:
@@ -127,13 +128,13 @@ class Part:
             raise error if code is None else ApiError(code) from None
 
     def _replica(self, ctx: Context, request: messages.ProduceRequest, records: Buffer) -> HostedPartition:
-        """The partition. Raises ApiError for what counts after records that this version may not hold."""
+        """The partition. Raises ApiError; an error of `version_error` takes precedence over these errors."""
         if request.acks not in (-1, 0, 1):
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
         if self.topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if request.transactional_id is not None and _is_transactional(records):
-            # here the transaction coordinator is asked once there is one
+            # a transaction coordinator, once there is one, verifies the partition here
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, VERIFICATION_FAILED)
         return ctx.services.replicas.leader(self.topic, self.index)
 
@@ -149,7 +150,7 @@ class Part:
             self.fail(replica, error)
 
     async def _append_costly(self, ctx: Context, acks: int, replica: HostedPartition, log: Log, records: Buffer) -> None:
-        """As `_append`; the records are checked, and perhaps compressed again, in a thread, while others may append."""
+        """Like `_append`, but a thread checks the records and perhaps compresses them again; meanwhile others may append."""
         now_ms = ctx.services.clock.now_ms()
         at = log.next_offset, replica.leader_epoch, log.config.rules
         try:
@@ -169,7 +170,7 @@ class Part:
         self.appended = Appended(replica, result.last_offset)
 
     def _refuse(self, replica: HostedPartition, refusal: Refused) -> None:
-        """The records are not appended for a reason that is in them."""
+        """Store the result of records that the log refused because of their content."""
         error = Response.BatchIndexAndErrorMessage
         self.row = Row(
             index=self.index, error_code=refusal.code, base_offset=NO_OFFSET, error_message=refusal.message,
@@ -178,7 +179,7 @@ class Part:
         )
 
     def fail(self, replica: HostedPartition | None, error: ApiError) -> None:
-        """The records are not appended. `replica` is given where the response may name its log start offset."""
+        """Store the result of records that were not appended. With `replica` the response may contain its log start offset."""
         start = NO_OFFSET if replica is None or error.code in _WITHOUT_LOG_START else replica.log_start_offset
         text = error.message if error.message == VERIFICATION_FAILED else None
         self.row = Row(index=self.index, error_code=error.code, base_offset=NO_OFFSET, log_start_offset=start, error_message=text)
@@ -193,7 +194,7 @@ def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> dict[t
 
 
 def _is_transactional(records: Buffer) -> bool:
-    """Whether the first batch is part of a transaction. Raises CorruptRecords for a length or magic that no batch has."""
+    """Whether the first batch is part of a transaction. Raises CorruptRecords if its length or magic is impossible."""
     size = batch_size(records, 0)
     return size is not None and size <= len(records) and records[16] == 2 and bool(records[22] & TRANSACTIONAL)
 
@@ -201,7 +202,7 @@ def _is_transactional(records: Buffer) -> bool:
 def _refusal(
     ctx: Context, request: messages.ProduceRequest, topics: Iterable[messages.ProduceRequest.TopicProduceData]
 ) -> ApiError | None:
-    """Why the request is refused as a whole, by the first batch of each partition of these topics."""
+    """The error that refuses the whole request, from the first batch of each partition of these topics; None if there is none."""
     transactional_id = request.transactional_id
     for topic in topics:
         for part in topic.partition_data:
@@ -223,7 +224,7 @@ def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) 
 
 
 async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Response | None:
-    """As `handle` for few partitions, in slices."""
+    """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
     parts: dict[tuple[str, int], Part] = {}
     for topic in request.topic_data:
@@ -252,7 +253,7 @@ async def _append_later(
 def _acknowledge(
     ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part]
 ) -> Response | Awaitable[Response | None] | None:
-    """The response to a request whose records are appended or refused; a coroutine where it has to wait for the replicas."""
+    """The response after all records are appended or refused; a coroutine if it must wait for acknowledgements."""
     if request.acks == 0:
         failed = next((part.row for part in parts if part.row is not None and part.row.error_code), None)
         if failed is not None:
@@ -286,12 +287,12 @@ def response_of(ctx: Context, parts: Iterable[Part]) -> Response:
             row = row._replace(current_leader=_current_leader(ctx, part.topic, part.index))
             leaders.add(row.current_leader.leader_id)
         topics.setdefault(part.topic, []).append(row)
-    rows = [Response.TopicProduceResponse(name=topic, partition_responses=found) for topic, found in topics.items()]
+    rows = [Response.TopicProduceResponse(name=topic, partition_responses=parts) for topic, parts in topics.items()]
     return Response(responses=rows, node_endpoints=_endpoints(ctx, leaders) if leaders else [])
 
 
 def _current_leader(ctx: Context, topic: str, index: int) -> messages.ProduceResponse.LeaderIdAndEpoch:
-    """The leader that this broker's replica follows, else the one in the metadata cache."""
+    """The leader according to this broker's replica; without a replica, according to the metadata cache."""
     leader = messages.ProduceResponse.LeaderIdAndEpoch
     replica = ctx.services.replicas.get(topic, index)
     if replica is not None and not replica.offline:
@@ -301,7 +302,7 @@ def _current_leader(ctx: Context, topic: str, index: int) -> messages.ProduceRes
 
 
 def _endpoints(ctx: Context, leaders: set[int]) -> list[messages.ProduceResponse.NodeEndpoint]:
-    """Where the leaders that were named can be reached on the listener of the request."""
+    """Host, port and rack of these leaders on the listener of the request."""
     row = messages.ProduceResponse.NodeEndpoint
     return [
         row(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=rack)

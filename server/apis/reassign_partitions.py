@@ -1,8 +1,8 @@
 """ReassignPartitions (1790), version 0: move partitions, throttled by the controller, which removes the throttles at the end (KIP-179).
 
-Needs ALTER on the cluster. Each partition is checked by itself. The response comes when the reassignments are recorded, not when the data
-have moved; what is not done by `Timeout` (in ms after reception) answers REQUEST_TIMED_OUT, and the work goes on. A partition that
-is named twice is refused and reported once. Layout and errors: controller 22.2, 22.6.
+Needs ALTER on the cluster. Each partition is checked by itself. The response is sent when the reassignments are stored, not when the data
+has moved. A partition whose reassignment is not stored within `Timeout` (ms after reception) gets REQUEST_TIMED_OUT, and the work
+continues. A partition that is named twice is refused and reported once. Layout and errors: controller 22.2, 22.6.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def refuse(
 async def _reassign(
     ctx: Context, request: messages.ReassignPartitionsRequest, moves: Entries[TopicPartition, Ints]
 ) -> dict[TopicPartition, Result]:
-    """Begin what is not refused. A policy is asked for what passes the controller's checks, before anything is changed."""
+    """Begin the reassignments. The policy, if there is one, checks those that the controller accepts, before anything is changed."""
     reassign = partial(
         ctx.services.controller.reassign_partitions,
         moves.wanted,

@@ -1,7 +1,8 @@
-"""RegisterBroker (100), version 0, of a draft: a broker registers with the controller instead of in ZooKeeper.
+"""RegisterBroker (100), version 0, from a draft KIP: a broker registers with the controller instead of in ZooKeeper.
 
-Needs CLUSTER_ACTION on the cluster. Only the active controller registers. The response has the new broker epoch and the state FENCED, or
-an error with epoch -1 and the state as it is stored. The rules are in `controller/registrations/register_broker.py`; source: controller 25.
+Needs CLUSTER_ACTION on the cluster. Only the active controller registers brokers. The response has the new broker epoch and the state
+FENCED, or an error with epoch -1 and the stored state of the broker. The rules are in `controller/registrations/register_broker.py`;
+source: controller 25.
 """
 
 from __future__ import annotations

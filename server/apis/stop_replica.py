@@ -1,6 +1,7 @@
-"""StopReplica (5), versions 0-4: the controller takes replicas away from this broker, or only ends their fetching.
+"""StopReplica (5), versions 0-4: the controller stops the fetchers of replicas, and deletes the replicas if it says so.
 
-Needs CLUSTER_ACTION on the cluster; refused at the top and for every partition otherwise. The rules are in `broker/partition_states.py`.
+Needs CLUSTER_ACTION on the cluster; without it the response and every partition have the error. The rules are in
+`broker/partition_states.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def handle(ctx: Context, request: messages.StopReplicaRequest) -> messages.StopR
     services = ctx.services
     response, effects = services.replicas.handle_stop_replica(request, ctx.api_version, services.identity.broker_epoch)
     log_effects(services.identity.broker_id, effects)
-    services.replicas.apply(effects)  # nothing is waited for: folders are renamed and deleted afterwards
+    services.replicas.apply(effects)  # not awaited: folders are renamed and deleted later
     return response
 
 

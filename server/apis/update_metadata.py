@@ -1,8 +1,8 @@
 """UpdateMetadata (6), versions 0-8: the controller sends the state of the cluster.
 
 Needs CLUSTER_ACTION on the cluster. Requests in the purgatory that wait for one of its topics or partitions are checked before the
-response is sent, so that the controller can rely on it. A request in which a listener can have no name (versions 1-2 name it after its
-security protocol, which is none) cannot be read: the connection is closed before anything has changed.
+response is sent, so that the controller can rely on it. Versions 1-2 name a listener after its security protocol. If that is not a known
+protocol, the request cannot be read, and the connection is closed before anything has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def handle(ctx: Context, request: messages.UpdateMetadataRequest) -> messages.Up
 
 
 def _named(request: messages.UpdateMetadataRequest) -> Iterator[tuple[str, Iterator[int]]]:
-    """Topics with their partitions; versions 0-4 have them one by one."""
+    """The topics of the request with their partitions. Versions 0-4 list the partitions one by one."""
     for topic in request.topic_states:
         yield topic.topic_name, (state.partition_index for state in topic.partition_states)
     for state in request.ungrouped_partition_states:
