@@ -83,7 +83,7 @@ test-all: lint $(NODE)/.kafkajs-$(KAFKAJS) ## Lint, then all tests but half of t
 	  share="--long-share $(LONG_SHARE) $(if $(LONG_SEED),--long-seed $(LONG_SEED))"; \
 	  if [ $$code -gt $$failed ]; then failed=$$code; fi; \
 	done; \
-	if [ $$failed -eq 1 ]; then failed=0; $(BIN)/python -m klamm.tests.unstable $(FAILURES) || failed=1; fi; \
+	if [ $$failed -eq 1 ]; then failed=0; $(BIN)/python -m klamm.tests.plugins.unstable $(FAILURES) || failed=1; fi; \
 	exit $$failed
 
 .PHONY: test-everything
@@ -103,7 +103,7 @@ test-journals: setup ## The long tests of clusters once more, with journals, whi
 .PHONY: test-judge
 test-judge: setup ## Tell all stories to a real Kafka behind recording proxies: what it does must break no conformance rule (half an hour)
 	@$(BIN)/python -m klamm.tests.reference.jars >/dev/null
-	@$(BIN)/python -m klamm.tests.pipeline.kafka_stories
+	@$(BIN)/python -m klamm.tests.pipeline.real_clusters.kafka_stories
 
 .PHONY: duel
 duel: setup ## Tell random stories to a real Kafka and to Klamm (make duel SEED=7 MINUTES=60); what differs goes to build/duel

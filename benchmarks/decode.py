@@ -31,7 +31,7 @@ from klamm.pipeline.decode.frame_decoder import decode_frame
 from klamm.pipeline.lake.tables import BRONZE, ddl
 from klamm.pipeline.silver import build_silver, decode
 from klamm.pipeline.spark.session import open_session
-from klamm.tests.pipeline.frame_samples import Frame, recorded
+from klamm.tests.pipeline.decode.frame_samples import Frame, recorded
 
 AIM_PER_CORE = 100_000
 """Frames a second that Spark decodes on one core."""

@@ -54,7 +54,7 @@ RECORDINGS = [
     ("Bytes of every message in every version, good and bad", "messages.jsonl.gz", "protocol/test_golden_messages.py"),
     ("Requests of real clients and a cluster's answers", "responses.jsonl.gz", "protocol/test_recorded_frames.py"),
     ("Whole client sessions", "live.jsonl.gz", "protocol/test_recorded_frames.py"),
-    ("Odd frames, and what a broker does with them", "raw.jsonl.gz", "server/test_odd_frames.py"),
+    ("Odd frames, and what a broker does with them", "raw.jsonl.gz", "server/net/test_odd_frames.py"),
     ("Those of them about records, sent to a broker in their order", "raw.jsonl.gz", "golden/test_data_frames.py"),
     ("A controller's requests to one broker, and its answers", "broker_story.jsonl.gz", "broker/test_broker_story.py"),
     ("Frames between brokers in a story of 34 steps", "interbroker.jsonl.gz", "stories"),

@@ -308,8 +308,8 @@ def conformance_page() -> str:
         lines.append(f"| {rule.id} | {rule.severity} | {rule.statement} | {rule.source} | {inputs} |")
     lines += [
         "",
-        "`make test-all` judges a cluster that lives through much (`tests/pipeline/test_own_clusters.py`). Rules of severity `error` that",
-        "nothing there exercises:",
+        "`make test-all` judges a cluster that lives through much (`tests/pipeline/real_clusters/test_own_clusters.py`). Rules of severity",
+        "`error` that nothing there exercises:",
         "",
         *(f"* {rule}: {reason}." for rule, reason in _not_exercised().items()),
     ]
@@ -318,7 +318,7 @@ def conformance_page() -> str:
 
 def _not_exercised() -> dict[str, str]:
     """Rule → why our own cluster does not exercise it, as the test says it."""
-    for node in ast.parse((TESTS / "pipeline" / "test_own_clusters.py").read_text()).body:
+    for node in ast.parse((TESTS / "pipeline" / "real_clusters" / "test_own_clusters.py").read_text()).body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "NOT_EXERCISED":
             assert node.value is not None
             return dict(ast.literal_eval(node.value))

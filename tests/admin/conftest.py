@@ -12,8 +12,8 @@ import klamm
 from klamm.admin import deadlines
 from klamm.server.local.library import BlockingCluster
 from klamm.tests.admin.scripted import ScriptedCluster, scripted
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.members import Members
 from klamm.tests.reference.jars import NoJars, jars
 
 

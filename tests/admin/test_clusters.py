@@ -24,7 +24,7 @@ from klamm.admin import (
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"

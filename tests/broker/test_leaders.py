@@ -30,7 +30,7 @@ from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.log.simulated_storage import SimulatedStorage, empty
 from klamm.tests.broker.replica_requests import EPOCH, LISR, ME, A, lisr, state, stop
 from klamm.tests.broker.update_metadata import broker, update
-from klamm.tests.server.followers import MemoryLogs
+from klamm.tests.server.replication.followers import MemoryLogs
 from klamm.tests.services import broker_config
 
 LAG = 30_000

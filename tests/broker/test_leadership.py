@@ -15,7 +15,7 @@ from klamm.protocol.records.validation import Origin
 from klamm.server.local.driven_clock import DrivenClock
 from klamm.tests.broker.log.batches import batch
 from klamm.tests.broker.update_metadata import broker, update
-from klamm.tests.server.followers import MemoryLogs
+from klamm.tests.server.replication.followers import MemoryLogs
 
 LAG = 30_000
 ALIVE = frozenset({1, 2, 3})

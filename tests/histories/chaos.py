@@ -16,8 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.mixed.members import Members
 from klamm.tests.moves.moving import MOVED_S, Moving, Targets
 
 SETTINGS: dict[str, object] = {

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
 from klamm.zk.embedded.owned_process import OwnedProcess
 
 _HOLD = 'mount -t tmpfs -o size="$2" tmpfs "$1" && echo mounted && exec sleep infinity'

@@ -24,8 +24,9 @@ from klamm.controller.partitions.replica_machine import LeaveIsr
 from klamm.controller.values import Assignment, LeaderAndIsr, Proposal
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
-from klamm.tests.controller import crash_matrix, simulation, test_reassignment_crash_matrix, test_reassignment_model, test_simulation
+from klamm.tests.controller.reassignment import test_reassignment_crash_matrix, test_reassignment_model
 from klamm.tests.controller.simulated import Faults
+from klamm.tests.controller.simulation import crash_matrix, simulation, test_simulation
 from klamm.tests.harness.seeds import seeds
 from klamm.tests.journal.recorded import RecordedJournal, journaled
 

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 from klamm.tests.harness.kafka import KafkaBroker, OwnedBroker, wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port
 from klamm.tests.histories.history import Verdict, judge
 from klamm.tests.histories.workload import Producing, Reading, read_all
 from klamm.tests.logs_on_disk.kafka_tools import complaints
-from klamm.tests.mixed.members import Members
 
 TOPIC, PARTITIONS = "handed", 3
 

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.histories.workload import Producing
 from klamm.tests.logs_on_disk.kafka_tools import complaints
-from klamm.tests.mixed.members import Members
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.histories.history import judge
 from klamm.tests.histories.workload import Producing, read_all
-from klamm.tests.mixed.members import Members
 
 TOPIC, PARTITIONS = "full", 4
 NewMembers = Callable[..., Members]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from klamm.tests.harness.members import Members
 from klamm.tests.logs_on_disk.hand_over import HandOver
-from klamm.tests.mixed.members import Members
 
 
 @pytest.mark.slow

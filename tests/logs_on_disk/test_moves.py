@@ -7,9 +7,9 @@ from pathlib import Path
 
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.histories.history import judge
 from klamm.tests.histories.workload import Producing, read_all
-from klamm.tests.mixed.members import Members
 
 TOPIC = "moved"
 

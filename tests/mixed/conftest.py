@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.members import Members
 
 
 @pytest.fixture

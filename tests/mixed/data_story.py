@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port
-from klamm.tests.mixed.clients import produce, read_all, read_by_group
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.record_clients import produce, read_all, read_by_group
 from klamm.tests.reference.tools import Tools
 
 LISTENERS: dict[str, Any] = {

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.clients import RunningConsumer, RunningProducer, is_retriable, read_all
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
+from klamm.tests.harness.record_clients import RunningConsumer, RunningProducer, is_retriable, read_all
 
 TOPICS = ("ledger", "notes")
 ALONE_S = 30.0

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from klamm.tests.harness.kafka import KafkaBroker, LogLine, wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.mixed import old_protocol_story
 from klamm.tests.mixed.data_story import DataStory, dedicated, settings_of
 from klamm.tests.mixed.hand_over import HandOver
-from klamm.tests.mixed.members import Members
 from klamm.tests.mixed.tree_story import TreeStory
 from klamm.tests.reference.jars import jars
 from klamm.zk.embedded.server import EmbeddedZooKeeper

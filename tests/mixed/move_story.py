@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
 from klamm.tests.moves import throttled
 from klamm.tests.moves.moving import Moving, equal_on_disk, only_on
 

@@ -10,8 +10,8 @@ from functools import partial
 
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.clients import produce
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
+from klamm.tests.harness.record_clients import produce
 
 OFFICES = (0, 1, 0)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from klamm.tests.mixed.clients import produce, read_all
+from klamm.tests.harness.members import Members, grave
+from klamm.tests.harness.record_clients import produce, read_all
 from klamm.tests.mixed.data_story import DataStory, settings_of
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

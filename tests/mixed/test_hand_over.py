@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.tests.harness.members import Members
 from klamm.tests.mixed.data_story import dedicated
 from klamm.tests.mixed.hand_over import TOPICS, HandOver
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

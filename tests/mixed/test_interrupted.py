@@ -14,8 +14,8 @@ from functools import partial
 import pytest
 
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

@@ -13,8 +13,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.members import Members
 from klamm.tests.mixed.write_gate import WriteGate
 from klamm.tests.moves import throttled
 from klamm.tests.moves.moving import Moving

@@ -8,9 +8,9 @@ import pytest
 
 from klamm.tests.harness import requests
 from klamm.tests.harness.kafka import OwnedBroker, request, wait_for
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.mixed.answers import answers, faults
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 from klamm.tests.reference.tools import Tools
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.mixed import move_story
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 from klamm.tests.moves import there_and_back, throttled
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.mixed import old_protocol_story
 from klamm.tests.mixed.answers import answers, faults
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import Members, grave
 from klamm.tests.mixed.tree_story import TreeStory, differences, settings_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]

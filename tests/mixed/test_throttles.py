@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from klamm.tests.harness import requests
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
 from klamm.tests.moves import throttled
 
 pytestmark = [pytest.mark.slow, pytest.mark.reference]

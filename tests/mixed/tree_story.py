@@ -18,8 +18,8 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.clients import produce
-from klamm.tests.mixed.members import Members
+from klamm.tests.harness.members import Members
+from klamm.tests.harness.record_clients import produce
 
 SESSION_MS = {0: 6000, 1: 30000, 2: 6000}
 Dump = dict[str, str]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from klamm.protocol import messages
 from klamm.tests.harness import requests
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.mixed.members import Members, grave
 from klamm.tests.moves.moving import folders, records_on_disk
 from klamm.tests.moves.throttled import SETTINGS, TOPIC, UNLIMITED, Throttled
 

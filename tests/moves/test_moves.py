@@ -9,8 +9,8 @@ import pytest
 
 import klamm
 from klamm.tests.cli.running import Running
+from klamm.tests.harness.members import Members, grave
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.members import Members, grave
 from klamm.tests.moves.moving import Local, equal_on_disk
 from klamm.tests.moves.there_and_back import SETTINGS, TOPIC, places, there_and_back, told_to
 

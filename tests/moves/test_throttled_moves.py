@@ -10,9 +10,9 @@ import pytest
 import klamm
 from klamm.admin import AdminClient
 from klamm.tests.harness import requests
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.tree import Tree
 from klamm.tests.harness.waits import wait_for
-from klamm.tests.mixed.members import Members
 from klamm.tests.moves.moving import Cluster, Local, equal_on_disk
 from klamm.tests.moves.throttled import (
     FOLLOWER_RATE,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from klamm.tests.harness.members import Members
 from klamm.tests.histories.history import Verdict
-from klamm.tests.mixed.members import Members
 from klamm.tests.moves.moving import Cluster, Moving, create, equal_on_disk, has_logs, only_on
 
 SETTINGS: dict[str, Any] = {

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klamm.tests.harness.kafka import OwnedBroker, wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.network import Network
 from klamm.tests.harness.ports import free_ports
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.members import Members
 
 SESSION_TIMEOUT_MS = 3000
 HEARTBEAT_MS = 500

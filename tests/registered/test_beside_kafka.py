@@ -9,11 +9,11 @@ import pytest
 
 from klamm.tests.harness.fake_broker import FakeBroker
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import grave
 from klamm.tests.harness.ports import free_ports
+from klamm.tests.harness.record_clients import produce, read_all
 from klamm.tests.harness.waits import eventually
-from klamm.tests.mixed.clients import produce, read_all
 from klamm.tests.mixed.kafka_errors import unusual
-from klamm.tests.mixed.members import grave
 from klamm.tests.reference.tools import Tools
 from klamm.tests.registered.registered import RegisteredMembers
 from klamm.tests.registered.three_brokers import producing

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import grave
+from klamm.tests.harness.members import grave
 from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
 from klamm.tests.registered.three_brokers import TOPIC, producing, three
 

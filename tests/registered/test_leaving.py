@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.members import grave
+from klamm.tests.harness.members import grave
 from klamm.tests.registered.registered import RegisteredMembers
 from klamm.tests.registered.three_brokers import TOPIC, producing, three
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from klamm.tests.harness.kafka import wait_for
-from klamm.tests.mixed.clients import RunningProducer
-from klamm.tests.mixed.members import SETTINGS
+from klamm.tests.harness.members import SETTINGS
+from klamm.tests.harness.record_clients import RunningProducer
 from klamm.tests.registered.registered import SESSION_TIMEOUT_MS, RegisteredMembers
 from klamm.tests.registered.three_brokers import TOPIC, producing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from klamm.tests.mixed.clients import RunningProducer, is_retriable, read_all
+from klamm.tests.harness.record_clients import RunningProducer, is_retriable, read_all
 from klamm.tests.registered.registered import RegisteredMembers
 
 TOPIC = "ledger"

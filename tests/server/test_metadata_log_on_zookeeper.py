@@ -12,8 +12,8 @@ from klamm.protocol.nouns import TopicPartition
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.broker.whole_view import WholeView
-from klamm.tests.controller import metadata_facts
-from klamm.tests.controller.metadata_facts import BrokerFacts, Facts, PartitionFacts
+from klamm.tests.controller.metadata_log import metadata_facts
+from klamm.tests.controller.metadata_log.metadata_facts import BrokerFacts, Facts, PartitionFacts
 from klamm.tests.harness import requests
 from klamm.tests.harness.client import Client
 from klamm.tests.harness.tree import Tree

@@ -26,10 +26,10 @@ from typing import Any
 from klamm.protocol import messages
 from klamm.tests.golden.recording.journal import Journal, Proxies, as_text, write_lines
 from klamm.tests.harness.kafka import wait_for
+from klamm.tests.harness.members import Members
 from klamm.tests.harness.ports import free_port
+from klamm.tests.harness.record_clients import produce
 from klamm.tests.harness.tree import Tree
-from klamm.tests.mixed.clients import produce
-from klamm.tests.mixed.members import Members
 from klamm.tests.reference.jars import jars
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 

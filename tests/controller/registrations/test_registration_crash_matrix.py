@@ -1,0 +1,45 @@
+"""A fault at every write of every scenario of a registration (see `registration_scenarios`); the table is printed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from klamm.tests.controller.registrations.registration_scenarios import REGISTRATIONS, RegisteredRun
+from klamm.tests.controller.simulation.crash_matrix import Fault, Row, Scenario, everywhere, row, table, through
+
+CRASHES = (Fault.CRASH_AFTER, Fault.LOST_ANSWER)
+OTHERS = (Fault.CRASH_BEFORE, Fault.EXPIRED_BEFORE, Fault.EXPIRED_AFTER)
+
+
+@pytest.fixture(scope="module")
+def rows(request: pytest.FixtureRequest) -> Iterator[list[Row]]:
+    """Collects the rows of the module's tests."""
+    found: list[Row] = []
+    yield found
+    if found:
+        capture = request.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            print(f"\n{table(found)}")
+
+
+async def once(scenario: Scenario, fault: Fault | None, at: int) -> int:
+    return await through(RegisteredRun(fault, at), scenario)
+
+
+@pytest.mark.requirement("RREG-4", "RREG-5", "RREG-7", "RREG-8", "RREG-10", "RREG-13")
+@pytest.mark.parametrize("scenario", REGISTRATIONS, ids=lambda scenario: scenario.name)
+async def test_after_a_crash_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, rows: list[Row]) -> None:
+    found = await row(scenario, once, everywhere(CRASHES))
+    rows.append(found)
+    assert not found.wrong, "\n".join(found.wrong)
+    assert found.writes > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", REGISTRATIONS, ids=lambda scenario: scenario.name)
+async def test_after_any_other_fault_at_any_write_of_a_registration_node_cluster_and_log_agree(scenario: Scenario, rows: list[Row]) -> None:
+    found = await row(scenario, once, everywhere(OTHERS))
+    rows.append(found)
+    assert not found.wrong, "\n".join(found.wrong)

@@ -1,0 +1,137 @@
+"""Runs a drawn share of the long tests with real processes, and all of them in folders whose subject the newest commits touch.
+
+A plugin of pytest: `--long-share PERCENT` (100 where it is not given), `--long-seed N` repeats a draw. Each long test is drawn by
+itself, from the seed and its name, so that a test that is added or goes changes nothing for the others. Only tests marked `slow` in the
+folders of `DRAWN` are drawn. Whatever is deterministic (rules, the codec, the simulation, clocks that the test drives) runs in full.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klamm.tests.plugins.unstable import REAL_PROCESSES
+
+ROOT = Path(__file__).resolve().parents[2]
+DRAWN = REAL_PROCESSES | {"tests/duel", "tests/logs_on_disk"}
+NEWEST = 3
+"""Commits whose subjects are tested in full."""
+WIDE = 40
+"""A commit that changes more files than this has no subject: it would bring all folders."""
+
+DRAW = "drawn_tests"
+"""What the processes of a run are told: seed and folders."""
+
+SUBJECTS = {
+    "admin": {"clients", "tools"},
+    "broker": {"histories"},
+    "broker/log": {"histories", "logs_on_disk"},
+    "cli": {"cli", "tools"},
+    "configs": {"cli"},
+    "controller": {"cluster"},
+    "controller/decisions": {"blacklist"},
+    "controller/metadata_log": {"registered"},
+    "controller/reassignment": {"moves"},
+    "controller/registrations": {"registered"},
+    "controller/throttles": {"moves"},
+    "protocol": {"clients"},
+    "server": {"clients"},
+    "server/net": {"clients", "cluster"},
+    "server/replication": {"histories"},
+    "server/request_registration": {"registered"},
+    "zk": {"cluster", "mixed"},
+}
+"""Folder of the product → folders of tests whose subject it is, besides those of the folder around it."""
+
+
+def touched(files: Iterable[str]) -> set[str]:
+    """The folders of tests whose subject these files are; tests and their folder belong together."""
+    found: set[str] = set()
+    for file in files:
+        folders = [str(folder) for folder in Path(file).parents]
+        found.update(f"tests/{name}" for folder in folders for name in SUBJECTS.get(folder, ()))
+        found.update(DRAWN.intersection(folders))
+    return found
+
+
+def newest_files() -> list[str]:
+    """What the newest commits changed that are not wide; nothing where there is no history."""
+    command = ["git", "log", "-n", str(NEWEST), "--format=%x00", "--name-only"]
+    try:
+        output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    commits = [commit.split("\n") for commit in output.split("\0")]
+    return [file for files in commits if len(files) <= WIDE for file in files if file]
+
+
+def is_drawn(nodeid: str, seed: int, share: int) -> bool:
+    """Whether a test is among the `share` percent that this seed draws."""
+    return random.Random(f"{seed} {nodeid}").random() * 100 < share
+
+
+class Draw:
+    """Leaves out the tests that are not drawn."""
+
+    def __init__(self, seed: int, share: int, in_full: set[str]) -> None:
+        self._seed = seed
+        self._share = share
+        self._in_full = in_full
+
+    def _is_run(self, item: pytest.Item) -> bool:
+        folder = "/".join(item.nodeid.split("/")[:2])
+        is_long = folder in DRAWN and item.get_closest_marker("slow") is not None
+        return not is_long or folder in self._in_full or is_drawn(item.nodeid, self._seed, self._share)
+
+    def _said(self) -> str:
+        rest = ", ".join(sorted(self._in_full)) or "none"
+        return f"long tests with real processes: {self._share} % drawn by --long-seed {self._seed}; all of these folders: {rest}"
+
+    def pytest_report_header(self) -> str:
+        return self._said()
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        left_out = [item for item in items if not self._is_run(item)]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if self._is_run(item)]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("drawn tests")
+        terminalreporter.write_line(self._said())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("long tests")
+    group.addoption("--long-share", type=int, default=100, metavar="PERCENT", help="run this share of the long tests with real processes")
+    group.addoption("--long-seed", type=int, metavar="N", help="draws them")
+    group.addoption("--long-folders", metavar="LIST", help="folders of which all are run, in place of those that the newest commits touch")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    share = config.getoption("--long-share")
+    if not 0 <= share <= 100:
+        raise pytest.UsageError(f"--long-share {share} is no percentage from 0 to 100")
+    if share == 100:
+        return
+    of_run = getattr(config, "workerinput", {}).get(DRAW)
+    if of_run is not None:
+        config.option.long_seed, config.option.long_folders = of_run
+    if config.option.long_seed is None:
+        config.option.long_seed = secrets.randbelow(1_000_000)
+    if config.option.long_folders is None:
+        config.option.long_folders = ",".join(sorted(touched(newest_files()) & DRAWN))
+    in_full = set(config.option.long_folders.split(",")) - {""}
+    config.pluginmanager.register(Draw(config.option.long_seed, share, in_full), "draw")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each process of a run draws the same tests."""
+    node.workerinput[DRAW] = node.config.option.long_seed, node.config.option.long_folders

@@ -1,0 +1,39 @@
+"""A long run says where its time went: pytest runs on small folders, with this project's configuration."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder: Path) -> str:
+    for name, seconds in (("quick", 0.01), ("slow", 0.2)):
+        (folder / "tests" / name / "deeper").mkdir(parents=True, exist_ok=True)
+        test = f"import time\n\ndef test_{name}():\n    time.sleep({seconds})\n"
+        (folder / "tests" / name / "deeper" / f"test_{name}.py").write_text(test)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(folder),
+        "-o",
+        "long_run=0",
+        "tests",
+    ]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder).stdout
+
+
+def test_a_long_run_ends_with_the_time_of_each_folder_and_the_slowest_tests(tmp_path: Path) -> None:
+    lines = run(tmp_path).splitlines()
+    folders = [line.split() for line in lines if re.fullmatch(r" +[\d.]+ s +\d+ tests  tests/\w+", line)]
+    assert [(row[2], row[4]) for row in folders] == [("1", "tests/slow"), ("1", "tests/quick")]
+    slowest = [line.split()[2] for line in lines if "::" in line]
+    assert slowest == ["tests/slow/deeper/test_slow.py::test_slow", "tests/quick/deeper/test_quick.py::test_quick"]

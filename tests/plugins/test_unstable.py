@@ -1,0 +1,63 @@
+"""Which failed tests are run once more, and what a run says of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.tests.plugins.unstable import REAL_PROCESSES, Failure, judged
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL = [Failure(f"tests/mixed/test_x.py::test_{number}", "call", f"output {number}") for number in range(4)]
+PURE = Failure("tests/records/test_x.py::test_y", "call", "")
+
+
+def test_the_folders_of_real_processes_exist() -> None:
+    assert all((ROOT / folder).is_dir() for folder in REAL_PROCESSES)
+
+
+def test_a_test_of_real_processes_that_passes_alone_is_named_with_its_output() -> None:
+    asked: list[str] = []
+
+    def passes(nodeid: str) -> bool:
+        asked.append(nodeid)
+        return True
+
+    passed, said = judged(REAL[:1], passes)
+    assert (passed, asked) == (True, [REAL[0].nodeid])
+    assert said == ["output 0", f"UNSTABLE, passed alone: {REAL[0].nodeid}"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason"),
+    [
+        ([], "no test did"),
+        (REAL, "4 tests failed"),
+        ([PURE], "is not repeated"),
+        ([REAL[0], PURE], "is not repeated"),
+        ([REAL[0]._replace(when="collect")], "is not repeated"),
+    ],
+)
+def test_what_else_fails_is_not_repeated(failures: list[Failure], reason: str) -> None:
+    passed, said = judged(failures, lambda _: pytest.fail("it was repeated"))
+    assert not passed and reason in said[0]
+
+
+def test_what_fails_twice_has_failed() -> None:
+    passed, said = judged(REAL[:2], lambda nodeid: nodeid.endswith("0"))
+    assert (passed, said) == (False, [f"failed twice: {REAL[1].nodeid}"])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_run_writes_its_failures_once(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_some.py").write_text("def test_bad():\n    print('said')\n    assert 1 == 2\ndef test_good():\n    pass\n")
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", ".", "-q", "-n", workers]
+    command += ["-p", "klamm.tests.plugins.unstable", "--failures", "failures", "test_some.py"]
+    assert subprocess.run(command, cwd=tmp_path, check=False, capture_output=True).returncode == 1
+    ((nodeid, when, output),) = map(json.loads, (tmp_path / "failures").read_text().splitlines())
+    assert (nodeid, when) == ("test_some.py::test_bad", "call")
+    assert "assert 1 == 2" in output and "said" in output
