@@ -1,11 +1,11 @@
-"""Klamm: a wire-compatible stand-in for Kafka's controller broker.
+"""Klamm: a wire-compatible replacement for Kafka's controller broker.
 
-`klamm.Cluster` is what other programs use; it is imported when it is asked for, so that `import klamm` costs nothing.
+Other programs use `klamm.Cluster`. It is imported on first access, so that `import klamm` is fast.
 """
 
 __version__ = "0.1.0"
 __all__ = ["Cluster", "__version__"]
-TYPE_CHECKING = False  # True for type checkers; `typing` itself takes longer to import than all else here
+TYPE_CHECKING = False  # True for type checkers. Not imported from `typing`, which takes longer to import than the rest of this file.
 
 if TYPE_CHECKING:
     from klamm.server.local.library import Cluster

@@ -1,1 +1,1 @@
-"""Speaks to people: reads options and files, says what happens, turns failures into one line and an exit code."""
+"""The command line: reads options and files, prints results, and turns each failure into one line and an exit code."""

@@ -1,7 +1,7 @@
 """`klamm broker FILE`: one broker as a process of its own. FILE is a properties file that also starts an Apache Kafka broker.
 
-The file is read and checked before a port is opened; an invalid value is one line on stderr and exit code 1. stdout stays empty: to find
-out when the broker is ready, a client connects to it, as with Apache Kafka.
+The file is read and checked before a port is opened. An invalid value is reported in one line on stderr, with exit code 1. Nothing is
+written to stdout: to find out when the broker is ready, connect a client to it, as with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
     """Run one broker from FILE, a server.properties of Kafka in ZooKeeper mode.
 
     The ZooKeeper that `zookeeper.connect` names must be running. Other brokers that use it, of Klamm or of Apache Kafka, form one cluster
-    with this broker. Properties of Kafka that Klamm does not use are accepted and listed once in the log; an unknown property is a warning.
+    with this broker. Kafka properties that Klamm does not use are accepted and listed once in the log. An unknown property is logged as a
+    warning.
 
-    SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable), then the exit code is 0; before the broker
-    is ready it is 130 or 143. A second signal ends the process at once.
+    SIGINT or SIGTERM starts a controlled shutdown (controlled.shutdown.enable). The exit code is then 0, or 130 or 143 if the broker was
+    not ready yet. A second signal ends the process at once.
 
     \b
     klamm broker server.properties

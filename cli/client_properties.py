@@ -1,7 +1,7 @@
-"""`--command-config` and `--admin.config`: a properties file of Kafka's clients, as settings of `klamm.admin`.
+"""Turns a Kafka client properties file (`--command-config`, `--admin.config`) into settings of `klamm.admin`.
 
-Keys are Kafka's; those that are of no use to an admin client are ignored, as Kafka's tools do. Keys and certificates are PEM files, which
-Kafka takes too (`ssl.truststore.type=PEM`); a Java key store cannot be read.
+The keys are Kafka's. Keys that an admin client does not use are ignored, as in Kafka's tools. Key stores and trust stores must be PEM
+files, which Kafka also accepts (`ssl.truststore.type=PEM`). Java key stores cannot be read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ API_TIMEOUT = "default.api.timeout.ms"
 
 
 def client_settings(path: Path | None) -> dict[str, Any]:
-    """Keyword arguments for `AdminClient`; none without a file. Raises OSError, PropertiesError, BadClientProperties."""
+    """Keyword arguments for `AdminClient`; empty without a file. Raises OSError, PropertiesError, BadClientProperties."""
     if path is None:
         return {}
     properties = read_properties(path)
@@ -55,13 +55,13 @@ def client_settings(path: Path | None) -> dict[str, Any]:
 
 
 def call_times(path: Path | None) -> dict[str, int]:
-    """The file's `request.timeout.ms` and `default.api.timeout.ms`, those that it has. Raises as `client_settings`."""
+    """`request.timeout.ms` and `default.api.timeout.ms`, if the file sets them. Raises the same errors as `client_settings`."""
     properties = {} if path is None else read_properties(path)
     return {name: _time(path, name, properties[name]) for name in (REQUEST_TIMEOUT, API_TIMEOUT) if name in properties}
 
 
 def _login(path: Path, jaas: str) -> dict[str, str]:
-    """User and password of a login module that has them."""
+    """User and password from a JAAS config. Raises BadClientProperties if it has none."""
     options = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _LOGIN_OPTION.findall(jaas)}
     if "username" not in options or "password" not in options:
         raise BadClientProperties(f'{path}: {_JAAS} has no username="…" and password="…"')

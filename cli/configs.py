@@ -1,7 +1,7 @@
-"""`klamm configs`: shows and changes the dynamic configs of topics and brokers, as Kafka's kafka-configs (controller 16, R491-17).
+"""`klamm configs`: shows and changes dynamic configs of topics and brokers, like Kafka's kafka-configs (controller 16, R491-17).
 
-Options, lines and exit codes are those of kafka-configs for one topic, one broker, or the default of all brokers. In `--add-config` a
-list may have brackets around it, as kafka-configs needs them, or none: what has no `=` goes on with the value before it.
+Options, output and exit codes are those of kafka-configs for one topic, one broker, or the default of all brokers. kafka-configs needs
+brackets around a list in `--add-config`. Here they are optional: an element without `=` continues the value before it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _SOURCES = {
 
 
 @click.command(short_help="Show and change dynamic configs of topics and brokers.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers to connect to first.")
-@click.option("--entity-type", type=click.Choice(["topics", "brokers"]), required=True, help="What has the configs.")
-@click.option("--entity-name", metavar="NAME", help="A topic, or the id of a broker.")
-@click.option("--entity-default", is_flag=True, help="The default of all brokers.")
-@click.option("--describe", is_flag=True, help="Show the dynamic configs.")
-@click.option("--alter", is_flag=True, help="Change configs, with --add-config and --delete-config.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="Brokers for the first connection.")
+@click.option("--entity-type", type=click.Choice(["topics", "brokers"]), required=True, help="Type of the entity to describe or alter.")
+@click.option("--entity-name", metavar="NAME", help="Name of the topic, or id of the broker.")
+@click.option("--entity-default", is_flag=True, help="Use the default of all brokers instead of --entity-name.")
+@click.option("--describe", is_flag=True, help="Print the dynamic configs.")
+@click.option("--alter", is_flag=True, help="Change configs; needs --add-config, --delete-config or both.")
 @click.option("--add-config", metavar="KEY=VALUE[,…]", help="Set these configs. A list is KEY=1,2,3 or KEY=[1,2,3].")
-@click.option("--delete-config", metavar="KEY[,…]", help="Take these configs away.")
-@click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties for the connections to brokers.")
-@click.option("--json", is_flag=True, help="For --describe: a line of JSON.")
+@click.option("--delete-config", metavar="KEY[,…]", help="Remove these configs.")
+@click.option("--command-config", type=click.Path(path_type=Path), metavar="FILE", help="Properties file for the admin client.")
+@click.option("--json", is_flag=True, help="With --describe: print one line of JSON.")
 def command(**given: Any) -> None:
     """Show or change the dynamic configs of a topic, of a broker, or of all brokers.
 
@@ -52,7 +52,7 @@ def command(**given: Any) -> None:
         --add-config preferred_leader_blacklist=1,10,65
     """
     additions, deletions = _check(given)
-    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
     asyncio.run(_run(given, additions, deletions))
 
 
@@ -73,7 +73,7 @@ def additions_of(text: str) -> dict[str, str]:
 
 
 def _check(given: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """What is to be set and taken away. Raises UsageError."""
+    """The configs to set and the names to delete. Raises UsageError."""
     if given["describe"] == given["alter"]:
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
     if (given["entity_name"] is None) != given["entity_default"]:
@@ -136,14 +136,14 @@ async def _run(given: dict[str, Any], additions: dict[str, str], deletions: list
 
 
 async def _dynamic(client: AsyncAdminClient, resource: ConfigResource) -> dict[str, ConfigEntry]:
-    """The configs that this very resource sets. Raises AdminError."""
+    """The dynamic configs of this resource, without those that it inherits. Raises AdminError."""
     from klamm.admin.errors import response_error
     from klamm.protocol.errors import ErrorCode
 
     described = await client.describe_configs([resource], include_synonyms=True)
     error = described.errors.get(resource)
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not error.message:
-        raise response_error(error.code, f"The topic '{resource.name}' does not exist.")  # the broker says no more than the code
+        raise response_error(error.code, f"The topic '{resource.name}' does not exist.")  # the broker returns only the code
     if error is not None:
         raise error
     source = 1 if resource.type == 2 else 2 if resource.name else 3

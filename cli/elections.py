@@ -1,10 +1,11 @@
-"""Elections by brokers, as the two election tools request and report them (controller 19, 21.3).
+"""Requests elections from brokers and reports the outcome, for both election tools (controller 19, 21.3).
 
-The lines are those of Kafka's tools, all on stdout: one for what was elected, one for what needed no election, one for each failure. A
-failure makes the tool fail, with the count on stderr. Where there was nothing to do a line says so; Kafka's tool prints none.
+The output is that of Kafka's tools, on stdout: one line for the partitions with a new leader, one for those that did not need an election,
+one for each failure. If a partition failed, the tool fails and prints the number of failures on stderr. If there was nothing to do, it
+prints a line that says so; Kafka's tool prints nothing.
 
-An attempt that gets no response ends after its own time; while the time of the whole call lasts, the request goes to the controller of
-then. What the first attempt had elected needs no election then.
+Each attempt has its own timeout. After a timeout the request is sent again, to the controller at that time, until the timeout of the whole
+call. Leaders that an earlier attempt elected then count as partitions that did not need an election.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ NONE_GIVEN = "There are no partitions to elect leaders of"
 
 
 class Times(NamedTuple):
-    """Milliseconds for the whole call, and for one attempt: so long the controller may work on it too."""
+    """Timeouts in milliseconds of the whole call and of one attempt. The request carries the second one as its timeout for the controller.
+    """
 
     call_ms: int
     attempt_ms: int
 
 
 class Texts(NamedTuple):
-    """How the tool's lines begin. With `names_all` an election of all partitions names also those that needed none as completed."""
+    """How the lines of the tool begin. With `names_all`, an election of all partitions lists partitions that did not need one as completed
+    too.
+    """
 
     completed: str
     failed: str
@@ -43,16 +47,16 @@ class Texts(NamedTuple):
 
 
 class Election(NamedTuple):
-    """What is to be elected; `partitions` None means all there are."""
+    """The type of the election and the partitions; None for all partitions."""
 
     type: ElectionType
     partitions: list[TopicPartition] | None
 
 
 async def elect(bootstrap_server: str, config: Path | None, client_id: str, election: Election, times: Times, texts: Texts) -> None:
-    """Elect, and print what came of each partition. Raises ToolFailed when something failed, and what a bad file of properties raises."""
+    """Elect leaders and print the outcome of each partition. Raises ToolFailed if one failed, and the errors of `client_settings`."""
     try:
-        check_partitions(election.partitions or ())  # said before anything is connected
+        check_partitions(election.partitions or ())  # before anything is connected
     except ValueError as problem:
         raise ToolFailed(str(problem)) from problem
     async with connected_client(bootstrap_server, config, client_id) as client:
@@ -71,8 +75,8 @@ async def elect(bootstrap_server: str, config: Path | None, client_id: str, elec
     led = [partition for partition, error in errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
     failed = {partition: error for partition, error in errors.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
     if described is not None:
-        known = (TopicPartition(topic, p.partition) for topic, each in described.found.items() for p in each.partitions)
-        elected = sorted({*elected, *known} - errors.keys())
+        existing = (TopicPartition(topic, p.partition) for topic, each in described.found.items() for p in each.partitions)
+        elected = sorted({*elected, *existing} - errors.keys())
     if elected:
         say(f"{texts.completed} for partitions {named(elected)}")
     if led:
@@ -86,7 +90,7 @@ async def elect(bootstrap_server: str, config: Path | None, client_id: str, elec
 
 
 async def _elected(client: AsyncAdminClient, election: Election, times: Times) -> PartitionResult:
-    """Raises AdminError; TimedOut at the end of the call's time."""
+    """The outcome of each partition. Raises AdminError; TimedOut after the timeout of the whole call."""
     loop = asyncio.get_running_loop()
     end = loop.time() + times.call_ms / 1000
     while True:
@@ -99,7 +103,7 @@ async def _elected(client: AsyncAdminClient, election: Election, times: Times) -
 
 
 def _failed(error: AdminError) -> ToolFailed:
-    """The failure of the whole request. What Kafka's tool says of two of them stands on stdout too."""
+    """The failure of the whole request. The texts of Kafka's tool for two of them are printed on stdout too."""
     if isinstance(error, TimedOut):
         what = "Timeout waiting for election results"
     elif error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 SUCCESS = 0
 FAILED = 1
-"""The command could not do its work, or a part of it."""
+"""The command failed, completely or in part."""
 USAGE = 2
 """The command line is wrong; nothing was done."""
 VIOLATED = 3
-"""The command did its work, and its verdict is bad: a rule is violated, rows are missing."""
+"""The command succeeded, but what it checked is wrong: a rule is violated, or rows are missing."""
 
 KAFKAS_TOOLS = frozenset({"configs", "leader-election", "preferred-replica-election", "reassign-partitions"})
-"""Commands that stand in for tools of Kafka: their exit codes are Kafka's, 1 for every failure, a wrong command line too."""
+"""Commands that replace tools of Kafka. Their exit codes are Kafka's: 1 for every failure, including a wrong command line."""

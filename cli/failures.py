@@ -1,4 +1,4 @@
-"""Failures that the user can correct, each as one line. Any other exception is a fault of Klamm and keeps its traceback."""
+"""Failures that the user can correct, reported in one line. Any other exception is a bug in Klamm and keeps its traceback."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.pipeline.lake.folder", "PipelineFailed"),
     ("klamm.pipeline.spark.session", "NoSpark"),
 )
-"""Module and name of each exception class of such failures."""
+"""Module and name of each exception class that is reported in one line."""
 
 
 @contextmanager
 def extra_needed(extra: str, who: Callable[[], str]) -> Iterator[None]:
-    """Raise PackageMissing if a package is missing meanwhile that is not Klamm's. `who` says what needs it."""
+    """A context that raises PackageMissing if an import of a third-party package fails in it. `who` returns the name of the command."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -59,9 +59,9 @@ def extra_needed(extra: str, who: Callable[[], str]) -> Iterator[None]:
 
 
 def one_line(failure: BaseException) -> str | None:
-    """The failure in one line; None when the user cannot correct it.
+    """The failure in one line; None if the user cannot correct it.
 
-    A class is looked up only when its module is loaded: a module that is not loaded has raised nothing.
+    A class is looked up only if its module is loaded: a module that is not loaded cannot have raised it.
     """
     for module, name in EXPECTED:
         expected = getattr(sys.modules.get(module), name, None)

@@ -1,4 +1,4 @@
-"""A group of commands, each in a file that is imported only when the command is used."""
+"""A group of commands. The file of a command is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from klamm.cli.failures import extra_needed
 
 
 class LazyGroup(click.Group):
-    """Finds a command by its name without importing the others. `modules`: name → the module that has its `command`.
+    """A click group that finds a command by its name without importing the others. `modules`: name → the module that has its `command`.
 
-    `extra` is the extra that all of them need: a package that is missing is one line with the command that installs it.
+    `extra` is the extra that all commands of the group need. If one of its packages is missing, the failure is one line with the command
+    that installs it.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str], extra: str | None = None, **attributes: Any) -> None:
@@ -28,7 +29,7 @@ class LazyGroup(click.Group):
         return sorted(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command by its name; None when there is no such command."""
+        """A command by its name; None if there is no such command."""
         if cmd_name not in self._modules:
             return None
         return cast(click.Command, importlib.import_module(self._modules[cmd_name]).command)
@@ -41,7 +42,7 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name. A name that is none fails with the names that it resembles."""
+        """The command that the arguments name. An unknown name fails with a list of similar names."""
         name = args[0]
         if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
             similar = difflib.get_close_matches(name, self._modules)

@@ -1,4 +1,4 @@
-"""`klamm leader-election`: preferred and unclean elections by brokers (controller 19), as Kafka's kafka-leader-election.
+"""`klamm leader-election`: preferred and unclean elections (controller 19), like Kafka's kafka-leader-election.
 
 Options are checked before the file is read, and the file before anything is connected. The messages for wrong options are Kafka's.
 """
@@ -13,18 +13,18 @@ from typing import Any
 import click
 
 CALL_MS = 30_000
-"""For the whole call, unless the file of `--command-config` says something else; an attempt has half of it."""
+"""Default timeout of the whole call; an attempt has half of it. The file of `--command-config` can set both."""
 
 
-@click.command(short_help="Elect leaders of partitions: preferred replicas, or unclean ones where no replica in sync is alive.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first. Required.")
+@click.command(short_help="Elect leaders of partitions: preferred or unclean.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection. Required.")
 @click.option(
     "--election-type",
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
-    help="Who may become leader. Required.",
+    help="Type of the election. Required.",
 )
-@click.option("--topic", metavar="NAME", help="Elect the leader of one partition of this topic; needs --partition.")
-@click.option("--partition", type=click.IntRange(0, 2**31 - 1), metavar="NUMBER", help="The partition of --topic.")
+@click.option("--topic", metavar="NAME", help="Topic of a single partition; needs --partition.")
+@click.option("--partition", type=click.IntRange(0, 2**31 - 1), metavar="NUMBER", help="Number of the partition of --topic.")
 @click.option(
     "--path-to-json-file",
     type=click.Path(path_type=Path),
@@ -38,29 +38,29 @@ CALL_MS = 30_000
     "command_config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Properties for the connections to brokers. default.api.timeout.ms, by default 30000, is the time for all of it; "
-    "request.timeout.ms, by default half of it, is the time for one attempt.",
+    help="Properties file for the admin client. default.api.timeout.ms (default: 30000) limits the whole command, "
+    "request.timeout.ms (default: half of it) one attempt.",
 )
 def command(**given: Any) -> None:
-    """Elect leaders of partitions, now.
+    """Elect leaders of partitions.
 
-    With --election-type preferred, the preferred replica becomes leader: the first one of a partition's list of replicas, if it is alive
-    and in sync. With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes.
-    Where the dynamic config preferred_leader_blacklist names one of the replicas, the first one becomes leader that is alive, in sync and
-    not on that list, or else the first one that is alive and in sync.
+    With --election-type preferred, the preferred replica becomes leader if it is alive and in sync. It is the first one in the partition's
+    list of replicas. With auto.leader.rebalance.enable=true, which is the default, the controller does this every five minutes. If the
+    dynamic config preferred_leader_blacklist names one of the replicas, the leader is the first replica that is alive, in sync and not on
+    that list. If there is none, it is the first replica that is alive and in sync.
 
-    With --election-type unclean, a partition without a leader gets one: a replica that is in sync, or, if none is alive, any live one. Then
-    records that only other replicas have are LOST. Partitions that have a leader stay as they are.
+    With --election-type unclean, a partition without a leader gets one: a live replica that is in sync, or any live replica if there is
+    none. In the second case, records that only other replicas have are LOST. Partitions that have a leader keep it.
 
-    One of --topic with --partition, --path-to-json-file and --all-topic-partitions says which partitions. The outcome is printed for
-    each of them; the exit code is 1 when one failed.
+    Choose the partitions with exactly one of these: --topic and --partition, --path-to-json-file, --all-topic-partitions. The outcome of
+    each partition is printed. The exit code is 1 if one of them failed.
 
     \b
     klamm leader-election --bootstrap-server localhost:9092 --election-type preferred --all-topic-partitions
     klamm leader-election --bootstrap-server localhost:9092 --election-type unclean --topic orders --partition 0
     """
     _check(given)
-    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
 
     from klamm.admin import ElectionType
     from klamm.cli.elections import Election, Texts, elect
@@ -76,7 +76,7 @@ def command(**given: Any) -> None:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Raises UsageError, in the order and with the words of Kafka's tool."""
+    """Raises UsageError, in the same order and with the same texts as Kafka's tool."""
     missing = [name for name in ("bootstrap_server", "election_type") if given[name] is None]
     if missing:
         raise click.UsageError(f"Missing required option(s): {', '.join(map(_option, missing))}")
@@ -94,7 +94,7 @@ def _option(name: str) -> str:
 
 
 def _partitions(given: dict[str, Any]) -> Any:
-    """What to elect; None for all partitions. Raises BadFile, OSError."""
+    """The chosen partitions; None for all. Raises BadFile, OSError."""
     from klamm.cli.tool_files import read_partitions
     from klamm.protocol.nouns import TopicPartition
 

@@ -1,8 +1,7 @@
 """The life of a server process: start, report that it is ready, wait for a signal or a failure, stop in order.
 
-SIGINT and SIGTERM stop the process at any time. Before it is ready that is a failure (`StoppedEarly`). A second signal ends it at once;
-child processes end with it.
-Signals are noted from the beginning, before there is an event loop.
+SIGINT and SIGTERM stop the process at any time. If it is not ready yet, that is a failure (`StoppedEarly`). A second signal ends it at
+once, with its child processes. Signals are recorded from the beginning, before there is an event loop.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ class Serving(Protocol):
     """A broker or a cluster."""
 
     async def start(self) -> None:
-        """Start; returns when ready. May be cancelled."""
+        """Start and return when ready. May be cancelled."""
 
     async def stop(self) -> None:
         """Shut down in order, also after a start that failed or was cancelled."""
 
 
 class StopSignals:
-    """SIGINT and SIGTERM as one event."""
+    """Records SIGINT and SIGTERM, and lets a task wait for them."""
 
     def __init__(self) -> None:
         """Install the signal handlers."""
@@ -42,7 +41,7 @@ class StopSignals:
 
     @property
     def received(self) -> int | None:
-        """The first signal."""
+        """Number of the first signal; None before it."""
         return self._received
 
     async def wait(self) -> None:
@@ -70,8 +69,8 @@ async def live(
 ) -> None:
     """Start `serving`, call `ready`, stop at the first signal. Raises StoppedEarly if that comes before `ready`.
 
-    `failure` waits for a failure that ends the process, and raises it. When the start or `failure` raises, `serving` is stopped and the
-    exception goes on to the caller.
+    `failure` waits for a failure that ends the process, and raises it. If the start or `failure` raises, `serving` is stopped and the
+    caller gets the exception.
     """
     stop = asyncio.ensure_future(signals.wait())
     await asyncio.sleep(0)  # `signals.wait` installs its handlers before anything else runs
@@ -96,7 +95,7 @@ async def live(
 
 
 async def _cancelled(task: asyncio.Future[None]) -> None:
-    """Cancel the task and wait for its end; its result is ignored."""
+    """Cancel the task and wait until it has ended. Its result is ignored."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled():

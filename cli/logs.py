@@ -1,10 +1,10 @@
 """The log of a process: lines on stderr, in one format.
 
-At the default level a healthy broker logs only a few lines: unusual properties, its start, the controller, its stop. `--log-level DEBUG`
-also logs requests and decisions. stdout is used for results only.
+At the default level a healthy broker logs only a few lines: unusual properties, its start, the controller, its shutdown. With `--log-level
+DEBUG` it also logs requests and decisions. stdout is used for results only.
 
-Lines quote names, hosts and data of clients. Control characters in them are written as escapes, and the lines after the first line of an
-entry (a traceback) are indented, so that no client can write a line that looks like a line of Klamm.
+Log lines quote names, hosts and data from clients. Control characters are escaped, and all lines of an entry after the first one (a
+traceback) are indented. So a client cannot forge a log line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def log_level_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--log-level` to a verb."""
+    """Add the option `--log-level` to a command."""
     return click.option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="INFO",
         show_default=True,
-        help="Lowest level of the lines that are logged on stderr.",
+        help="Lowest level of log lines on stderr.",
     )(command)
 
 
@@ -35,7 +35,7 @@ _ESCAPES = {number: ascii(chr(number))[1:-1] for number in (*range(32), *range(1
 
 
 def printable(text: str) -> str:
-    """The text in one line, without characters that control a terminal."""
+    """The text in one line, with control characters escaped."""
     return text.translate(_ESCAPES)
 
 
@@ -43,16 +43,16 @@ class OneLineFormatter(logging.Formatter):
     """One line per entry, tracebacks indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line of the entry."""
+        """The first line of the entry."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
-        """A traceback; every line is indented, the lines of the exception's text too."""
+        """The traceback, with every line indented, including those of the exception's text."""
         return "\n".join(f"  {printable(line)}" for line in super().formatException(ei).split("\n"))
 
 
 def log_to_stderr(level: str) -> None:
-    """Set up the logging of this process. Other libraries log from WARNING on, or from DEBUG on when `level` is DEBUG."""
+    """Set up the logging of this process. Libraries log at WARNING and above, or everything if `level` is DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     root = logging.getLogger()

@@ -1,8 +1,7 @@
-"""The command `klamm`: a group of verbs, one small file each.
+"""The command `klamm`: a group of commands, one small file each.
 
-To start quickly, the file of a verb is imported only when the verb is used, and imports the packages that it needs only when it runs.
-An error that the user can correct is one line on stderr and an exit code of `exit_codes.py`; any other exception is a fault and keeps its
-traceback.
+To start quickly, the file of a command is imported only when the command is used, and it imports what it needs only when it runs. An error
+that the user can correct is one line on stderr and an exit code of `exit_codes.py`. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -31,21 +30,23 @@ VERBS = {
     "report": "klamm.cli.report",
     "serve": "klamm.cli.serve",
 }
-"""Verb → the module that has its `command`."""
+"""Name of a command → the module that has its `command`."""
 
 
 @click.command(
     cls=LazyGroup,
     modules=VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="`klamm COMMAND --help` explains a command. Exit codes: 0 success; 1 failure; 2 wrong command line (1 in the tools that stand "
-    "in for Kafka's); 3 a rule is violated or rows are missing; 130 and 143 ended by SIGINT and SIGTERM. The reason is one line on stderr.",
+    epilog="Run `klamm COMMAND --help` for the help of a command. Exit codes: 0 success; 1 failure; 2 wrong command line (1 for the "
+    "tools that replace Kafka's); 3 a rule is violated or rows are missing; 130 and 143 ended by SIGINT and SIGTERM. The reason of a "
+    "failure is one line on stderr.",
 )
 @click.version_option(__version__, prog_name="klamm", message="%(prog)s %(version)s")
 def klamm() -> None:
-    """A stand-in for the controller broker of Apache Kafka 3.9 in ZooKeeper mode, for clients, tools and brokers of Apache Kafka.
+    """A replacement for the controller broker of Apache Kafka 3.9 in ZooKeeper mode, for clients, tools and brokers of Apache Kafka.
 
-    `klamm serve` runs a cluster; the other commands work on it, on any cluster of Kafka, or on what it journaled.
+    `klamm serve` runs a cluster, `klamm broker` one broker. The other commands work with such a cluster or with any Kafka cluster, or they
+    read the journals of `klamm serve --journal`.
     """
 
 
@@ -61,11 +62,11 @@ def main() -> None:
         path = getattr(getattr(failure, "ctx", None), "command_path", "klamm")
         is_usage = isinstance(failure, click.UsageError) and not KAFKAS_TOOLS.intersection(path.split()[1:2])
         end_with_failure(path, printable(failure.format_message()), USAGE if is_usage else FAILED)
-    except click.Abort:  # click has ended the line of the terminal in which ^C stands
+    except click.Abort:  # click has ended the terminal line that shows ^C
         end_with_failure("klamm", "interrupted", 128 + signal.SIGINT)
     except StoppedEarly as stopped:
         end_with_failure("klamm", str(stopped), stopped.exit_code)
-    except Exception as failure:  # the only place that turns exceptions into a line; an unknown exception goes on
+    except Exception as failure:  # the only place that turns exceptions into one line; unknown exceptions are raised again
         line = one_line(failure)
         if line is None:
             tell_scripts(f"fault: {failure!r}")

@@ -1,4 +1,4 @@
-"""stdout and stderr, which may be closed, full, or a pipe without a reader."""
+"""Writes to stdout and stderr, which may be closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from klamm.cli.exit_codes import FAILED
 
 
 class CannotWrite(Exception):
-    """stdout cannot be written; the text of the exception is one line."""
+    """Writing to stdout failed. The message is one line."""
 
 
 def open_standard_streams() -> None:
-    """Open /dev/null for each closed standard stream. Otherwise a socket would get its number, which libuv refuses."""
+    """Open /dev/null for each closed standard stream. Otherwise a socket would get its file descriptor, and libuv refuses such a socket."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -27,12 +27,12 @@ def open_standard_streams() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line to stdout. Raises CannotWrite; after that nothing is written to stdout."""
+    """Write a line to stdout. Raises CannotWrite; later output is discarded."""
     try:
         click.echo(text)
     except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # the buffer is flushed there at exit
+        os.dup2(nowhere, sys.stdout.fileno())  # so that the flush at exit cannot fail
         os.close(nowhere)
         raise CannotWrite(f"stdout: {error.strerror}") from error
 
@@ -43,14 +43,14 @@ def counted(number: int, noun: str) -> str:
 
 
 def tell_scripts(reason: str) -> None:
-    """Write the reason of a failure as a line of JSON on stdout if --json is among the arguments, even if they could not be parsed."""
+    """If --json is among the arguments, write the reason of a failure as a line of JSON on stdout. The arguments may be invalid."""
     if "--json" in sys.argv[1:]:
         with suppress(CannotWrite):
             say(json.dumps({"error": reason}))
 
 
 def end_with_failure(who: str, reason: str, code: int = FAILED) -> NoReturn:
-    """Exit with this code and one line on stderr."""
+    """Print one line on stderr and exit with this code."""
     tell_scripts(reason)
     with suppress(OSError):
         click.echo(f"{who}: {reason}", err=True)

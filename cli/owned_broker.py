@@ -1,8 +1,8 @@
 """One broker of `klamm serve --processes`: `python -m klamm.cli.owned_broker LOG_LEVEL`.
 
-Standard input has the broker's properties as one line of JSON. When the broker serves, one line of JSON goes to standard output: its host,
-port and cluster id, or the reason why it cannot start. The end of standard input, by the owner's wish or by its death, is as SIGTERM: the
-broker stops in order, and after LIMIT_S in any case.
+The first line of stdin has the broker's properties as JSON. When the broker is ready, it writes one line of JSON to stdout: its host, port
+and cluster id. If it cannot start, the line has the reason. When stdin ends, because the owner closed it or died, the broker stops as after
+SIGTERM. After LIMIT_S the process ends in any case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIMIT_S = 2.0
 
 
 def main() -> None:
-    """Run the broker; exit code 1 when it cannot start."""
+    """Run the broker. The exit code is 1 if it cannot start."""
     open_standard_streams()
     log_to_stderr(sys.argv[1])
     signals = StopSignals()
@@ -47,7 +47,7 @@ def main() -> None:
 
     try:
         run(serve)
-    except StoppedEarly as stopped:  # its owner wanted that
+    except StoppedEarly as stopped:  # the owner requested it
         sys.exit(stopped.exit_code)
     except Exception as failure:
         line = one_line(failure)
@@ -58,8 +58,8 @@ def main() -> None:
 
 
 def _stop_with_owner() -> NoReturn:
-    """Wait for the end of standard input, then stop this process."""
-    while os.read(0, 1024):  # without a buffer: its lock would be in use when the interpreter ends
+    """Wait until stdin ends, then stop this process."""
+    while os.read(0, 1024):  # unbuffered: the lock of a buffer would still be held when the interpreter exits
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LIMIT_S)

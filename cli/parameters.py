@@ -13,7 +13,7 @@ class KeyValue(click.ParamType[tuple[str, str]]):
     name = "KEY=VALUE"
 
     def convert(self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """The pair."""
+        """The pair of key and value."""
         if isinstance(value, tuple):
             return value
         key, separator, text = value.partition("=")
@@ -23,12 +23,12 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 
 
 class Topic(click.ParamType[SeedTopic]):
-    """`NAME:PARTITIONS:RF:KEY=VALUE…`; the default of partitions and replication factor is 1, configs are optional."""
+    """`NAME:PARTITIONS:RF:KEY=VALUE…`. Partitions and replication factor default to 1; configs are optional."""
 
     name = "NAME:PARTITIONS:RF[:KEY=VALUE…]"
 
     def convert(self, value: str | SeedTopic, param: click.Parameter | None, ctx: click.Context | None) -> SeedTopic:
-        """The requested topic; all topics are validated together later."""
+        """The requested topic. All topics are validated together later."""
         if isinstance(value, SeedTopic):
             return value
         try:
@@ -38,13 +38,13 @@ class Topic(click.ParamType[SeedTopic]):
 
 
 class Whole(click.IntRange):
-    """A whole number in a range. click's own range calls what is not a number "not a valid integer range"."""
+    """A whole number in a range. For text that is not a number, click's own class says "not a valid integer range"."""
 
     name = "integer"
 
 
 class Decimal(click.FloatRange):
-    """A number in a range; as `Whole`."""
+    """A number in a range, with the same change of click's message as `Whole`."""
 
     name = "float"
 

@@ -1,7 +1,8 @@
-"""`klamm preferred-replica-election`: the tool of KIP-183 (controller 21.3), by brokers or, deprecated, by ZooKeeper.
+"""`klamm preferred-replica-election`: the tool of KIP-183 (controller 21.3), through brokers or, deprecated, through ZooKeeper.
 
-By brokers the outcome of each partition is printed when the elections are done. ZooKeeper only takes the request: the controller finds it
-in `/admin/preferred_replica_election`. That way behaves as the tool of Kafka 2.2 did, to the line, but for the warning on stderr.
+Through brokers, the tool prints the outcome of each partition after the elections. Through ZooKeeper, it only writes the request to
+`/admin/preferred_replica_election`, where the controller reads it. Then it prints exactly what the tool of Kafka 2.2 printed, except for
+the warning on stderr.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ TIMEOUT_MS = 30_000
 
 
 @click.command(short_help="Make preferred replicas the leaders of their partitions.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated: ZooKeeper to connect to, instead of --bootstrap-server.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated; use --bootstrap-server. ZooKeeper to connect to.")
 @click.option(
     "--path-to-json-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help='Partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
+    help='File with partitions: {"partitions":[{"topic":"orders","partition":0}]}. Default: all partitions.',
 )
 @click.option(
     "--command-config",
@@ -33,18 +34,19 @@ TIMEOUT_MS = 30_000
     "command_config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Properties for the connections to brokers.",
+    help="Properties file for the admin client.",
 )
 def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_file: Path | None, command_config: Path | None) -> None:
     """Make the preferred replica of each partition its leader.
 
-    The preferred replica is the first one of a partition's list of replicas. Topics are created so that preferred replicas spread over the
-    brokers; a broker that restarts loses its leaderships, and this gives them back, where the preferred replica is alive and in sync.
+    The preferred replica is the first one in a partition's list of replicas. When a topic is created, preferred replicas are spread over
+    the brokers. A broker that restarts is no longer a leader; this command makes it leader again for partitions whose preferred replica it
+    is. The preferred replica must be alive and in sync.
 
-    Where the dynamic config preferred_leader_blacklist names one of the replicas, the first one becomes leader that is alive, in sync and
-    not on that list, or else the first one that is alive and in sync.
+    If the dynamic config preferred_leader_blacklist names one of the replicas, the leader is the first replica that is alive, in sync and
+    not on that list. If there is none, it is the first replica that is alive and in sync.
 
-    With auto.leader.rebalance.enable=true, which is the default, the controller does this by itself every five minutes, and the tool is not
+    With auto.leader.rebalance.enable=true, which is the default, the controller does this every five minutes, and this command is not
     needed.
 
     \b
@@ -55,7 +57,7 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
         raise click.UsageError("exactly one of --bootstrap-server and --zookeeper is needed")
     if zookeeper is not None and command_config is not None:
         raise click.UsageError("--command-config or --admin.config needs --bootstrap-server; it cannot be used with --zookeeper")
-    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
 
     from klamm.cli.tool_files import read_partitions
 
@@ -67,7 +69,7 @@ def command(bootstrap_server: str | None, zookeeper: str | None, path_to_json_fi
 
 
 async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | None, command_config: Path | None) -> None:
-    """Elect, and print what came of each partition. Raises ToolFailed when one failed."""
+    """Elect leaders and print the outcome of each partition. Raises ToolFailed if one failed."""
     from klamm.admin import ElectionType
     from klamm.cli.elections import Election, Texts, Times, elect
 
@@ -81,7 +83,7 @@ async def _by_brokers(bootstrap_server: str, partitions: list[TopicPartition] | 
 
 
 async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> None:
-    """Request the elections. Raises ToolFailed when an earlier request is in progress."""
+    """Write the request to ZooKeeper. Raises ToolFailed if an earlier request is still in progress."""
     from klamm.cli.reassign_partitions.znodes import open_zookeeper, response
     from klamm.cli.tool_failures import ToolFailed
     from klamm.cli.tool_texts import ZOOKEEPER_WARNING, named
@@ -91,10 +93,10 @@ async def _by_zookeeper(hosts: str, partitions: list[TopicPartition] | None) -> 
     try:
         names = await response(zk.admin.topics())
         stored = dict(zip(names, await response(zk.admin.read_topics(names)), strict=True))
-        known = [
+        existing = [
             TopicPartition(name, partition) for name, topic in sorted(stored.items()) if topic for partition in sorted(topic.assignments)
         ]
-        wanted = known if partitions is None else [partition for partition in partitions if partition in set(known)]
+        wanted = existing if partitions is None else [partition for partition in partitions if partition in set(existing)]
         if not await response(zk.request_elections(wanted)):
             under_way = await response(zk.requested_elections())
             raise ToolFailed(f"Preferred replica leader election currently in progress for {named(under_way)}. Aborting operation")

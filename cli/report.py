@@ -1,4 +1,4 @@
-"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` made. Neither Java nor Spark runs."""
+"""`klamm report`: one HTML file about a run, from the tables that `klamm pipeline run` wrote. It does not start Java or Spark."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from klamm.cli.output import say
 from klamm.machine.replaced_file import replace_file
 
 
-@click.command(short_help="Draw what happened in a run, as one HTML file.")
+@click.command(short_help="Show what happened in a run, as one HTML file.")
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default="report.html", show_default=True, help="The file.")
-@click.option("--run", metavar="RUN", help="The run to report. Default: the latest one of the lake.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), default="report.html", show_default=True,
+    help="The HTML file to write.",
+)
+@click.option("--run", metavar="RUN", help="The run to report. Default: the latest run of the lake.")
 def command(lake: Path, output: Path, run: str | None) -> None:
-    """Draw what happened in a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
+    """Write a report about a run of LAKE: leaders, reassignments, errors, latencies, clients, and which rules hold, with evidence.
 
-    The file needs no network and no other file. `klamm pipeline run` makes the tables and the verdicts.
+    The HTML file does not need a network or other files. Run `klamm pipeline run` first: it writes the tables and verdicts.
 
     \b
     klamm report ./lake

@@ -1,7 +1,7 @@
-"""`klamm serve`: a whole cluster in this process, with an embedded ZooKeeper unless one is named.
+"""`klamm serve`: a complete cluster, with an embedded ZooKeeper unless --zookeeper is given.
 
-The embedded ZooKeeper is started first, in a thread; the packages that a broker needs are imported while its JVM starts. stdout gets
-what scripts need, when everything is ready; everything else goes to stderr.
+The embedded ZooKeeper is started first, in a thread. While its JVM starts, the packages of the broker are imported. When everything is
+ready, stdout gets the addresses, for scripts. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a group.id gets no records; let it assign its partitions"
+NO_GROUPS = "consumer groups and transactions are not supported yet: a consumer with a group.id gets no records; assign partitions instead"
 
 
 @click.command(short_help="Run a cluster: brokers in one process or several, and a ZooKeeper.")
@@ -50,27 +50,30 @@ NO_GROUPS = "consumer groups and transactions do not work yet: a consumer with a
     type=Whole(0, 65535),
     default=9092,
     show_default=True,
-    help="Port of the first broker; the next brokers have the next ports. 0 chooses free ports.",
+    help="Port of the first broker; the other brokers get the next ports. With 0, each broker gets a free port.",
 )
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Use this ZooKeeper. Default: an embedded ZooKeeper, which needs Java.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]",
+    help="Use this ZooKeeper. Default: start an embedded ZooKeeper, which needs Java.",
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the brokers' logs and the data of the embedded ZooKeeper here. Default: logs in memory, ZooKeeper in a temporary folder.",
+    help="Folder for broker logs and the data of the embedded ZooKeeper. Default: logs in memory, ZooKeeper in a temporary folder.",
 )
 @click.option(
     "--journal",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write every frame and what the controllers decide into this folder, a lake for `klamm pipeline`. Needs klamm[journal].",
+    help="Record every frame and every controller decision in this folder, for `klamm journal` and `klamm pipeline`. Needs klamm[journal].",
 )
-@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="A property of all brokers; can be given more than once.")
+@click.option("--config", "configs", multiple=True, type=KEY_VALUE, help="Set a property of all brokers; can be given more than once.")
 @click.option(
     "--topic", "topics", multiple=True, type=TOPIC,
-    help="Create this topic unless it exists; can be given more than once. NAME alone has 1 partition and 1 replica, also with "
-    "num.partitions and default.replication.factor.",
+    help="Create this topic unless it exists; can be given more than once. NAME alone creates 1 partition with 1 replica; "
+    "num.partitions and default.replication.factor are ignored.",
 )
-@click.option("--processes", is_flag=True, help="Run each broker as a process of its own. Default: all brokers in one process.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses; print a failure as JSON too.")
+@click.option("--processes", is_flag=True, help="Run each broker in its own process. Default: all brokers in one process.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON instead of the addresses. A failure is also printed as JSON.")
 @log_level_option
 def command(
     brokers: int,
@@ -91,15 +94,15 @@ def command(
     metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
 
-    With --processes each broker is a process, which can be killed: the others go on. --json has the process ids. All processes end with
-    this one. A broker that has ended is not started again; without --data-dir its records are gone.
+    With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
+    not started again; without --data-dir its records are lost. When the main process ends, all others end too.
 
-    A failure is one line on stderr, and the exit code is 1, for a wrong command line 2. With --json it is also a line on stdout:
-    {"error": "the reason"}.
+    A failure is reported in one line on stderr. The exit code is then 1, or 2 for a wrong command line. With --json the failure is also a
+    line on stdout: {"error": "the reason"}.
 
-    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds, and the exit code is 0; before the cluster is ready that
-    is a failure with the exit code 130 or 143. A second signal ends the process at once. When the embedded ZooKeeper ends or its disk is
-    full, the cluster ends and prints the reason.
+    SIGINT (Ctrl-C) or SIGTERM shuts the brokers down in order, within two seconds. The exit code is then 0, or 130 or 143 if the cluster
+    was not ready yet. A second signal ends the process at once. If the embedded ZooKeeper ends, or its disk is full, the cluster ends and
+    prints the reason.
 
     \b
     klamm serve
@@ -130,7 +133,7 @@ def command(
 def _cluster(
     processes: bool, log_level: str, brokers: int, zookeeper: str | EmbeddedZooKeeper | None, shape: Mapping[str, Any]
 ) -> LocalCluster | ProcessCluster:
-    """The cluster, in this process or in one for each broker."""
+    """The cluster, with all brokers in this process or each in its own."""
     if processes:
         from klamm.server.local.process_cluster import ProcessCluster
 
@@ -142,13 +145,13 @@ def _cluster(
 
 
 def _journaled(lake: Path) -> dict[str, str]:
-    """The properties of brokers that keep a journal in a run of their own."""
+    """The broker properties for a journal in this lake, with a new run id."""
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
 
 
 def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:
-    """Check the options together. `alone`: the cluster has no other brokers."""
+    """Check the options together. `alone`: no other brokers can be in the cluster. Raises click.BadParameter."""
     try:
         check_arguments(brokers, host, port, config)
         if config or topics:
@@ -168,7 +171,7 @@ class EarlyZooKeeper:
 
         self.zookeeper = EmbeddedZooKeeper(None if data_dir is None else data_dir / "zookeeper")
         self.started: Future[None] = Future()
-        self.started.set_running_or_notify_cancel()  # who waits for it may be cancelled; the start itself goes on and ends it
+        self.started.set_running_or_notify_cancel()  # a waiter can be cancelled, but not the start itself, which completes the future
         threading.Thread(target=self._start, name="embedded-zookeeper", daemon=True).start()
 
     def _start(self) -> None:
@@ -181,14 +184,14 @@ class EarlyZooKeeper:
 
 
 class Served:
-    """The cluster, with the embedded ZooKeeper that it may need."""
+    """The cluster, and the embedded ZooKeeper if there is one."""
 
     def __init__(self, cluster: LocalCluster | ProcessCluster, embedded: EarlyZooKeeper | None) -> None:
         self._cluster = cluster
         self._embedded = embedded
 
     async def start(self) -> None:
-        """Wait for the ZooKeeper and start the brokers; returns when the cluster is ready."""
+        """Wait for the ZooKeeper, start the brokers, and return when the cluster is ready."""
         if self._embedded is not None:
             await asyncio.wrap_future(self._embedded.started)
         await self._cluster.start()

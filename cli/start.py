@@ -1,8 +1,8 @@
-"""Where the command `klamm` starts: signals are handled before anything else is imported.
+"""Entry point of the command `klamm`. It installs signal handlers before it imports anything else.
 
-While the command line is imported, SIGINT and SIGTERM end the process at once. Afterwards SIGINT raises KeyboardInterrupt and SIGTERM
-SystemExit, so that what is open is closed, unless the command handles them itself. In all cases one line says so, and the exit code is 128
-and the signal's number.
+During the imports, SIGINT and SIGTERM end the process at once. Afterwards SIGINT raises KeyboardInterrupt and SIGTERM raises SystemExit, so
+that open files and connections are closed, unless the command handles the signals itself. In all cases one line is printed on stderr, and
+the exit code is 128 plus the number of the signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def end_at_once(number: int, _frame: FrameType | None = None) -> None:
 
 
 def terminate(number: int, _frame: FrameType | None = None) -> None:
-    """End the process by an exception."""
+    """End the process with an exception."""
     os.write(2, f"{LINE}\n".encode())
     raise SystemExit(128 + number)
 
@@ -37,7 +37,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, terminate)
         run()
-    except KeyboardInterrupt:  # before the command began, or when it had ended
+    except KeyboardInterrupt:  # before the command began or after it ended
         end_at_once(signal.SIGINT)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,6 +1,6 @@
-"""The client of a tool that goes by `--bootstrap-server`: how it is opened, and its errors as failures of the tool.
+"""Opens the client of a tool with `--bootstrap-server`, and turns its errors into failures of the tool.
 
-Every tool first looks for a broker, for at most ten seconds, and says after one second why it has none yet.
+Every tool first tries to reach a broker, for at most ten seconds. After one second it prints why it has not reached one yet.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from klamm.cli.tool_failures import NotReachable, ToolFailed
 from klamm.protocol.errors import ErrorCode
 
 CONNECT_MS = 10_000
-"""How long a tool looks for a broker; less where its properties give a call less."""
+"""How long a tool tries to reach a broker. A smaller default.api.timeout.ms in its properties file wins."""
 PATIENCE_S = 1.0
-"""A tool that has reached nobody after this time says why."""
+"""After this time, a tool that has not reached a broker prints why."""
 _TRANSIENT = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE}
 T = TypeVar("T")
 
 
 @asynccontextmanager
 async def connected_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncIterator[AsyncAdminClient]:
-    """A client that has reached a broker. Raises ToolFailed, NotReachable, and what a bad file of properties raises."""
+    """A client that has reached a broker. Raises ToolFailed, NotReachable, and the errors of `client_settings`."""
     client = open_client(bootstrap_server, config, client_id)
     async with client:
         await reach(client, bootstrap_server, config)
@@ -37,7 +37,7 @@ async def connected_client(bootstrap_server: str, config: Path | None, client_id
 
 
 def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> AsyncAdminClient:
-    """A client with the settings of a properties file; nothing is connected yet. Raises ToolFailed, and what a bad file raises."""
+    """A client with the settings of a properties file, not connected yet. Raises ToolFailed, and the errors of `client_settings`."""
     try:
         return AsyncAdminClient(bootstrap_server, **{"client_id": client_id, **client_settings(config)})
     except (TypeError, ValueError) as problem:
@@ -45,7 +45,7 @@ def open_client(bootstrap_server: str, config: Path | None, client_id: str) -> A
 
 
 async def reach(client: AsyncAdminClient, bootstrap_server: str, config: Path | None) -> None:
-    """Return when a broker responds. Raises ToolFailed, NotReachable."""
+    """Wait until a broker responds. Raises ToolFailed, NotReachable."""
     limit_ms = min(CONNECT_MS, call_times(config).get(API_TIMEOUT, CONNECT_MS))
     errors: list[AdminError] = []
     warning = asyncio.get_running_loop().create_task(_warn(bootstrap_server, limit_ms, errors))
@@ -56,14 +56,14 @@ async def reach(client: AsyncAdminClient, bootstrap_server: str, config: Path | 
 
 
 async def _warn(bootstrap_server: str, limit_ms: int, errors: list[AdminError]) -> None:
-    """`errors` are those of the attempts so far."""
+    """Print why no broker has responded yet. `errors` has the errors of all attempts so far."""
     await asyncio.sleep(PATIENCE_S)
     cause = errors[-1].message if errors else f"{bootstrap_server} has not responded"
     click.echo(printable(f"no broker is reachable yet ({cause}); trying for up to {limit_ms / 1000:g} s"), err=True)
 
 
 async def outcome(call: Awaitable[T]) -> T:
-    """The outcome of a call. Raises ToolFailed, NotReachable for what may succeed later."""
+    """The outcome of a call. Raises ToolFailed, or NotReachable if a later call may succeed."""
     try:
         return await call
     except AdminError as error:
@@ -71,11 +71,11 @@ async def outcome(call: Awaitable[T]) -> T:
 
 
 def failure_of(error: AdminError, what: str = "") -> ToolFailed:
-    """The failure to raise for an error; `what` goes before its text."""
+    """The failure to raise for an error, with `what` before its text."""
     may_succeed_later = isinstance(error, (Disconnected, TimedOut)) or error.code in _TRANSIENT
     return (NotReachable if may_succeed_later else ToolFailed)(what + error_text(error))
 
 
 def error_text(error: AdminError) -> str:
-    """The code and the message of a response; of an error without a code the message."""
+    """The code and message of an error; only the message if it has no code."""
     return str(error) if error.code is not None or error.message is None else error.message

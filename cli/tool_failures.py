@@ -1,11 +1,11 @@
-"""Why a tool ends: what it says in one line, and whether it may try again."""
+"""Failures of tools, each with a message of one line."""
 
 from __future__ import annotations
 
 
 class ToolFailed(Exception):
-    """The tool cannot do what its options say; the text is one line."""
+    """The tool cannot do what its options request. The message is one line."""
 
 
 class NotReachable(ToolFailed):
-    """The cluster does not respond; the next try may succeed."""
+    """The cluster does not respond. A later attempt may succeed."""

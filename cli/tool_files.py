@@ -4,7 +4,7 @@
     {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}
     {"partitions":[{"topic":"orders","partition":0}]}
 
-`version` and `log_dirs` are optional; unknown keys are ignored. Whatever else a file holds is one line that names the file and the place.
+`version` and `log_dirs` are optional; unknown keys are ignored. Any other mistake is reported in one line with the file and the place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from klamm.protocol.nouns import Ints, TopicPartition
 
 ANY = "any"
-"""Instead of a log directory: the broker chooses."""
+"""Used instead of a log directory: the broker chooses one."""
 
 VERSION = 1
 _LARGEST = 2**31 - 1
 
 
 class BadFile(Exception):
-    """A file that cannot be used; the text is one line."""
+    """The file is not valid. The message is one line."""
 
 
 class Move(NamedTuple):
@@ -35,11 +35,11 @@ class Move(NamedTuple):
 
 
 Moves = dict[TopicPartition, Move]
-"""In the order of the file."""
+"""Entries by partition, in the order of the file."""
 
 
 def read_reassignment(path: Path) -> Moves:
-    """The entries of a reassignment file. Raises BadFile; OSError when it cannot be read."""
+    """The entries of a reassignment file. Raises BadFile; OSError if it cannot be read."""
     content = _read(path)
     moves: Moves = {}
     for place, entry in _entries(path, content, "partitions"):
@@ -53,7 +53,7 @@ def read_reassignment(path: Path) -> Moves:
 
 
 def read_topics(path: Path) -> list[str]:
-    """The topics to move, in the order of the file. Raises BadFile; OSError when it cannot be read."""
+    """The topics to move, in the order of the file. Raises BadFile; OSError if it cannot be read."""
     content = _read(path)
     topics = [_text(path, place, entry, "topic") for place, entry in _entries(path, content, "topics")]
     twice = _first_twice(topics)
@@ -65,7 +65,7 @@ def read_topics(path: Path) -> list[str]:
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:
-    """The partitions of an election, in the order of the file; a version is ignored. Raises BadFile; OSError when it cannot be read."""
+    """The partitions of an election, in the order of the file. `version` is ignored. Raises BadFile; OSError if the file cannot be read."""
     content = _object(path)
     partitions = [
         TopicPartition(_text(path, place, entry, "topic"), _number(path, place, entry.get("partition"), "partition"))
@@ -78,7 +78,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
 
 
 def as_json(replicas: Mapping[TopicPartition, Ints]) -> str:
-    """A reassignment file of one line, sorted by topic and partition, each replica in any directory."""
+    """The JSON of a reassignment file in one line, sorted by topic and partition, with "any" as every log directory."""
     entries = [
         {"topic": topic, "partition": partition, "replicas": list(ids), "log_dirs": [ANY] * len(ids)}
         for (topic, partition), ids in sorted(replicas.items())
@@ -87,7 +87,7 @@ def as_json(replicas: Mapping[TopicPartition, Ints]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The content of a file with a version."""
+    """The content of a file whose version must be 1. Raises BadFile, OSError."""
     content = _object(path)
     version = content.get("version", VERSION)
     if version is True or version != VERSION:
@@ -128,7 +128,7 @@ def _move(path: Path, place: str, entry: Mapping[str, Any]) -> Move:
         raise BadFile(f"{path}: Partition replica lists may not contain duplicate entries: {place} contains multiple entries for {twice}")
     log_dirs = entry.get("log_dirs", [ANY] * len(replicas))
     if not isinstance(log_dirs, list) or not all(isinstance(directory, str) for directory in log_dirs):
-        raise BadFile(f'{path}: "log_dirs" of {place} is not a list of texts')
+        raise BadFile(f'{path}: "log_dirs" of {place} is not a list of strings')
     if len(log_dirs) != len(replicas):
         raise BadFile(f"{path}: Size of replicas list {list(replicas)} is different from size of log dirs list {log_dirs} for {place}")
     wrong = next((directory for directory in log_dirs if directory != ANY and not directory.startswith("/")), None)
@@ -140,19 +140,19 @@ def _move(path: Path, place: str, entry: Mapping[str, Any]) -> Move:
 def _text(path: Path, place: str, entry: Mapping[str, Any], name: str) -> str:
     value = entry.get(name)
     if not isinstance(value, str) or not value:
-        raise BadFile(f'{path}: {place} has no text "{name}"')
+        raise BadFile(f'{path}: {place} has no string "{name}"')
     return value
 
 
 def _number(path: Path, place: str, value: object, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
         shown = "nothing" if value is None else json.dumps(value)
-        raise BadFile(f"{path}: {place} has {shown} as {what}, which is not a number from 0 on")
+        raise BadFile(f"{path}: {place} has {shown} as {what}, which is not a number of 0 or more")
     return value
 
 
 def _first_twice(values: Sequence[Any]) -> Any:
-    """The first value that was there before; None when all are different."""
+    """The first value that occurs a second time; None if all are different."""
     seen = set()
     for value in values:
         if value in seen:

@@ -13,5 +13,5 @@ ZOOKEEPER_WARNING = (
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in lines of the election tools, sorted."""
+    """Partitions, sorted, in the format of the election tools."""
     return ", ".join(map(str, sorted(partitions)))

@@ -1,4 +1,4 @@
-"""`klamm journal export`: writes the rows of journals, frames decoded, as lines of JSON or as Parquet."""
+"""`klamm journal export`: writes the rows of journals, with decoded frames, as lines of JSON or as Parquet."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from klamm.cli.journal.options import LAKE, check_chosen, choice, choice_options
 from klamm.cli.output import CannotWrite, say
 
 
-@click.command("export", short_help="Write the rows, frames decoded, as JSON or Parquet.")
+@click.command("export", short_help="Export rows with decoded frames as JSON or Parquet.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
 @click.option("--format", "form", type=click.Choice(["jsonl", "parquet"]), default="jsonl", show_default=True)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, allow_dash=True), default="-", show_default=True,
-    help="jsonl: a file, - for stdout. parquet: a folder; it gets frames.parquet and events.parquet.",
+    help="For jsonl a file, or - for stdout. For parquet a folder, for frames.parquet and events.parquet.",
 )
-@click.option("--events/--no-events", default=True, show_default=True, help="Whether events are exported too.")
+@click.option("--events/--no-events", default=True, show_default=True, help="Export events too.")
 @choice_options
 def command(
     lake: Path, form: str, output: Path, events: bool,
     runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None,
 ) -> None:
-    """Write the rows in the journals of LAKE with the columns of the journal, and with what each frame says.
+    """Export the rows in the journals of LAKE: all columns, and the decoded body of each frame.
 
-    In JSON "body" is an object with Kafka's names of fields and "frame" the bytes in base64; in Parquet "body" is a column of JSON. "error"
-    says why a frame cannot be decoded.
+    In JSON, "body" is an object with Kafka's field names, and "frame" has the bytes in base64. In Parquet, "body" is a column of JSON text.
+    If a frame cannot be decoded, "error" has the reason.
 
     \b
     klamm journal export ./lake --api CreateTopics | jq .body

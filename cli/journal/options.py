@@ -1,4 +1,4 @@
-"""What the commands of `klamm journal` have in common: the lake, and which of its rows are wanted."""
+"""Arguments and options that the commands of `klamm journal` share: the lake, and filters for its rows."""
 
 from __future__ import annotations
 
@@ -28,42 +28,48 @@ class Api(click.ParamType):
     name = "api"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Its key."""
+        """The key of the API."""
         names = {api.name.lower(): int(key) for key, api in APIS.items()}
         text = str(value)
         if text.lower() in names:
             return names[text.lower()]
         if text.isascii() and text.isdigit() and int(text) < 1 << 15:
             return int(text)
-        self.fail(f"{text!r} is no API, such as Metadata or 3", param, ctx)
+        self.fail(f"{text!r} is not an API; give a name or a key, such as Metadata or 3", param, ctx)
 
 
 def choice_options(function: F) -> F:
     """Options --run, --node, --api, --client and --topic: arguments `runs`, `brokers`, `keys`, `clients` and `topic`."""
     for decorate in (
-        click.option("--topic", metavar="NAME", help="Only rows about this topic."),
-        click.option("--client", "clients", multiple=True, metavar="PATTERN", help="Only frames of this client id or software (* and ?)."),
-        click.option("--api", "keys", multiple=True, type=Api(), metavar="API", help="Only frames of this API: a name or a key."),
+        click.option("--topic", metavar="NAME", help="Only rows that mention this topic."),
+        click.option(
+            "--client", "clients", multiple=True, metavar="PATTERN",
+            help="Only frames with this client id or client software; * and ? are wildcards.",
+        ),
+        click.option("--api", "keys", multiple=True, type=Api(), metavar="API", help="Only frames of this API; a name or a key."),
         click.option("--node", "brokers", multiple=True, type=BROKER_ID, metavar="ID", help="Only rows of this broker."),
-        click.option("--run", "runs", multiple=True, metavar="ID", help="Only this run. This and the next three may be repeated."),
+        click.option(
+            "--run", "runs", multiple=True, metavar="ID",
+            help="Only this run. --run, --node, --api and --client can be given more than once.",
+        ),
     ):
         function = decorate(function)
     return function
 
 
 def existing(lake: Path) -> Path:
-    """The lake, where it has journals."""
+    """The lake. Raises ClickException if it has no journals."""
     if lake.exists() and not lake.is_dir():
         raise click.ClickException(f"{lake}: not a folder")
     if not lake.is_dir():
-        raise click.ClickException(f"{lake}: no such folder; brokers write a journal there with `klamm serve --journal {lake}`")
+        raise click.ClickException(f"{lake}: no such folder; `klamm serve --journal {lake}` creates it")
     if not (lake / "journal").is_dir():
-        raise click.ClickException(f"{lake}: no lake, it has no folder `journal`")
+        raise click.ClickException(f"{lake}: not a lake: it has no folder `journal`")
     return lake
 
 
 def check_chosen(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...]) -> None:
-    """Raise what names the runs and brokers that there are, unless all chosen ones have a journal."""
+    """Raise ClickException if a chosen run or broker has no journal. The message lists those that have one."""
     from klamm.journal.reading import node_folders
 
     names = [(path.parent.name.removeprefix("run="), path.name.removeprefix("node=")) for path in node_folders(lake)]
@@ -71,18 +77,18 @@ def check_chosen(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...]) ->
     there = list(dict.fromkeys(run for run, _ in folders))
     for run in runs:
         if run not in there:
-            raise click.ClickException(f"no such run: {run}; there are {', '.join(there) if there else 'none'}")
+            raise click.ClickException(f"no such run: {run}; runs: {', '.join(there) if there else 'none'}")
     ids = sorted({broker_id for run, broker_id in folders if not runs or run in runs})
     for broker in brokers:
         if broker not in ids:
             where = f" in {', '.join(runs)}" if runs else ""
-            raise click.ClickException(f"no journal of broker {broker}{where}; there are {', '.join(map(str, ids)) if ids else 'none'}")
+            raise click.ClickException(f"no journal of broker {broker}{where}; brokers: {', '.join(map(str, ids)) if ids else 'none'}")
 
 
 def choice(
     runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None, events: bool
 ) -> Choice:
-    """What the options choose."""
+    """The filter that the options describe."""
     from klamm.journal.rows import Choice
     from klamm.pipeline.decode.row_text import mentions
 
@@ -98,8 +104,8 @@ def choice(
 
 
 def tell_torn(segment: Segment, why: str) -> None:
-    """A line on stderr about a segment that does not end as it should, unless a broker writes it."""
+    """Print a line on stderr about a segment with a damaged end, unless a broker is still writing it."""
     from klamm.journal.reading import is_written
 
     if segment.sealed or not is_written(segment.path.parent):
-        click.echo(printable(f"{segment.path}: torn, read up to its last whole batch: {why}"), err=True)
+        click.echo(printable(f"{segment.path}: the end is damaged, read up to the last complete batch: {why}"), err=True)

@@ -1,4 +1,4 @@
-"""`klamm journal tail`: prints the frames and events of journals, decoded, a line each."""
+"""`klamm journal tail`: prints the decoded frames and events of journals, one line each."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 FOLLOW_LAST = 10
-"""Rows that --follow begins with."""
+"""Number of existing rows that --follow prints first."""
 
 
-@click.command("tail", short_help="Print decoded frames, a line each.")
+@click.command("tail", short_help="Print decoded frames, one line each.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
-@click.option("-n", "last", type=Whole(0, 1_000_000), metavar="N", help="Only the last N rows. Default: all; 10 with --follow.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new rows, runs and brokers until Ctrl-C.")
+@click.option("-n", "last", type=Whole(0, 1_000_000), metavar="N", help="Only the last N rows. Default: all rows, or 10 with --follow.")
+@click.option("-f", "--follow", is_flag=True, help="Print new rows, runs and brokers as they appear, until Ctrl-C.")
 @click.option("--events", is_flag=True, help="Print events too.")
-@click.option("--full", is_flag=True, help="Print whole bodies.")
+@click.option("--full", is_flag=True, help="Print complete bodies instead of shortened ones.")
 @choice_options
 def command(
     lake: Path, last: int | None, follow: bool, events: bool, full: bool,
     runs: tuple[str, ...], brokers: tuple[int, ...], keys: tuple[int, ...], clients: tuple[str, ...], topic: str | None,
 ) -> None:
-    """Print the frames in the journals of LAKE, a line each: time, broker, row, direction, API, who, error codes, what it says.
+    """Print the frames in the journals of LAKE, one line each: time, broker, row, direction, API, client, error codes, body.
 
-    Rows of a broker are in their order, brokers in the order of time. A journal may be read while it is written: what a broker has
-    received or sent is there after a tenth of a second.
+    The rows of one broker keep their order; rows of different brokers are sorted by time. A journal can be read while brokers write it: a
+    frame is visible about 0.1 s after it was sent or received.
 
     \b
     klamm journal tail ./lake -n 20
@@ -46,7 +46,7 @@ def command(
     existing(lake)
     from klamm.journal.rows import Follower, Reading
 
-    if not follow:  # what is followed may begin later
+    if not follow:  # with --follow a run or broker may appear later
         check_chosen(lake, runs, brokers)
     wanted = choice(runs, brokers, keys, clients, topic, events)
     try:

@@ -1,4 +1,4 @@
-"""The verb `klamm journal`: a group of commands, each in a file that is imported only when the command is used."""
+"""The verb `klamm journal`: a group of commands. The file of a command is imported only when the command is used."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ COMMANDS = {
 
 @click.command(cls=LazyGroup, modules=COMMANDS, extra="journal", short_help="Show, export and verify journals of frames and events.")
 def command() -> None:
-    """Show, export and verify the journals in a lake, the folder of `klamm serve --journal LAKE`, also while brokers write them.
+    """Show, export and verify the journals in a lake, the folder that `klamm serve --journal LAKE` writes. Brokers may still be writing.
 
-    It needs pyarrow, but neither Java nor Spark.
+    These commands need pyarrow, but not Java or Spark.
 
     \b
     klamm journal tail LAKE --follow --api Metadata

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 @click.command("verify", short_help="Prove that no row is missing.")
 @click.argument("lake", type=LAKE, metavar="LAKE")
-@click.option("--run", "runs", multiple=True, metavar="ID", help="Only this run. This and the next may be repeated.")
+@click.option("--run", "runs", multiple=True, metavar="ID", help="Only this run. --run and --node can be given more than once.")
 @click.option("--node", "brokers", multiple=True, type=BROKER_ID, metavar="ID", help="Only this broker.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object in place of text.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 def command(lake: Path, runs: tuple[str, ...], brokers: tuple[int, ...], as_json: bool) -> None:
-    """Prove of each broker in each run of LAKE that its rows have the numbers 1, 2, 3, …, frames and events together, without a gap.
+    """Prove that no row is missing in the journals of LAKE. In each run, each broker numbers its frames and events 1, 2, 3, … without a
+    gap.
 
-    Each gap is a line, and the exit code is then 3. Torn ends of segments, which a killed broker leaves, clocks that went back and foreign
-    files are named too; they alone do not change the exit code.
+    Each gap is printed in one line, and the exit code is then 3. The command also lists damaged ends of segments, which a killed broker
+    leaves, clocks that went back, and files that do not belong to a journal. They do not change the exit code.
     """
     existing(lake)
     from klamm.journal.proof import verify
@@ -53,7 +54,7 @@ def _lines(proofs: list[Proof], foreign: list[Path], lake: Path) -> Iterator[str
 
     for proof in proofs:
         verdict = "gapless" if not proof.problems else f"{len(proof.problems) + proof.more_problems} problems"
-        alive = ", being written" if proof.is_written else ""
+        alive = ", still being written" if proof.is_written else ""
         processes = "1 process" if proof.processes == 1 else f"{proof.processes} processes"
         yield (
             f"run {proof.run} broker {proof.broker}: {verdict}; {proof.rows:,} rows = {proof.frames:,} frames + {proof.events:,} events, "

@@ -1,1 +1,1 @@
-"""`klamm metadata-log`: shows the log that has a record for each change which the active controller has committed."""
+"""`klamm metadata-log`: shows the metadata log of the active controller, which has a record for each committed change."""

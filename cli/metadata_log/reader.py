@@ -1,8 +1,8 @@
-"""Reads the metadata log of the active controller, from an offset to its end, or further as it grows.
+"""Reads the metadata log of the active controller, from an offset to its end, or follows it as it grows.
 
-The first fetch names controller epoch 0, which no controller has: the response says which epoch the log has, where it begins and where it
-ends. Without `follow` the reader stops at this end. With it, it waits for more; it looks for the controller as long as there is none, and
-begins again with the log of the next one. Each of these is one line for people.
+The first fetch has controller epoch 0, which no controller has. The response has the epoch of the log, and where it begins and ends.
+Without `follow` the reader stops at this end. With `follow` it waits for new records. If there is no controller, it keeps looking for one,
+and then reads the log of the new controller from its beginning. Both are reported to the user, one line each.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ NO_REGISTRATION = 0
 MAX_WAIT_MS = 2_000
 MAX_BYTES = 1 << 20
 PAUSE_S = 0.05
-"""After a fetch without news, which the controller may end as early as it likes."""
+"""Pause after a fetch without records. The controller may return it early."""
 RETRY_S = 1.0
-"""Between two attempts to reach a controller."""
+"""Pause between two attempts to reach a controller."""
 
 
 class Sink(Protocol):
-    """Where batches go."""
+    """Receives the record batches."""
 
     def write(self, batches: bytes, first: int, end: int) -> None:
-        """Whole record batches; of their records those with offsets from `first` to before `end` are wanted."""
+        """Take complete record batches. Only records with offsets from `first` up to, but not including, `end` are wanted."""
 
     def begin_again(self, reason: str) -> None:
-        """The next batch does not follow the last one. Raises ToolFailed when the sink cannot go on."""
+        """Called if the next batch does not continue the last one. Raises ToolFailed if the sink cannot continue."""
 
 
 class Reader:
-    """Reads the log of one cluster. `warn` gets lines for people."""
+    """Reads the log of one cluster. `warn` gets lines for the user."""
 
     def __init__(self, client: AsyncAdminClient, sink: Sink, warn: Callable[[str], None]) -> None:
         self._client = client
@@ -46,7 +46,7 @@ class Reader:
         self._warn = warn
 
     async def read(self, from_offset: int | None, follow: bool) -> None:
-        """Pass the records from `from_offset` (None: from the first one) on to the sink. Raises ToolFailed and NotReachable."""
+        """Pass all records, starting at `from_offset` (None: the first one), to the sink. Raises ToolFailed and NotReachable."""
         part = await self._fetch(NO_REGISTRATION, 0, 0, CONNECT_MS)
         epoch, end = part.controller_epoch, part.high_watermark
         offset = part.log_start_offset if from_offset is None else from_offset
@@ -60,7 +60,7 @@ class Reader:
                 if not follow:
                     raise
                 if not lost:
-                    self._warn(f"no controller to read from: {problem}; looking for it")
+                    self._warn(f"the controller is not reachable: {problem}; trying again")
                 lost = True
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -81,7 +81,7 @@ class Reader:
                 raise ToolFailed(f"the controller sent no record from offset {offset} on, although its log ends at {end}")
 
     def _begin_again(self, epoch: int, offset: int, part: MetadataLogPart) -> None:
-        """Say that the records do not go on at `offset` of the log of `epoch`."""
+        """Report that the records do not continue at `offset` of the log of `epoch`."""
         start = part.log_start_offset
         if part.controller_epoch != epoch:
             reason = f"the controller has changed (epoch {epoch}, now {part.controller_epoch}): its log begins at offset {start}"
@@ -97,7 +97,7 @@ class Reader:
         except ToolFailed as problem:
             cause = problem.__cause__
             if isinstance(cause, Unsupported):
-                text = "the controller keeps no metadata log: its registerbroker.enable is not true, or it is not Klamm's"
+                text = "the controller has no metadata log: registerbroker.enable is not true, or the controller is not Klamm's"
                 raise ToolFailed(f"{text} ({cause.message})") from cause
             if getattr(cause, "code", None) is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
                 raise ToolFailed("CLUSTER_AUTHORIZATION_FAILED: reading the log needs CLUSTER_ACTION on the cluster") from cause
@@ -105,8 +105,8 @@ class Reader:
 
 
 def _end_of(batches: bytes) -> int:
-    """The offset after the last record. Raises ToolFailed for bytes that are not whole batches."""
+    """The offset after the last record. Raises ToolFailed if the bytes are not complete batches."""
     try:
         return decode_batches(batches)[-1][0].next_offset
     except RemoteProtocolError as problem:
-        raise ToolFailed(f"the controller sent bytes that are no record batches: {problem}") from problem
+        raise ToolFailed(f"the controller sent bytes that are not record batches: {problem}") from problem

@@ -1,8 +1,8 @@
-"""What becomes of the record batches: lines of JSON, or a segment file of a Kafka log.
+"""Outputs for record batches: lines of JSON, or a segment file of a Kafka log.
 
-The JSON of a record is what Kafka's own log dump tool prints as its payload (type, version, data), with the offset and the controller epoch
-in front. Kafka's tool takes the first offset of a file from its name, and wants offsets without a gap: a segment file gets the batches of
-one controller epoch that follow each other, and an existing file is never written to.
+The JSON of a record is the payload that Kafka's log dump tool prints (type, version, data), after the offset and the controller epoch.
+Kafka's tool takes the first offset of a file from its name, and does not accept gaps between offsets. So a segment file gets consecutive
+batches of one controller epoch, and an existing file is never changed.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class JsonLines:
-    """Prints a line for each record."""
+    """Prints one line for each record."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def write(self, batches: bytes, first: int, end: int) -> None:
-        """See `Sink`. Raises ToolFailed for a record that cannot be read."""
+        """See `Sink`. Raises ToolFailed if a record cannot be read."""
         lines = [json.dumps(row, separators=(",", ":")) for row in rows(batches) if first <= row["offset"] < end]
         if lines:
             self._say("\n".join(lines))
 
     def begin_again(self, _reason: str) -> None:
-        """Lines can go on with any record."""
+        """Nothing to do: any record can follow."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to do: no file is open."""
 
 
 class SegmentFile:
-    """Writes batches to a new file, which is created with the first of them."""
+    """Writes batches to a new file. The file is created with the first batch."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ToolFailed for a file that exists, and for a name that Kafka's tool does not take."""
+        """Raises ToolFailed if the file exists, or if Kafka's tool does not accept its name."""
         self._path = path
         self._file: BinaryIO | None = None
         self._first = self._end = 0
         if path.is_dir():
             return
         if _SEGMENT.fullmatch(path.name) is None:
-            raise ToolFailed(f"--output {path}: Kafka's tool wants the first offset as the name: {_name(0)}, or give a folder")
+            raise ToolFailed(f"--output {path}: Kafka's tool needs the first offset as the file name, such as {_name(0)}; or give a folder")
         if not path.parent.is_dir():
             raise ToolFailed(f"--output {path}: there is no folder {path.parent}")
         self._refuse_existing(path)
 
     def write(self, batches: bytes, _first: int, end: int) -> None:
-        """See `Sink`. A batch is written whole: it may have records in front of the wanted ones."""
+        """See `Sink`. A batch is written completely, so it may begin with records before `first`."""
         for position, header in each_header(batches):
             if header.base_offset >= end:
                 return
@@ -73,25 +73,25 @@ class SegmentFile:
             self._file.flush()
 
     def begin_again(self, reason: str) -> None:
-        """A segment cannot: raise ToolFailed, unless nothing is written yet."""
+        """Raise ToolFailed unless nothing is written yet: a segment cannot have a gap."""
         if self._file is not None:
             raise ToolFailed(f"{reason}; {self.summary()}")
 
     def summary(self) -> str:
-        """One line for people. Raises ToolFailed when there was no record."""
+        """One line for the user. Raises ToolFailed if there was no record."""
         if self._file is None:
-            raise ToolFailed("the log has no record from this offset on: no file is written")
-        return f"{self._path} has the records with the offsets {self._first} to {self._end - 1}"
+            raise ToolFailed("the log has no records from this offset on; no file was written")
+        return f"{self._path} has the records with offsets {self._first} to {self._end - 1}"
 
     def close(self) -> None:
-        """Close the file if there is one; what is written stays."""
+        """Close the file if there is one. It keeps what was written."""
         if self._file is not None:
             self._file.close()
 
     def _create(self, offset: int) -> BinaryIO:
         path = self._path / _name(offset) if self._path.is_dir() else self._path
         if path.name != _name(offset):
-            raise ToolFailed(f"--output {path}: the first batch has the offset {offset}, so the file has to be {_name(offset)}")
+            raise ToolFailed(f"--output {path}: the first batch has offset {offset}, so the file name must be {_name(offset)}")
         self._refuse_existing(path)
         self._path, self._first = path, offset
         return path.open("xb")
@@ -103,7 +103,7 @@ class SegmentFile:
 
 
 def rows(batches: bytes) -> Iterator[dict[str, Any]]:
-    """The records of whole batches, each as the object that is printed. Raises ToolFailed for one that cannot be read."""
+    """The records of complete batches, each as the object that is printed. Raises ToolFailed if one cannot be read."""
     for position, header in each_header(batches):
         try:
             for record in read_records(batches, header, position):
@@ -118,7 +118,7 @@ def rows(batches: bytes) -> Iterator[dict[str, Any]]:
 
 
 def kafkas_name(message: str) -> str:
-    """`PartitionChangeRecord` as Kafka's `MetadataRecordType` has it: `PARTITION_CHANGE_RECORD`."""
+    """The name in Kafka's `MetadataRecordType`: `PARTITION_CHANGE_RECORD` for `PartitionChangeRecord`."""
     return _WORD.sub("_", message).upper()
 
 

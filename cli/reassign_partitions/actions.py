@@ -1,4 +1,5 @@
-"""What the actions of the tool do, in either way to a cluster (controller 18, 22.7). Nothing is changed before all checks have passed."""
+"""The actions of the tool, for both implementations of `Cluster` (controller 18, 22.7). Nothing is changed before all checks have passed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Say = Callable[[str], None]
 
 
 class Limits(NamedTuple):
-    """Options of --execute: rates in bytes per second, None for none; how long moves of directories may take to start."""
+    """Options of --execute: rates in bytes per second (None: no throttle), and how long moves between log directories may take to start."""
 
     throttle: int | None
     log_dir_throttle: int | None
@@ -28,14 +29,14 @@ class Limits(NamedTuple):
 
 
 class Console(NamedTuple):
-    """Where lines of the tool go: results, and warnings with failures."""
+    """Outputs of the tool: `say` for results, `warn` for warnings and failures."""
 
     say: Say
     warn: Say
 
 
 async def generate(cluster: Cluster, names: list[str], broker_ids: list[int], rack_aware: bool, dice: Random, console: Console) -> None:
-    """--generate: print the current replicas of topics, and new ones on these brokers."""
+    """--generate: print the current replicas of topics, and proposed replicas on these brokers."""
     racks = await cluster.brokers()
     topics = await cluster.topics(names)
     proposed = plan.propose(names, topics, broker_ids, racks, rack_aware, dice)
@@ -43,7 +44,7 @@ async def generate(cluster: Cluster, names: list[str], broker_ids: list[int], ra
 
 
 async def execute(cluster: Cluster, moves: Moves, limits: Limits, console: Console) -> None:
-    """--execute: start the reassignments of a file, or change the throttle of those in progress."""
+    """--execute: start the reassignments of a file, or change the throttle of reassignments in progress."""
     running = await cluster.reassignments()
     new_throttle_only = limits.throttle is not None and plan.is_new_throttle_only(moves, running)
     if running and not limits.additional and not new_throttle_only:
@@ -93,7 +94,7 @@ async def _start(
 
 
 async def _move_log_dirs(cluster: Cluster, wanted: dict[Replica, str], timeout_ms: int, console: Console) -> None:
-    """Start moves between directories, again for `timeout_ms` while brokers do not have the replicas yet."""
+    """Start moves between log directories. Retry for up to `timeout_ms` while brokers do not have the replicas yet."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_ms / 1000
     while wanted:
@@ -111,7 +112,7 @@ async def _move_log_dirs(cluster: Cluster, wanted: dict[Replica, str], timeout_m
 
 
 async def verify(cluster: Cluster, moves: Moves, preserve_throttles: bool, console: Console) -> None:
-    """--verify: say how far the reassignments of a file are, and remove throttles when nothing is in progress."""
+    """--verify: print the status of the reassignments of a file, and remove throttles if nothing is in progress."""
     topics = await cluster.topics(plan.topics_of(moves))
     running = await cluster.reassignments()
     console.say(reports.verified(moves, topics, running))
@@ -121,7 +122,7 @@ async def verify(cluster: Cluster, moves: Moves, preserve_throttles: bool, conso
 
 
 async def _verify_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> bool:
-    """Print the state of each replica for which the file names a directory; whether one is on its way."""
+    """Print the state of each replica for which the file names a directory. Return whether one is still being moved."""
     wanted = plan.requested_log_dirs(moves)
     if not wanted:
         return False
@@ -139,14 +140,15 @@ async def _remove_throttles(cluster: Cluster, moves: Moves, console: Console) ->
     absent = [broker for broker in plan.brokers_of(moves) if broker not in live]
     console.say(reports.clearing(sorted(live), plan.topics_of(moves)))
     if absent:
-        console.warn(f"Throttles of brokers that are not alive stay: {reports.ids(absent)}")
+        console.warn(f"Throttles of these brokers are not removed, because they are not alive: {reports.ids(absent)}")
     await cluster.remove_throttles(sorted(live), sorted(topics))
 
 
 async def cancel(cluster: Cluster, moves: Moves, preserve_throttles: bool, console: Console) -> None:
-    """--cancel: cancel those reassignments and moves of a file that are in progress, and remove throttles.
+    """--cancel: cancel the reassignments and moves of a file that are in progress, and remove throttles.
 
-    A controller that removes throttles does so when the last reassignment ends: others keep theirs (R179-24).
+    If the controller removes throttles itself, it does so when the last reassignment ends. Until then, other reassignments keep their
+    throttles (R179-24).
     """
     running = await cluster.reassignments()
     active = sorted(partition for partition in moves if partition in running)
@@ -166,7 +168,9 @@ async def cancel(cluster: Cluster, moves: Moves, preserve_throttles: bool, conso
 
 
 async def _remove_log_dir_throttles(cluster: Cluster, moves: Moves, console: Console) -> None:
-    """No controller removes the rates of moves between directories; brokers where others are in progress keep theirs."""
+    """Remove the rates of moves between log directories, because no controller does. Brokers on which such a move is still in progress keep
+    theirs.
+    """
     named = sorted({broker for _, broker in plan.requested_log_dirs(moves)})
     live = await cluster.brokers() if named else {}
     held = await cluster.replicas_of([broker for broker in named if broker in live])
@@ -177,7 +181,7 @@ async def _remove_log_dir_throttles(cluster: Cluster, moves: Moves, console: Con
 
 
 async def _cancel_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> None:
-    """A move between directories ends when its replica gets the directory where it is."""
+    """Cancel moves between log directories: a move ends if its replica is assigned to the directory where it already is."""
     wanted = plan.requested_log_dirs(moves)
     if not wanted:
         console.say(reports.NO_MOVE_TO_CANCEL)
@@ -186,9 +190,9 @@ async def _cancel_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> 
     held = await cluster.replicas_of(sorted({broker for _, broker in wanted if broker in live}))
     back = {}
     for (partition, broker), directory in wanted.items():
-        found = held[broker].replicas.get(partition) if broker in held else None
-        if found is not None and found.future_dir == directory:
-            back[partition, broker] = found.log_dir
+        replica = held[broker].replicas.get(partition) if broker in held else None
+        if replica is not None and replica.future_dir == directory:
+            back[partition, broker] = replica.log_dir
     outcome = await cluster.move_log_dirs(back) if back else {}
     ended = [replica for replica in back if replica not in outcome]
     if ended or not back:
@@ -198,17 +202,17 @@ async def _cancel_log_dirs(cluster: Cluster, moves: Moves, console: Console) -> 
 
 
 async def show_list(cluster: Cluster, console: Console, as_json: bool = False) -> None:
-    """--list: print all reassignments in progress, or a line of JSON."""
+    """--list: print all reassignments in progress, as text or as one line of JSON."""
     running = await cluster.reassignments()
     console.say(reports.as_line(reports.listed_as_json(running)) if as_json else reports.listed(running))
 
 
 def _fail(what: str, reasons: Mapping[str, str], console: Console) -> None:
-    """Raise ToolFailed when something was refused; of several the reasons are printed before, one line each."""
+    """Raise ToolFailed if something was refused. Several reasons are printed first, one line each."""
     if len(reasons) == 1:
         ((name, reason),) = reasons.items()
         raise ToolFailed(f"{what} {name}: {reason}")
     for name, reason in reasons.items():
         console.warn(f"{what} {name}: {reason}")
     if reasons:
-        raise ToolFailed(f"{len(reasons)} of them failed")
+        raise ToolFailed(f"{len(reasons)} of these failed")

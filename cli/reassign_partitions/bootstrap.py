@@ -1,8 +1,9 @@
-"""The way to a cluster by its brokers, `--bootstrap-server`, on `klamm.admin` (R179-29).
+"""Access to a cluster through its brokers (`--bootstrap-server`), with `klamm.admin` (R179-29).
 
-Where the controller has the APIs of KIP-179 it throttles, and removes the throttles itself. Elsewhere (Apache Kafka) reassignments are
-started with AlterPartitionReassignments, after the throttles have been written into configs as Kafka's tool does. So are, with the
-throttles of KIP-179, those that KIP-179 refuses: of partitions that are being reassigned, and with the rate 0.
+If the controller has the APIs of KIP-179, it sets the throttles and removes them itself. Otherwise (Apache Kafka) the throttles are first
+written into configs, as Kafka's tool does, and then the reassignments are started with AlterPartitionReassignments. KIP-179 refuses
+partitions that are being reassigned already, and the rate 0. These are also started with AlterPartitionReassignments, after the throttles
+were set by the requests of KIP-179.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ REASSIGN_PARTITIONS = 1790
 
 
 async def connect(bootstrap_server: str, command_config: Path | None) -> BrokersCluster:
-    """Raises ToolFailed, and what a bad file raises."""
+    """The cluster of these brokers. Raises ToolFailed, and the errors of `client_settings`."""
     client = open_client(bootstrap_server, command_config, "klamm-reassign-partitions")
     try:
         await reach(client, bootstrap_server, command_config)
@@ -45,7 +46,7 @@ async def connect(bootstrap_server: str, command_config: Path | None) -> Brokers
 
 
 class BrokersCluster:
-    """A cluster by its brokers; see `Cluster`."""
+    """Implements `Cluster` with requests to brokers."""
 
     def __init__(self, client: AsyncAdminClient, has_kip_179: bool) -> None:
         self._client = client
@@ -86,9 +87,9 @@ class BrokersCluster:
             rates = _changes(throttles.rates(throttled.rate, throttled.rate))
             await self._alter({_broker(broker): rates for broker in throttled.brokers})
             return
-        known = set(throttled.brokers)
+        brokers = set(throttled.brokers)
         replicas = {
-            partition: (sorted(move.sources & known), sorted(move.destinations & known)) for partition, move in throttled.moves.items()
+            partition: (sorted(move.sources & brokers), sorted(move.destinations & brokers)) for partition, move in throttled.moves.items()
         }
         lists = await outcome(self._client.alter_interbroker_throttled_replicas(replicas, auto_remove_throttle=True))
         _raise_first(lists.errors(), "throttled replicas of partition")
@@ -173,5 +174,5 @@ def _topic(topic: str) -> ConfigResource:
 
 
 def _changes(properties: Mapping[str, str | None]) -> list[ConfigChange]:
-    """Values to set, and with None properties to delete."""
+    """Config changes: a value sets a property, None deletes it."""
     return [ConfigChange(name, value, AlterOperation.DELETE if value is None else AlterOperation.SET) for name, value in properties.items()]

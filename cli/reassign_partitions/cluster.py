@@ -1,4 +1,4 @@
-"""What the tool requests of a cluster, as one interface for its two ways (R179-39), and the values that both exchange with it."""
+"""The interface of the tool to a cluster, through brokers or ZooKeeper (R179-39), and the values that it exchanges."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from klamm.controller.values import Assignment
 from klamm.protocol.nouns import Ints, TopicPartition
 
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-"""The property of a broker that limits moves between its log directories."""
+"""The broker config that limits moves between log directories."""
 
 
 class TopicView(NamedTuple):
-    """A topic's partitions: replicas, ISR, and leader (None for none). ZooKeeper's way gives replicas only."""
+    """A topic's partitions: replicas, ISR and leader (None: no leader). Through ZooKeeper only the replicas are known."""
 
     replicas: Mapping[int, Ints]
     isr: Mapping[int, Ints] = MappingProxyType({})
@@ -23,7 +23,9 @@ class TopicView(NamedTuple):
 
 
 class HostedReplica(NamedTuple):
-    """A replica in a log directory of a broker: bytes, and messages behind. `future_dir` is the directory it is being moved to."""
+    """A replica in a log directory of a broker: size in bytes, and lag in messages. `future_dir` is the directory that it is being moved
+    to.
+    """
 
     log_dir: str
     size: int
@@ -43,7 +45,7 @@ Replica = tuple[TopicPartition, int]
 
 
 class Throttles(NamedTuple):
-    """A rate in bytes per second for the replicas that move, and the brokers that get it, sorted (controller 17)."""
+    """A rate in bytes per second for replicas that move, and the brokers that get it, sorted (controller 17)."""
 
     rate: int
     moves: Mapping[TopicPartition, throttles.Move]
@@ -58,19 +60,20 @@ class Throttles(NamedTuple):
 
 
 class Cluster(Protocol):
-    """A cluster as the tool sees it. Every method may raise ToolFailed."""
+    """A cluster. Every method may raise ToolFailed."""
 
     removes_throttles: bool
-    """Whether the controller removes what `start` throttles when the last reassignment ends. Otherwise --verify and --cancel do."""
+    """Whether the controller removes the throttles of `start` when the last reassignment ends. Otherwise --verify and --cancel remove them.
+    """
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connections."""
 
     async def brokers(self) -> dict[int, str | None]:
-        """Racks of the live brokers, None where a broker has none."""
+        """Live broker → its rack, or None."""
 
     async def topics(self, names: Collection[str]) -> dict[str, TopicView]:
-        """Those of the topics that exist."""
+        """The topics among these that exist."""
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
         """All partitions that are being reassigned."""
@@ -78,13 +81,13 @@ class Cluster(Protocol):
     async def start(
         self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
     ) -> dict[TopicPartition, str]:
-        """Start reassignments and return the reason for each that was refused. `running` are all that were in progress."""
+        """Start reassignments. Return the reason for each one that was refused. `running` are all reassignments in progress."""
 
     async def change_throttle(self, throttled: Throttles) -> None:
-        """Throttle reassignments that are in progress (R179-37)."""
+        """Change the throttle of reassignments in progress (R179-37)."""
 
     async def cancel(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Cancel reassignments and return the reason for each that was refused."""
+        """Cancel reassignments. Return the reason for each one that was refused."""
 
     async def throttle_log_dir_moves(self, brokers: Iterable[int], rate: int) -> None:
         """Set the rate of moves between log directories, bytes per second."""
@@ -96,9 +99,9 @@ class Cluster(Protocol):
         """Delete the rate of moves between log directories of these live brokers."""
 
     async def replicas_of(self, brokers: Collection[int]) -> dict[int, BrokerReplicas]:
-        """What these live brokers hold."""
+        """The replicas on these live brokers."""
 
     async def move_log_dirs(self, log_dirs: Mapping[Replica, str]) -> dict[Replica, str | None]:
-        """Move replicas to other directories of their brokers. For each that was refused the reason, None where the broker does not
-        have it yet.
+        """Move replicas to other log directories of their brokers. Return the reason for each one that was refused, or None if the broker
+        does not have the replica yet.
         """

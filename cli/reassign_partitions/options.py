@@ -1,4 +1,4 @@
-"""Which options belong to which action (controller 18, 22.7). All of it is checked before a file is read or a connection is opened."""
+"""Which options belong to which action (controller 18, 22.7). Options are checked before a file is read or a connection is opened."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ ALLOWED: Mapping[Action, tuple[str, ...]] = {
     Action.PROGRESS: ("watch", "json"),
 }
 NOT_BY_ZOOKEEPER = ("command_config", "additional", "replica_alter_log_dirs_throttle")
-"""Options that only brokers can serve."""
+"""Options that need --bootstrap-server."""
 ACTIONS_NOT_BY_ZOOKEEPER = (Action.CANCEL, Action.PROGRESS)
 
 
 def option(name: str) -> str:
-    """The option as it is typed."""
+    """The option as the user types it."""
     return "--" + name.replace("_", "-")
 
 
 def check(given: Mapping[str, Any]) -> Action:
-    """The action that was chosen. `given` has a value for every option, None or False for what was not given. Raises UsageError."""
+    """The chosen action. `given` has a value for every option; None or False if it was not given. Raises UsageError."""
     actions = [action for action in Action if given[action.value]]
     if len(actions) != 1:
         named = ", ".join(option(action.value) for action in Action)

@@ -1,4 +1,4 @@
-"""What to move, decided from what the cluster looks like: checks, proposals and throttles. Pure (controller 17, 18)."""
+"""Checks, proposals and throttles, computed from the file and the state of the cluster. Pure (controller 17, 18)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ RUNNING = (
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> list[str]:
-    """The topics of these partitions, each once, sorted."""
+    """The topics of these partitions, sorted, without duplicates."""
     return sorted({partition.topic for partition in partitions})
 
 
 def brokers_of(moves: Mapping[TopicPartition, Move]) -> list[int]:
-    """All brokers that get or keep a replica, sorted."""
+    """All brokers in the target replicas, sorted."""
     return sorted({broker for move in moves.values() for broker in move.replicas})
 
 
 def current_replicas(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicView]) -> dict[TopicPartition, Ints]:
-    """Replicas of those partitions that exist."""
+    """The current replicas of the partitions that exist."""
     return {
         partition: topics[partition.topic].replicas[partition.partition]
         for partition in partitions
@@ -39,10 +39,10 @@ def current_replicas(partitions: Iterable[TopicPartition], topics: Mapping[str, 
 
 
 def check_moves(moves: Moves, brokers: Iterable[int], topics: Mapping[str, TopicView]) -> None:
-    """Raises ToolFailed when a broker or a partition of the reassignment is not there."""
-    known = set(brokers)
+    """Raises ToolFailed if a broker, topic or partition of the reassignment does not exist."""
+    ids = set(brokers)
     for partition, move in moves.items():
-        unknown = next((broker for broker in move.replicas if broker not in known), None)
+        unknown = next((broker for broker in move.replicas if broker not in ids), None)
         if unknown is not None:
             raise ToolFailed(f"Unknown broker id {unknown} in the replicas of partition {partition}")
         if partition.topic not in topics:
@@ -52,7 +52,7 @@ def check_moves(moves: Moves, brokers: Iterable[int], topics: Mapping[str, Topic
 
 
 def is_new_throttle_only(moves: Moves, running: Mapping[TopicPartition, Assignment]) -> bool:
-    """Whether every partition is being reassigned to exactly the list in the file already (R179-37)."""
+    """Whether every partition is already being reassigned to exactly the replicas in the file (R179-37)."""
     return all(partition in running and running[partition].target == move.replicas for partition, move in moves.items())
 
 
@@ -63,8 +63,8 @@ def throttles_of(
     running: Mapping[TopicPartition, Assignment],
     taken: Container[int],
 ) -> Throttles:
-    """What is throttled when `targets` start: their moves, and the running ones of other partitions. `taken` are the brokers of which the
-    cluster takes a rate.
+    """The throttles for `targets`: their moves, and the running reassignments of other partitions. `taken` are the brokers for which the
+    cluster accepts a rate.
     """
     moves = {partition: running_move(assignment) for partition, assignment in running.items()}
     for partition, target in targets.items():
@@ -74,12 +74,12 @@ def throttles_of(
 
 
 def taking_part(running: Mapping[TopicPartition, Assignment]) -> set[int]:
-    """Brokers that have replicas of partitions that are being reassigned, dead ones too: a controller with KIP-179 throttles them."""
+    """Brokers with replicas of partitions that are being reassigned, including dead ones: a controller with KIP-179 throttles them too."""
     return {broker for assignment in running.values() for broker in assignment.replicas}
 
 
 def requested_log_dirs(moves: Mapping[TopicPartition, Move]) -> dict[Replica, str]:
-    """The directory for each replica for which the file names one."""
+    """Replica → log directory, for each replica for which the file names a directory."""
     return {
         (partition, broker): directory
         for partition, move in moves.items()
@@ -89,7 +89,7 @@ def requested_log_dirs(moves: Mapping[TopicPartition, Move]) -> dict[Replica, st
 
 
 def parse_broker_list(text: str) -> list[int]:
-    """Broker ids separated by commas, sorted. Raises ToolFailed."""
+    """The broker ids of a comma-separated list, sorted. Raises ToolFailed."""
     ids: list[int] = []
     for word in text.split(","):
         if not word.strip().isdecimal() or not word.strip().isascii() or int(word) > 2**31 - 1:
@@ -108,9 +108,9 @@ def propose(
     rack_aware: bool,
     dice: Random,
 ) -> dict[TopicPartition, Ints]:
-    """New replicas for all partitions of these topics on these brokers, as many for each as its first partition has. Raises ToolFailed.
+    """New replicas on these brokers for all partitions of these topics. The replication factor is that of partition 0. Raises ToolFailed.
 
-    Each topic starts at a random broker (controller 5.4).
+    The assignment of each topic starts at a random broker (controller 5.4).
     """
     chosen = _candidates(broker_ids, racks, rack_aware)
     proposed: dict[TopicPartition, Ints] = {}
@@ -128,7 +128,7 @@ def propose(
 
 
 def _candidates(broker_ids: Sequence[int], racks: Mapping[int, str | None], rack_aware: bool) -> dict[int, str | None]:
-    """Racks of the brokers that may get replicas, None for all where racks do not matter."""
+    """Racks of the brokers that may get replicas; all None if racks are not used. Raises ToolFailed."""
     unknown = next((broker for broker in broker_ids if broker not in racks), None)
     if unknown is not None:
         raise ToolFailed(f"--broker-list: Unknown broker id {unknown}")

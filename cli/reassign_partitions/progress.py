@@ -1,7 +1,7 @@
-"""How far moves are: one row for each partition and target broker, and what remains (R179-32, R179-33). Pure.
+"""The progress of moves: one row for each partition and target broker, and the remaining bytes (R179-32, R179-33). Pure.
 
-The status comes from the lag that the target broker reports. Apache Kafka's brokers report 0 for every replica that is no future one, so
-what remains is counted in bytes as well, compared with the leader's log, and a move has ended when it is not listed any more.
+The status comes from the lag that the target broker reports. Apache Kafka's brokers report 0 for every replica that is not a future
+replica. So the remaining bytes are also computed, from the size of the leader's log, and a move has ended when it is not listed any more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WINDOW_S = 10.0
 
 
 class Row(NamedTuple):
-    """One replica of the file. `in_sync`: it is in the ISR, or, when its partition is not being reassigned, has no lag."""
+    """One replica of the file. `in_sync`: it is in the ISR, or its partition is not being reassigned and it has no lag."""
 
     partition: TopicPartition
     broker: int
@@ -34,27 +34,28 @@ class Row(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one look at the cluster has shown. Bytes are those of the replicas of the file, and how many there will be."""
+    """The state of the moves at one time. `bytes_there` is the current size of the replicas of the file, `bytes_in_all` their final size.
+    """
 
     rows: tuple[Row, ...]
     bytes_there: int
     bytes_in_all: int
     in_progress: int
-    """Partitions of the file that are being reassigned."""
+    """Number of partitions of the file that are being reassigned."""
 
     @property
     def in_sync(self) -> int:
-        """Rows that are in sync."""
+        """Number of replicas that are in sync."""
         return sum(row.in_sync for row in self.rows)
 
 
 def target_brokers(moves: Moves, live: Collection[int]) -> list[int]:
-    """Brokers whose lag counts, sorted."""
+    """Live brokers in the target replicas, sorted."""
     return sorted({broker for move in moves.values() for broker in move.replicas if broker in live})
 
 
 def leading_brokers(moves: Moves, topics: Mapping[str, TopicView], live: Collection[int]) -> list[int]:
-    """Brokers that know how large the logs are, sorted."""
+    """Live brokers that lead one of the partitions, sorted. They know the sizes of the logs."""
     leaders = {topics[topic].leaders.get(partition) for topic, partition in moves if topic in topics}
     return sorted(leader for leader in leaders if leader is not None and leader in live)
 
@@ -66,7 +67,7 @@ def look_at(
     by_broker: Mapping[int, BrokerReplicas],
     running: Collection[TopicPartition] = (),
 ) -> Look:
-    """The rows in the order of the file, and what remains."""
+    """The rows in the order of the file, and the bytes."""
     rows: list[Row] = []
     there = in_all = 0
     for partition, move in moves.items():
@@ -92,7 +93,7 @@ def _status(
         return "Unknown partition"
     if broker not in live:
         return "Unknown broker"
-    if replica is None or replica.lag < 0:  # a replica that has had no response of its leader yet has no lag
+    if replica is None or replica.lag < 0:  # no lag yet: the replica has not had a response from its leader
         return NOT_HOSTED
     return IN_SYNC if replica.lag == 0 else f"Behind: {replica.lag} messages behind"
 
@@ -108,7 +109,7 @@ def _leader_size(partition: TopicPartition, topics: Mapping[str, TopicView], by_
 
 
 def table(rows: Iterable[Row]) -> list[str]:
-    """The lines of the table: header, rule, rows."""
+    """The lines of the table: header, separator, rows."""
     cells = [HEADER, *(row.cells for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
@@ -116,27 +117,27 @@ def table(rows: Iterable[Row]) -> list[str]:
 
 
 class Speed:
-    """Bytes per second over the last ten seconds, and the time that is left."""
+    """Bytes per second over the last ten seconds, and the remaining time."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque()
 
     def saw(self, now_s: float, bytes_there: int) -> None:
-        """A look at a time, in seconds of any clock that never falls."""
+        """Record the bytes at a time, in seconds of a monotonic clock."""
         self._looks.append((now_s, bytes_there))
         while len(self._looks) > 2 and now_s - self._looks[1][0] >= WINDOW_S:
             self._looks.popleft()
 
     @property
     def bytes_per_s(self) -> float:
-        """0 while it is not known."""
+        """The rate; 0 if it is not known yet."""
         if len(self._looks) < 2:
             return 0.0
         (begin_s, before), (end_s, after) = self._looks[0], self._looks[-1]
         return max(0.0, (after - before) / (end_s - begin_s)) if end_s > begin_s else 0.0
 
     def seconds_left(self, remaining_bytes: int) -> float | None:
-        """How long the rest takes at this speed; None when nobody knows."""
+        """Seconds for the remaining bytes at this rate; None if the rate is not known."""
         if remaining_bytes <= 0:
             return 0.0
         return remaining_bytes / self.bytes_per_s if self.bytes_per_s > 0 else None
@@ -160,7 +161,7 @@ def rows_as_json(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def look_as_json(look: Look, speed: Speed) -> dict[str, Any]:
-    """A look of `--watch` for `--json`: the table, and the numbers of the line below it."""
+    """A `Look` for `--watch --json`: the table, and the numbers of the summary."""
     return {
         "replicas": [{**row, "in_sync": each.in_sync} for row, each in zip(rows_as_json(look.rows), look.rows, strict=True)],
         "bytes": look.bytes_there,
@@ -171,7 +172,7 @@ def look_as_json(look: Look, speed: Speed) -> dict[str, Any]:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that fits, powers of 1000."""
+    """A number of bytes with a unit: B, kB, MB, … (powers of 1000)."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -180,6 +181,6 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes, seconds."""
+    """Hours, minutes and seconds as `H:MM:SS`."""
     whole = round(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

@@ -1,4 +1,4 @@
-"""The texts of the tool, in the words of Kafka's tool, which scripts read. Pure."""
+"""The texts of the tool. They are those of Kafka's tool, because scripts read them. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ids(values: Iterable[int]) -> str:
 
 
 def rollback(current: Mapping[TopicPartition, Ints]) -> str:
-    """What --execute prints before it changes anything."""
+    """Printed by --execute before it changes anything."""
     return (
         f"Current partition replica assignment\n\n{as_json(current)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
@@ -32,47 +32,47 @@ def rollback(current: Mapping[TopicPartition, Ints]) -> str:
 
 
 def proposal(current: Mapping[TopicPartition, Ints], proposed: Mapping[TopicPartition, Ints]) -> str:
-    """What --generate prints."""
+    """Printed by --generate."""
     return f"Current partition replica assignment\n{as_json(current)}\n\nProposed partition reassignment configuration\n{as_json(proposed)}"
 
 
 def started(partitions: Collection[TopicPartition]) -> str:
-    """The success of --execute."""
+    """Printed by --execute after a success."""
     return f"Successfully started partition reassignment{_s(partitions)} for {_joined(partitions)}"
 
 
 def throttle_set(rate: int) -> str:
-    """A throttle between brokers, in bytes per second."""
+    """Printed for a throttle between brokers, in bytes per second."""
     return f"The inter-broker throttle limit was set to {rate} B/s"
 
 
 def log_dir_throttle_set(rate: int) -> str:
-    """A throttle between log directories, in bytes per second."""
+    """Printed for a throttle between log directories, in bytes per second."""
     return f"The replica-alter-dir throttle limit was set to {rate} B/s"
 
 
 def throttle_changed(partitions: Collection[TopicPartition]) -> str:
-    """The success of --execute that only changes a throttle (R179-37)."""
+    """Printed by --execute if it only changed a throttle (R179-37)."""
     return f"Successfully changed the throttle of partition reassignment{_s(partitions)} for {_joined(partitions)}"
 
 
 def log_dir_moves_started(replicas: Collection[Replica]) -> str:
-    """Replicas that go to another directory of their broker."""
+    """Printed for replicas that move to another log directory of their broker."""
     return f"Successfully started log directory move{_s(replicas)} for: {_replicas(replicas)}"
 
 
 def cancelled(partitions: Collection[TopicPartition]) -> str:
-    """The success of --cancel."""
+    """Printed by --cancel after a success."""
     return f"Successfully cancelled partition reassignment{_s(partitions)} for: {_joined(partitions)}"
 
 
 def log_dir_moves_cancelled(replicas: Collection[Replica]) -> str:
-    """The success of --cancel with directories."""
+    """Printed by --cancel for moves between log directories."""
     return f"Successfully cancelled log directory move{_s(replicas)} for: {_replicas(replicas)}"
 
 
 def clearing(brokers: Sequence[int], topics: Sequence[str]) -> str:
-    """Two lines of --verify and --cancel about throttles."""
+    """Printed by --verify and --cancel for throttles between brokers: two lines."""
     return (
         f"Clearing broker-level throttles on broker{_s(brokers)} {ids(brokers)}\n"
         f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}"
@@ -80,12 +80,12 @@ def clearing(brokers: Sequence[int], topics: Sequence[str]) -> str:
 
 
 def clearing_log_dirs(brokers: Sequence[int]) -> str:
-    """A line of --cancel about throttles between log directories."""
+    """Printed by --cancel for throttles between log directories."""
     return f"Clearing the replica-alter-dir throttle on broker{_s(brokers)} {ids(brokers)}"
 
 
 def listed(running: Mapping[TopicPartition, Assignment]) -> str:
-    """What --list prints."""
+    """Printed by --list."""
     if not running:
         return NOTHING_LISTED
     lines = ["Current partition reassignments:"]
@@ -96,12 +96,12 @@ def listed(running: Mapping[TopicPartition, Assignment]) -> str:
 
 
 def as_line(value: Mapping[str, Any]) -> str:
-    """What --json prints."""
+    """A value as one line of JSON, for --json."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def listed_as_json(running: Mapping[TopicPartition, Assignment]) -> dict[str, Any]:
-    """What --list prints with --json."""
+    """The object that --list prints with --json."""
     return {
         "reassignments": [
             {
@@ -117,7 +117,7 @@ def listed_as_json(running: Mapping[TopicPartition, Assignment]) -> dict[str, An
 
 
 def verified(moves: Moves, topics: Mapping[str, TopicView], running: Mapping[TopicPartition, Assignment]) -> str:
-    """What --verify prints about reassignments."""
+    """Printed by --verify for reassignments."""
     lines = ["Status of partition reassignment:"]
     for partition, move in sorted(moves.items()):
         view = topics.get(partition.topic)
@@ -135,23 +135,23 @@ def verified(moves: Moves, topics: Mapping[str, TopicView], running: Mapping[Top
 
 
 def log_dir_move(replica: Replica, directory: str, brokers: Mapping[int, BrokerReplicas]) -> tuple[str, bool]:
-    """What --verify prints about a replica that shall be in this directory, and whether it is on its way."""
+    """Printed by --verify for a replica that should be in this directory; also whether it is still being moved."""
     partition, broker = replica
     held = brokers.get(broker)
-    found = None if held is None else held.replicas.get(partition)
-    if found is None:
+    state = None if held is None else held.replicas.get(partition)
+    if state is None:
         if held is not None and held.has_offline_log_dir:
             offline = "There is likely an offline log directory on the broker."
             return f"Partition {partition} is not found in any live log dir on broker {broker}. {offline}", False
         return f"Partition {partition} cannot be found in any live log directory on broker {broker}.", False
     named = _replica(replica)
-    if found.future_dir == directory:
+    if state.future_dir == directory:
         return f"Reassignment of replica {named} is still in progress.", True
-    if found.future_dir is not None:
-        return f"Partition {partition} on broker {broker} is being moved to log dir {found.future_dir} instead of {directory}.", True
-    if found.log_dir == directory:
+    if state.future_dir is not None:
+        return f"Partition {partition} on broker {broker} is being moved to log dir {state.future_dir} instead of {directory}.", True
+    if state.log_dir == directory:
         return f"Reassignment of replica {named} completed successfully.", False
-    return f"Partition {partition} on broker {broker} is not being moved from log dir {found.log_dir} to {directory}.", False
+    return f"Partition {partition} on broker {broker} is not being moved from log dir {state.log_dir} to {directory}.", False
 
 
 def _s(values: Collection[object]) -> str:

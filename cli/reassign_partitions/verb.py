@@ -1,6 +1,6 @@
-"""The verb `klamm reassign-partitions`: reads the options and files, connects, and runs the action.
+"""The command `klamm reassign-partitions`: reads the options and files, connects, and runs the action.
 
-Options and files are checked before anything is connected. Results go to stdout, warnings and failures to stderr.
+Options and files are checked before a connection is opened. Results go to stdout, warnings and failures to stderr.
 """
 
 from __future__ import annotations
@@ -29,47 +29,54 @@ def _file(name: str, text: str) -> Any:
 
 
 @click.command(short_help="Move replicas of partitions to other brokers, with or without a throttle.")
-@click.option("--generate", is_flag=True, help="Propose replicas for all partitions of topics; changes nothing.")
-@click.option("--execute", is_flag=True, help="Start the reassignments of a file, or change the throttle of those in progress.")
-@click.option("--verify", is_flag=True, help="Print how far the reassignments of a file are; remove throttles when none is in progress.")
-@click.option("--cancel", is_flag=True, help="Cancel those reassignments of a file that are in progress; see throttles below.")
+@click.option("--generate", is_flag=True, help="Propose new replicas for all partitions of topics. Changes nothing.")
+@click.option("--execute", is_flag=True, help="Start the reassignments of a file, or change the throttle of reassignments in progress.")
+@click.option("--verify", is_flag=True, help="Print the status of the reassignments of a file. Remove throttles if none is in progress.")
+@click.option("--cancel", is_flag=True, help="Cancel the reassignments of a file that are in progress. About throttles, see above.")
 @click.option("--list", is_flag=True, help="Print all reassignments in progress.")
-@click.option("--progress", is_flag=True, help="Print for each replica of a file how far behind it is.")
-@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers to connect to first.")
-@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated: ZooKeeper to connect to, instead of --bootstrap-server.")
-@_file("--command-config", "Properties for the connections to brokers, such as security.protocol.")
-@_file("--reassignment-json-file", "Partitions with their new replicas, first the preferred one, as --generate prints them.")
-@_file("--topics-to-move-json-file", 'For --generate: {"version":1,"topics":[{"topic":"orders"}]}.')
-@click.option("--broker-list", metavar="ID[,…]", help="For --generate: brokers that get the replicas.")
-@click.option("--disable-rack-aware", is_flag=True, help="For --generate: do not look at racks.")
-@click.option("--throttle", type=INT64, metavar="BYTES", help="For --execute: bytes per second between brokers; below 0 none.")
+@click.option("--progress", is_flag=True, help="Print the lag of each replica of a file.")
+@click.option("--bootstrap-server", metavar="HOST:PORT[,…]", help="Brokers for the first connection.")
+@click.option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Deprecated; use --bootstrap-server. ZooKeeper to connect to.")
+@_file("--command-config", "Properties file for the admin client, with keys such as security.protocol.")
+@_file("--reassignment-json-file", "File with partitions and their new replicas, the preferred replica first, as --generate prints it.")
+@_file("--topics-to-move-json-file", 'With --generate: file with the topics, {"version":1,"topics":[{"topic":"orders"}]}.')
+@click.option("--broker-list", metavar="ID[,…]", help="With --generate: brokers for the new replicas.")
+@click.option("--disable-rack-aware", is_flag=True, help="With --generate: ignore racks.")
+@click.option(
+    "--throttle", type=INT64, metavar="BYTES",
+    help="With --execute: limit in bytes per second between brokers. Negative: no throttle.",
+)
 @click.option(
     "--replica-alter-log-dirs-throttle",
     type=INT64,
     metavar="BYTES",
-    help="For --execute: bytes per second between directories of one broker; below 0 none.",
+    help="With --execute: limit in bytes per second between log directories of a broker. Negative: no throttle.",
 )
 @click.option(
     "--timeout",
     type=click.IntRange(0, 2**31 - 1),
     metavar="MS",
-    help=f"For --execute: how long moves between directories may take to start. Default: {DEFAULT_TIMEOUT_MS}.",
+    help=f"With --execute: how long moves between log directories may take to start. Default: {DEFAULT_TIMEOUT_MS}.",
 )
 @click.option(
-    "--additional", is_flag=True, help="For --execute: also while other reassignments are in progress; replaces those of the file."
+    "--additional", is_flag=True,
+    help="With --execute: start even if other reassignments are in progress. Those of the same partitions are replaced.",
 )
-@click.option("--preserve-throttles", is_flag=True, help="For --verify and --cancel: leave throttles as they are.")
-@click.option("--watch", is_flag=True, help="For --progress: again and again, with rate and time left, until nothing is in progress.")
-@click.option("--json", is_flag=True, help="For --list and --progress: a line of JSON, with --watch one for each change.")
+@click.option("--preserve-throttles", is_flag=True, help="With --verify and --cancel: do not remove throttles.")
+@click.option(
+    "--watch", is_flag=True,
+    help="With --progress: repeat until nothing is in progress; also print the rate and the remaining time.",
+)
+@click.option("--json", is_flag=True, help="With --list and --progress: print one line of JSON. With --watch: one line for each change.")
 def command(**given: Any) -> None:
-    """Move replicas of partitions: propose, start, show, cancel.
+    """Move replicas of partitions to other brokers: propose, start, verify, cancel and list reassignments.
 
-    The file of a reassignment names partitions and their new replicas: {"version":1,"partitions":[{"topic":"orders","partition":0,
-    "replicas":[1,2],"log_dirs":["any","any"]}]}; log_dirs can be left out.
+    A reassignment file lists partitions and their new replicas: {"version":1,"partitions":[{"topic":"orders","partition":0,
+    "replicas":[1,2],"log_dirs":["any","any"]}]}. log_dirs is optional.
 
-    A throttle of --throttle is removed by the controller when the last reassignment ends, whatever happens meanwhile, where the
-    controller is Klamm's; --cancel leaves it to those that go on. With Apache Kafka, and with --zookeeper, run --verify afterwards to
-    remove it; there --cancel removes the throttles of all.
+    If the controller is Klamm, it removes the throttle of --throttle when the last reassignment ends, even after a fail-over; --cancel does
+    not remove it from reassignments that continue. With Apache Kafka, or with --zookeeper, run --verify after the reassignment to remove
+    the throttle; --cancel then removes the throttles of all reassignments.
 
     \b
     klamm reassign-partitions --bootstrap-server localhost:9092 --generate --topics-to-move-json-file topics.json --broker-list 1,2,4
@@ -78,12 +85,12 @@ def command(**given: Any) -> None:
     klamm reassign-partitions --bootstrap-server localhost:9092 --verify --reassignment-json-file moves.json
     """
     action = check(given)
-    logging.getLogger().addHandler(logging.NullHandler())  # libraries log what the tool says in its own words
+    logging.getLogger().addHandler(logging.NullHandler())  # hides log lines of libraries: the tool reports the same in its own words
     asyncio.run(_run(action, given))
 
 
 async def _run(action: Action, given: dict[str, Any]) -> None:
-    """Read the files, connect, act."""
+    """Read the files, connect, and run the action."""
     from klamm.cli.reassign_partitions import actions, plan, watch
     from klamm.cli.tool_files import read_reassignment, read_topics
 

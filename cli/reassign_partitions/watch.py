@@ -1,8 +1,8 @@
-"""`--progress` and `--progress --watch`: looks at the cluster and shows the table, once or until the moves have ended (R179-31 … R179-33).
+"""`--progress` and `--progress --watch`: prints the table of moves, once or until they have ended (R179-31 … R179-33).
 
-On a terminal the table is drawn again after each look, those replicas first that are not in sync, with a bar below it; elsewhere each look
-that differs is one line. The whole table is printed at the end. A look that fails is tried again for a while: brokers come and go while
-replicas move.
+The state of the cluster is read once per second. On a terminal the table is redrawn each time, with replicas that are not in sync first and
+a progress bar below. Otherwise each change is printed as one line. The complete table is printed at the end. A failed read is retried for a
+while, because brokers may restart while replicas move.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ from klamm.cli.tool_files import Moves
 
 INTERVAL_S = 1.0
 PATIENCE_LOOKS = 30
-"""Stop after this many failed looks in a row."""
+"""Stop after this many failed reads in a row."""
 SETTLED_LOOKS = 3
-"""Stop after this many looks without a running reassignment, even if a replica still lags. A request takes a moment to start."""
+"""Stop after this many reads without a running reassignment, even if a replica still lags. More than one, because a requested reassignment
+takes a moment to start.
+"""
 _LINES_BESIDE_ROWS = 8
-"""Heading, rule, the number of rows left out, an empty line, the bar, two lines of summary, and the cursor."""
+"""Header, separator, the line with the number of omitted rows, an empty line, the bar, two lines of summary, and the cursor."""
 
 
 async def show_once(cluster: Cluster, moves: Moves, console: Console, as_json: bool = False) -> None:
-    """--progress: print the table, or a line of JSON."""
+    """--progress: print the table, or one line of JSON."""
     live = await cluster.brokers()
     topics = await cluster.topics(topics_of(moves))
     by_broker = await cluster.replicas_of(target_brokers(moves, live))
@@ -62,9 +64,9 @@ def _table(rows: Iterable[Row]) -> str:
 
 
 async def watch(cluster: Cluster, moves: Moves, console: Console, as_json: bool = False, interval_s: float = INTERVAL_S) -> None:
-    """--progress --watch: show the table again and again until no partition is being reassigned any more.
+    """--progress --watch: show the table repeatedly until no partition is being reassigned any more.
 
-    As JSON each look that differs is a line. Raises ToolFailed when a replica is not in sync then.
+    With `as_json`, each change is one line of JSON. Raises ToolFailed if a replica is not in sync at the end.
     """
     terminal = Terminal(file=sys.stdout)
     if as_json:
@@ -81,11 +83,11 @@ async def watch(cluster: Cluster, moves: Moves, console: Console, as_json: bool 
     if not as_json:
         console.say(_table(last.rows))
     if last.in_sync < len(last.rows):
-        raise ToolFailed(f"{len(last.rows) - last.in_sync} replicas are not in sync, and nothing is in progress for them")
+        raise ToolFailed(f"{len(last.rows) - last.in_sync} replicas are not in sync, and no reassignment is in progress for them")
 
 
 async def _until_settled(cluster: Cluster, moves: Moves, interval_s: float, show: Callable[[Look, Speed], None]) -> Look:
-    """Show each look; the last one."""
+    """Read and show the state until the moves have settled. Returns the last state."""
     speed = Speed()
     failures = settled = 0
     while True:
@@ -106,7 +108,7 @@ async def _until_settled(cluster: Cluster, moves: Moves, interval_s: float, show
 
 
 async def _look(cluster: Cluster, moves: Moves) -> Look:
-    # What is in progress is read first: what has ended then shows its end in all that follows.
+    # Running reassignments are read first. If one has already ended, the later reads show its final state.
     running = await cluster.reassignments()
     live = await cluster.brokers()
     topics = await cluster.topics(topics_of(moves))
@@ -115,7 +117,7 @@ async def _look(cluster: Cluster, moves: Moves) -> Look:
 
 
 class _Lines:
-    """Prints each look that differs from the one before as a line."""
+    """Prints a line for each `Look` that differs from the one before."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -128,7 +130,7 @@ class _Lines:
 
 
 class _JsonLines:
-    """Prints each look that differs from the one before as a line of JSON."""
+    """Prints a line of JSON for each `Look` that differs from the one before."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -141,14 +143,14 @@ class _JsonLines:
 
 
 def _drawn(look: Look, speed: Speed, terminal: Terminal) -> Group:
-    """The table, as much as fits, and the bar."""
+    """As many rows of the table as fit, and the bar."""
     rows = sorted(look.rows, key=lambda row: row.in_sync)
     fitting = max(1, terminal.height - _LINES_BESIDE_ROWS)
     lines = table(rows[:fitting])
     if len(rows) > fitting:
         lines.append(f"… and {len(rows) - fitting} more")
     bar = ProgressBar(total=max(1, look.bytes_in_all), completed=look.bytes_there if look.bytes_in_all else look.in_sync == len(rows))
-    below = Table.grid(expand=True)  # a bar alone does not end its line
+    below = Table.grid(expand=True)  # a bar alone does not end its line with a newline
     below.add_row(bar)
     below.add_row(Text(summary(look, speed)))
     return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in lines), Text(), below)

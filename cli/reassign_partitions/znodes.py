@@ -1,6 +1,8 @@
-"""The way of old to a cluster, `--zookeeper` (R179-28): moves are requested by a znode, throttles are written into configs.
+"""Deprecated access to a cluster through ZooKeeper, `--zookeeper` (R179-28): a znode requests reassignments, and throttles are written into
+configs.
 
-The controller knows nothing of these throttles, so only --verify removes them. Log directories, which only brokers know, cannot be reached.
+The controller does not know about these throttles, so only --verify removes them. Moves between log directories are not possible: only
+brokers know their log directories.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from klamm.zk.tools import ToolZk
 
 CONNECT_MS = 10_000
 PATIENCE_S = 1.0
-"""A tool that has no session after this time says why."""
+"""After this time, a tool without a ZooKeeper session prints why."""
 RESPONSE_S = 30.0
 T = TypeVar("T")
 
 
 async def connect(hosts: str) -> ZnodesCluster:
-    """Raises ToolFailed, ZkUnavailable."""
+    """The cluster in this ZooKeeper. Raises ToolFailed, ZkUnavailable."""
     return ZnodesCluster(await open_zookeeper(hosts))
 
 
 async def open_zookeeper(hosts: str) -> ToolZk:
-    """A session in a ZooKeeper that brokers use. Raises ToolFailed, ZkUnavailable."""
+    """A session with a ZooKeeper that has a Kafka cluster. Raises ToolFailed, ZkUnavailable."""
     zk = ToolZk(hosts)
     warning = asyncio.get_running_loop().create_task(_warn(hosts))
     try:
@@ -56,7 +58,7 @@ async def _warn(hosts: str) -> None:
 
 
 class ZnodesCluster:
-    """A cluster by its ZooKeeper; see `Cluster`."""
+    """Implements `Cluster` with reads and writes of znodes."""
 
     removes_throttles = False
 
@@ -76,7 +78,7 @@ class ZnodesCluster:
         }
 
     async def reassignments(self) -> dict[TopicPartition, Assignment]:
-        """Those that the controller has begun, and those that its znode still requests."""
+        """Reassignments that the controller has started, and those that are still requested in the znode."""
         stored = await self._read(sorted(await response(self._zk.admin.topics())))
         running = {
             TopicPartition(name, partition): assignment
@@ -91,13 +93,13 @@ class ZnodesCluster:
         return running
 
     async def _read(self, names: list[str]) -> dict[str, StoredTopic]:
-        found = await response(self._zk.admin.read_topics(names))
-        return {name: topic for name, topic in zip(names, found, strict=True) if topic is not None}
+        topics = await response(self._zk.admin.read_topics(names))
+        return {name: topic for name, topic in zip(names, topics, strict=True) if topic is not None}
 
     async def start(
         self, targets: Mapping[TopicPartition, Ints], throttled: Throttles | None, running: Mapping[TopicPartition, Assignment]
     ) -> dict[TopicPartition, str]:
-        """All of them or none: there is one znode. Raises ToolFailed when it is there."""
+        """Start all reassignments or none, because one znode requests them. Raises ToolFailed if the znode already exists."""
         if running:
             raise ToolFailed("There is an existing assignment running.")
         if throttled is not None:
@@ -119,9 +121,9 @@ class ZnodesCluster:
             await self._change_config("topics", topic, throttles.NO_REPLICAS)
 
     async def _change_config(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set properties of an entity, delete those with None. Nothing is written when nothing differs."""
-        found = await response(self._zk.admin.read_config(kind, name))
-        before = {} if found is None else found
+        """Set properties of an entity, and delete those whose value is None. Nothing is written if nothing changes."""
+        properties = await response(self._zk.admin.read_config(kind, name))
+        before = {} if properties is None else properties
         after = {key: value for key, value in before.items() if key not in changes}
         after.update({key: value for key, value in changes.items() if value is not None})
         if after != before:
@@ -144,7 +146,7 @@ class ZnodesCluster:
 
 
 async def response(request: Awaitable[T]) -> T:
-    """The response of ZooKeeper. Raises ToolFailed when it refuses, or does not respond in time."""
+    """The response of ZooKeeper. Raises ToolFailed if it is an error, and NotReachable if there is no response in time."""
     try:
         async with asyncio.timeout(RESPONSE_S):
             return await request
@@ -155,4 +157,4 @@ async def response(request: Awaitable[T]) -> T:
 
 
 def _needs_brokers() -> NoReturn:
-    raise ToolFailed("this needs --bootstrap-server: ZooKeeper does not know it")
+    raise ToolFailed("this needs --bootstrap-server: ZooKeeper does not have this information")

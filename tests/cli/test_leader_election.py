@@ -103,7 +103,7 @@ def test_a_value_that_cannot_be_is_one_line_before_any_connection(arguments: tup
         ('{"partitions":', "is not JSON"),
         ('{"topics":[]}', 'has no list "partitions"'),
         ('{"partitions":[{"topic":"t"}]}', "entry 1 of partitions has nothing as partition"),
-        ('{"partitions":[{"partition":0}]}', 'entry 1 of partitions has no text "topic"'),
+        ('{"partitions":[{"partition":0}]}', 'entry 1 of partitions has no string "topic"'),
         ('{"partitions":[{"topic":"\\ud800","partition":0}]}', "surrogates not allowed"),
     ],
 )

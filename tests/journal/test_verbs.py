@@ -112,7 +112,7 @@ def test_names_with_control_characters_are_printed_as_escapes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("command", ["tail", "export", "verify"])
-@pytest.mark.parametrize(("folder", "reason"), [("missing", "no such folder"), ("empty", "no lake, it has no folder `journal`")])
+@pytest.mark.parametrize(("folder", "reason"), [("missing", "no such folder"), ("empty", "not a lake: it has no folder `journal`")])
 def test_a_folder_that_is_no_lake_is_one_line(tmp_path: Path, command: str, folder: str, reason: str) -> None:
     (tmp_path / "empty").mkdir()
     said = call("journal", command, tmp_path / folder)
@@ -127,9 +127,9 @@ def test_a_run_or_a_broker_that_is_not_there_is_one_line_with_those_that_are(tmp
         with TinyJournal(tmp_path, run_id, node) as journal:
             journal.event("timer")
     for chosen, reason in (
-        (("--run", "nope"), "no such run: nope; there are a, b"),
-        (("--node", 77), "no journal of broker 77; there are 1, 2, 3"),
-        (("--run", "b", "--node", 1), "no journal of broker 1 in b; there are 3"),
+        (("--run", "nope"), "no such run: nope; runs: a, b"),
+        (("--node", 77), "no journal of broker 77; brokers: 1, 2, 3"),
+        (("--run", "b", "--node", 1), "no journal of broker 1 in b; brokers: 3"),
     ):
         said = call("journal", command, tmp_path, *chosen)
         assert (said.returncode, said.stdout, said.stderr) == (1, "", f"klamm: {reason}\n")
@@ -333,7 +333,7 @@ def test_every_length_of_a_torn_segment_is_read_and_verified_without_a_fault(tmp
         said = call("journal", "tail", tmp_path)
         counts.add(len(said.stdout.splitlines()))
         assert said.returncode == 0
-        assert said.stderr.count(": torn, read up to its last whole batch: ") == 1
+        assert said.stderr.count(": the end is damaged, read up to the last complete batch: ") == 1
         verified = call("journal", "verify", tmp_path)
         assert verified.returncode == 0
     assert counts == {0, 2, 4}

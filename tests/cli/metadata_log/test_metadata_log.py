@@ -180,7 +180,7 @@ def test_follow_says_when_there_is_no_controller_and_goes_on_when_there_is_one(
         ApiKey.METADATA_FETCH, messages.MetadataFetchResponse(error_code=ErrorCode.NOT_CONTROLLER, controller_epoch=-1, records=None)
     )
     controller.cut()
-    running.logged("no controller to read from: ")
+    running.logged("the controller is not reachable: ")
     controller.on(ApiKey.METADATA_FETCH, log._reply)
     log.append(fence(1))
     assert fenced(running.line()) == [(1, 5, 1)]
@@ -203,7 +203,7 @@ async def test_a_controller_that_stays_lost_is_one_line_until_it_is_found(monkey
     said: list[str] = []
     with pytest.raises(ToolFailed, match="the end"):
         await reader.Reader(Client(), JsonLines(said.append), said.append).read(None, follow=True)  # type: ignore[arg-type]
-    assert said == ["no controller to read from: nobody responds; looking for it"] * 2
+    assert said == ["the controller is not reachable: nobody responds; trying again"] * 2
 
 
 def test_follow_says_that_records_were_dropped_and_goes_on_at_the_start_of_the_log(
@@ -242,7 +242,7 @@ def test_the_segment_file_has_the_batches_as_they_are_in_the_log(controller: Scr
         log.append(fence(broker_id), fence(broker_id))
     file = tmp_path / FIRST
     said = dump(controller, "--output", file)
-    assert (said.returncode, said.stderr, said.stdout) == (0, "", f"{file} has the records with the offsets 0 to 9\n")
+    assert (said.returncode, said.stderr, said.stdout) == (0, "", f"{file} has the records with offsets 0 to 9\n")
     assert file.read_bytes() == b"".join(log.batches)
     assert "the file exists and is not overwritten" in one_line(dump(controller, "--output", file))
     assert file.read_bytes() == b"".join(log.batches)
@@ -252,15 +252,15 @@ def test_a_segment_file_has_its_first_offset_as_its_name(controller: ScriptedBro
     log.append(fence(0))
     log.append(fence(1), fence(2))
     for wrong in ("dump.log", "0.log", "00000000000000000000.txt", "records.json"):
-        assert f"wants the first offset as the name: {FIRST}" in one_line(dump(controller, "--output", tmp_path / wrong))
+        assert f"needs the first offset as the file name, such as {FIRST}" in one_line(dump(controller, "--output", tmp_path / wrong))
     assert "there is no folder" in one_line(dump(controller, "--output", tmp_path / "none" / FIRST))
     second = "00000000000000000001.log"
     said = one_line(dump(controller, "--from-offset", 2, "--output", tmp_path / FIRST))
-    assert f"the first batch has the offset 1, so the file has to be {second}" in said
+    assert f"the first batch has offset 1, so the file name must be {second}" in said
     assert dump(controller, "--from-offset", 2, "--output", tmp_path).returncode == 0
     assert (tmp_path / second).read_bytes() == log.batches[1]
     assert "the file exists and is not overwritten" in one_line(dump(controller, "--from-offset", 2, "--output", tmp_path))
-    assert "no file is written" in one_line(dump(controller, "--from-offset", 3, "--output", tmp_path / "00000000000000000003.log"))
+    assert "no file was written" in one_line(dump(controller, "--from-offset", 3, "--output", tmp_path / "00000000000000000003.log"))
     assert sorted(file.name for file in tmp_path.iterdir()) == [second]
 
 
@@ -278,7 +278,7 @@ def test_a_followed_segment_file_ends_where_the_log_does(
     log.next_controller(fence(7))
     assert running.ended() == 1
     assert running.stderr == (
-        f"klamm: the controller has changed (epoch 5, now 6): its log begins at offset 0; {file} has the records with the offsets 0 to 1\n"
+        f"klamm: the controller has changed (epoch 5, now 6): its log begins at offset 0; {file} has the records with offsets 0 to 1\n"
     )
     assert file.read_bytes() == whole
 
@@ -297,7 +297,7 @@ def test_bytes_that_are_no_records_are_one_line(controller: ScriptedBroker, log:
     log.append(b"\x01\x60\x00")
     assert "a record that cannot be read" in one_line(dump(controller))
     log.batches[0] = log.batches[0][:-3]
-    assert "no record batches: a batch of the metadata log is cut short" in one_line(dump(controller))
+    assert "not record batches: a batch of the metadata log is cut short" in one_line(dump(controller))
 
 
 def test_a_controller_that_sends_nothing_does_not_keep_it(controller: ScriptedBroker, log: ScriptedLog) -> None:

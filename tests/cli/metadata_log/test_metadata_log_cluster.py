@@ -98,7 +98,7 @@ def test_a_controller_that_has_the_feature_off_keeps_no_log(tree: Tree) -> None:
     with klamm.Cluster(1, zookeeper=tree.hosts) as cluster:
         said = call("metadata-log", "dump", "--bootstrap-server", cluster.bootstrap_servers)
     assert (said.returncode, said.stdout) == (1, "")
-    assert "the controller keeps no metadata log: its registerbroker.enable is not true" in said.stderr
+    assert "the controller has no metadata log: registerbroker.enable is not true" in said.stderr
 
 
 @pytest.mark.slow
