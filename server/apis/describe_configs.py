@@ -135,7 +135,7 @@ async def _topic(ctx: Context, request: messages.DescribeConfigsRequest, resourc
         stored = await ctx.services.admin_store.read_config("topics", name) or {}
         return _described(request, resource, describe_topic(stored, ctx.services.config))
     except (ConfigError, Unreadable, StoreLost, ZkError) as error:
-        log.warning("Cannot describe the configs of topic %s: %s", name, error)
+        log.warning("cannot describe the configs of topic %s: %s", name, error)
         return _failed(resource, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 

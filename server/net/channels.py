@@ -1,11 +1,11 @@
-"""The controller's way to the brokers: for each broker one FIFO queue and one connection with at most one request in flight.
+"""The controller's channels to the brokers: each broker has one FIFO queue and one connection with at most one request in flight.
 
-A request that cannot be delivered is sent again and again, 100 ms apart, with a new correlation id, until it has a response or the
-broker is removed: the controller's view of a broker only ends with its registration. So a request whose response got lost arrives
-twice. After two seconds of it the tries are a second apart, where Kafka's stay at 100 ms: a registration may name anybody's port.
-No ApiVersions request is sent; the client id is the controller's broker id; correlation ids count from 0 for each channel.
-Connections are opened when there is something to send. Everything happens in callbacks of the event loop: no task per broker.
-Source: controller 13.1.
+A request that cannot be delivered is sent again every 100 ms, with a new correlation id, until it has a response or the broker is removed.
+For the controller a broker exists as long as it is registered. So a request whose response was lost arrives twice. After two seconds of
+failures the retries are a second apart. Kafka continues every 100 ms, but a registration can name the port of a server that is not a
+broker. The client id is the controller's broker id; each channel counts its correlation ids from 0; ApiVersions is not sent. A connection
+is opened when there is something to send. Everything happens in callbacks of the event loop, without a task for each broker. Source:
+controller 13.1.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Channel:
             self._dialing = None
 
     def _advance(self) -> None:
-        """Send the first request, or open the connection for it; nothing when a retry or a dial is under way already."""
+        """Send the first request, or open the connection for it. Does nothing if the channel is connecting, or a timer runs."""
         if not self._queue or self._closed or self._timer is not None or self._dialing is not None:
             return
         if self._connection is None:
@@ -139,8 +139,8 @@ class _Channel:
         if request.on_response is not None and not ignored:
             try:
                 request.on_response(response)
-            except Exception:  # an exception of a callback must not stop the requests to others
-                log.exception("the response of %s could not be handled", self._name)
+            except Exception:  # an exception of a callback must not stop the requests that follow
+                log.exception("cannot handle the response of %s", self._name)
 
     def _on_lost(self, reason: Exception | None) -> None:
         self._connection = None
@@ -156,9 +156,9 @@ class _Channel:
         if self._closed:
             return
         self._failures += 1
-        # one failure alone is a broker that leaves, or comes back before anybody has to know
+        # not logged after the first failure: the broker is probably stopping, or is back very soon
         if self._failures > 1 and self._limited_log.warning(
-            "%s: %s; tried %d times, %d requests wait", self._name, why, self._failures, len(self._queue)
+            "%s: %s; %d attempts failed, %d requests are waiting", self._name, why, self._failures, len(self._queue)
         ):
             self._complained = True
         retry_s = RETRY_S if self._failures <= QUICK_TRIES else SLOW_RETRY_S
@@ -182,7 +182,8 @@ class _Channel:
 
 
 class Channels:
-    """The senders of one controller. `timeout_s` bounds a connection attempt and a response (controller.socket.timeout.ms)."""
+    """The channels of one controller. `timeout_s` limits a connection attempt and the wait for a response (controller.socket.timeout.ms).
+    """
 
     def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client_id = str(own_id)
@@ -196,12 +197,12 @@ class Channels:
         return frozenset(self._channels)
 
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
-        """Start a channel; one that exists already is replaced, and what it had queued is dropped."""
+        """Start a channel. An existing one is replaced, and its queued requests are dropped."""
         self.remove_broker(broker_id)
         self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock)
 
     def remove_broker(self, broker_id: int) -> None:
-        """End a channel; what it had queued is dropped. Unknown ids are fine."""
+        """Close a channel and drop its queued requests. Does nothing for an unknown id."""
         channel = self._channels.pop(broker_id, None)
         if channel is not None:
             channel.close()
@@ -217,23 +218,25 @@ class Channels:
         event: int | None = None,
         batch: int | None = None,
     ) -> None:
-        """Queue one encoded request. `on_response` gets the decoded response, unless `ignorable` says of its bytes (payload and the
-        offset of the body) that nobody needs it. `event` is the number of the event that it is sent for, `batch` that of its batch;
-        a tap gets both. To brokers without a channel nothing is sent.
+        """Queue one encoded request. Does nothing if the broker has no channel.
+
+        `on_response` gets the decoded response. `ignorable` gets the bytes of the response (payload, offset of the body); if it returns
+        True, the response is not decoded and `on_response` not called. `event` and `batch` are the numbers of the controller's event and of
+        its batch of requests, for a tap.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
-            log.debug("no channel to broker %d: request of API %d dropped", broker_id, api_key)
+            log.debug("no channel to broker %d: a request of API %d is dropped", broker_id, api_key)
             return
         cause = None if self._tap is None or event is None else ControllerEvent(event, batch)
         channel.send(_QueuedRequest(api_key, version, body, on_response, ignorable, cause))
 
     @property
     def are_idle(self) -> bool:
-        """Whether nothing is under way: no connection is being opened, and no request waits for its response."""
+        """Whether no connection is being opened and no request waits for its response."""
         return not any(channel.is_busy for channel in self._channels.values())
 
     def close(self) -> None:
-        """End all channels. New ones may be added afterwards (the next term of this controller)."""
+        """Close all channels. New ones may be added afterwards, in the next term of this controller."""
         for broker_id in list(self._channels):
             self.remove_broker(broker_id)

@@ -1,17 +1,18 @@
-"""The connection of one client: requests in, responses out, in the order of the requests.
+"""The connection of one client: reads requests and writes responses, in the order of the requests.
 
-Requests of one connection are handled one after the other, as on an Apache Kafka broker. As long as handlers do not wait, everything
-happens inside `data_received` and all responses of one read leave in one write. When a handler has to wait, the frames read so far
-are kept, the socket is not read any more, and the rest goes on when that response is there. Requests of an API that may be pipelined are an
-exception: while they wait, the next ones of the same API are read and begun, up to a limit, and their responses leave in order. When the
-client does not read its responses and the transport's buffer is over its limit, nothing more is read or handled (`flow_control.py`). So a
-connection holds at most one read's worth of requests, one unfinished frame, the transport's buffer and the responses in the making.
+Requests of one connection are handled one after the other, as on an Apache Kafka broker. If the handlers do not wait, everything happens
+inside `data_received`, and the responses to all requests of one read are sent in one write. If a handler has to wait, the frames that were
+read are kept, the socket is not read, and the connection continues when that response is ready. Requests of an API that may be pipelined
+are an exception: while they wait, the next requests of the same API are read and begun, up to a limit; their responses are sent in order.
+If the client does not read its responses and the buffer of the transport exceeds its limit, nothing more is read or handled
+(`flow_control.py`). So a connection holds at most the requests of one read, one unfinished frame, the buffer of the transport and the
+responses that are being made.
 
-Repeated requests whose responses are still valid get the bytes of the response cache (`ResponseCache`) while no request is
-in progress: the correlation id is put between two pieces of the kept frame.
+While no request is in progress, a repeated request whose response is still valid is answered from the response cache (`ResponseCache`):
+the correlation id is put between two pieces of the cached frame.
 
-Whatever is wrong with the input closes this connection with one log line and touches no other. Requests that came before the bad
-one get their responses first.
+Bad input closes this connection, with one log line; other connections are not affected. Requests that came before the bad one get their
+responses first.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 WRITE_BYTES = 256 << 10
-"""Responses are given to the transport at the latest when they have this size together."""
+"""Collected responses are written when they have this size together, or earlier."""
 
 PIPELINED_REQUESTS = 64
-"""The most pipelined requests of a connection that are under way at a time."""
+"""Maximum number of pipelined requests in progress on one connection."""
 
 BUFFERED_BYTES = 1 << 20
-"""A client that lets more than this wait for it is not served until it reads."""
+"""A client with more unread responses than this is not served until it reads."""
 
 
 class ConnectionOwner(Protocol):
-    """What a connection needs of its listener; see `Listener`."""
+    """What a connection needs from its listener; see `Listener`."""
 
     name: str
     dispatcher: Dispatcher
-    """Of new connections."""
+    """The dispatcher of new connections."""
     max_request_bytes: int
     tap: BrokerTap | None
     clock: Clock
@@ -59,23 +60,23 @@ class ConnectionOwner(Protocol):
         """The cached responses for the connections of this principal."""
 
     def opened(self, connection: ClientConnection) -> None:
-        """The connection is there."""
+        """The connection was opened."""
 
     def lost(self, connection: ClientConnection) -> None:
-        """The connection is gone."""
+        """The connection was lost or closed."""
 
     def begun(self, request: asyncio.Task[bytes | None]) -> None:
-        """A request has to wait; its task outlives the connection."""
+        """A request has to wait. Its task may last longer than the connection."""
 
     def log_closing(self, connection: ClientConnection, reason: str) -> None:
-        """The connection is closed for what its client did."""
+        """Log that the connection is closed because of what its client did."""
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection of a listener. `last_used` is the clock's time of the last bytes that came or went.
+    """One connection of a listener. `last_used` is the time (of the clock) when bytes were last received or sent.
 
-    Its requests go to a dispatcher of its own, which is that of the listener until `dispatch_to`: before a client has authenticated, or
-    while a broker is fenced, another one has them.
+    Its requests go to its own dispatcher. At first this is the dispatcher of the listener; `dispatch_to` changes it, for example when a
+    broker is no longer fenced, or when a client has authenticated.
     """
 
     __slots__ = (
@@ -110,13 +111,13 @@ class ClientConnection(asyncio.Protocol):
         self._closing = False
         self._reason: str | None = None
         self._due: deque[bytes | Exception | asyncio.Future[bytes | None]] = deque()
-        """Responses in the order of their requests, the first of which is not there yet."""
+        """Responses in the order of their requests. The first one is still being made."""
         self._api_key = b""
         self.last_used = self._time()
         self.name = "?"
         self.peer: Peer
 
-    # --- what the transport says
+    # --- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -124,7 +125,7 @@ class ClientConnection(asyncio.Protocol):
         self._flow = FlowControl(self._listener.max_request_bytes, self._transport)
         self._transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         address = transport.get_extra_info("peername") or ("?", 0)
-        host = address[0].removeprefix("::ffff:")  # IPv4 that came in through a socket for both
+        host = address[0].removeprefix("::ffff:")  # an IPv4 client on a dual-stack socket
         self.name = f"{host}:{address[1]}"
         connection_id = self._listener.connection_id(self.name)
         self.peer = Peer(self._listener.name, host, self._responses, connection=connection_id)
@@ -134,8 +135,8 @@ class ClientConnection(asyncio.Protocol):
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # a request that is being handled goes on: what it does to the cluster does not depend on somebody waiting for the response;
-        # one that only reads may end
+        # a request in progress continues: its effect on the cluster must not depend on a client that waits for the response;
+        # a request that only reads may end
         self.peer.is_open = False
         if self.peer.on_lost is not None:
             self.peer.on_lost()
@@ -172,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._flow.stops:
             self._go_on()
 
-    # --- what the listener wants
+    # --- called by the listener
 
     @property
     def busy(self) -> bool:
@@ -180,20 +181,20 @@ class ClientConnection(asyncio.Protocol):
         return bool(self._due)
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
-        """Give the further requests of this connection to another dispatcher."""
+        """Give all later requests of this connection to this dispatcher."""
         self.dispatcher = dispatcher
         self.peer.forget_repeated()
 
     def identify(self, principal: Principal) -> None:
-        """The client is this principal from its next request on; it gets no response that was cached for another one."""
+        """The client is this principal from its next request on. It does not get responses that were cached for another principal."""
         self.peer.principal = principal
         self.peer.responses = self._responses = self._listener.responses_of(principal)
         self.peer.forget_repeated()
 
     def hold(self) -> None:
-        """Serve nothing until `admit`: this connection is one too many for now."""
+        """Serve nothing until `admit`: there are too many connections, or they come too fast."""
         self._flow.stop(HELD)
-        self._loop.call_soon(self._flow.repeat_pause)  # uvloop begins to read after `connection_made`, whatever was said there
+        self._loop.call_soon(self._flow.repeat_pause)  # uvloop begins to read after `connection_made`, even if that paused it
 
     def admit(self) -> None:
         """The opposite of `hold`."""
@@ -202,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
             self._go_on()
 
     def close(self) -> None:
-        """Close once what is written has left."""
+        """Close after the written bytes have been sent."""
         self._closing = True
         self._flow.stop(CLOSED)
         if self._transport is not None:
@@ -218,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
     # --- requests and responses
 
     def _respond_from_cache(self, data: bytes) -> int:
-        """Respond to the requests at the start of `data` that are in the response cache; returns their size in bytes."""
+        """Respond to the requests at the start of `data` whose responses are cached; returns the size of these requests in bytes."""
         responses = self._responses
         if responses.generation != self._metadata.generation:
             return 0
@@ -245,14 +246,14 @@ class ClientConnection(asyncio.Protocol):
         return position
 
     def _go_on(self) -> None:
-        """Handle what may be handled now."""
+        """Handle the frames that may be handled now."""
         if self._due:
             self._pipeline()
         else:
             self._serve([])
 
     def _serve(self, out: list[bytes]) -> None:
-        """Handle frames in order, after the responses in `out`, until something stops it. No response is due."""
+        """Write the responses in `out`, then handle frames in order until there is a reason to stop. Only called if no response is due."""
         begin = self.dispatcher.begin
         flow = self._flow
         size = 0
@@ -273,7 +274,7 @@ class ClientConnection(asyncio.Protocol):
                     self._wait_for(response)
                     self._pipeline()
                     break
-        except NotOffered as error:  # it is in the log already
+        except NotOffered as error:  # already logged
             self._write(out)
             self._reason = str(error)
             self.close()
@@ -293,7 +294,7 @@ class ClientConnection(asyncio.Protocol):
         response.add_done_callback(self._completed)
 
     def _pipeline(self) -> None:
-        """Begin the requests that may be under way together with those that wait already."""
+        """Begin the next requests that may be pipelined with those that already wait."""
         dispatcher, flow, due, api_key = self.dispatcher, self._flow, self._due, self._api_key
         while not flow.stops and (payload := flow.peek()) is not None:
             if len(due) >= PIPELINED_REQUESTS or self.peer.exclusive or not dispatcher.may_pipeline(api_key, payload):
@@ -316,7 +317,7 @@ class ClientConnection(asyncio.Protocol):
             flow.read_on()
 
     def _completed(self, _: asyncio.Future[bytes | None]) -> None:
-        """Send the responses that are there, up to the first one that is not, and go on with what came meanwhile."""
+        """Send the responses that are ready, up to the first that is not; then continue with the frames that came in the meantime."""
         due = self._due
         out: list[bytes] = []
         self.last_used = self._time()
@@ -355,9 +356,9 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _outcome(response: asyncio.Future[bytes | None]) -> bytes | Exception | None:
-    """What came of a response: its bytes, None where the request gets none, or why the connection is closed."""
+    """The bytes of a response, None if the request gets no response, or the reason why the connection is closed."""
     if response.cancelled():
-        return CloseConnection("the broker stops")
+        return CloseConnection("the broker is stopping")
     error = response.exception()
     if error is None:
         return response.result()

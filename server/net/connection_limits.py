@@ -1,13 +1,13 @@
-"""How many connections a broker takes: in all, on one listener, from one address, and in a second.
+"""The limits of connections: for the broker, for one listener, for one address, and per second.
 
-Limits are Kafka's. A connection beyond `max.connections` of its listener or of all listeners, or one that comes faster than
-`max.connection.creation.rate`, waits as if it were in the backlog: it is accepted but not read until those before it are in and there is
-room. The connections of one listener wait in one line. A connection counts only when its turn has come, and is closed at once when
-its address then has more than `max.connections.per.ip`.
+The limits are Kafka's. A connection that exceeds `max.connections` (of its listener or of the broker) or
+`max.connection.creation.rate` waits as if it were in the backlog: it is accepted, but not read before the connections ahead of it are
+served and there is room. The connections of one listener wait in one line. A connection counts when its turn has come. It is closed at once
+if its address then has more than `max.connections.per.ip`.
 
-When a broker has several listeners, that of the brokers is exempt from the limits of all listeners together (KIP-402, KIP-612): its
-connections count, but do not wait for the others. Whenever there are more connections than `max.connections`, those of other listeners
-that were not used for longest are closed. A single listener has no such exemption.
+If a broker has several listeners, the inter-broker listener is exempt from the limits of the broker (KIP-402, KIP-612): its connections
+count, but do not wait for others. If there are then more connections than `max.connections`, the least recently used connections of other
+listeners are closed. A single listener is not exempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNLIMITED = 2**31 - 1
 
 
 class LimitedConnection(Protocol):
-    """What limits need of a connection. `last_used` is the clock's time of the last bytes that came or went."""
+    """What the limits need of a connection. `last_used` is the time (of the clock) when bytes were last received or sent."""
 
     last_used: float
     name: str
@@ -40,14 +40,14 @@ class LimitedConnection(Protocol):
         """The opposite of `hold`."""
 
     def close(self) -> None:
-        """Close once what is written has left."""
+        """Close after the written bytes have been sent."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class ConnectionRate:
-    """Connections a second, over the last `windows` windows of `window_s` each."""
+    """Connections per second, measured over the last `windows` windows of `window_s` seconds."""
 
     def __init__(self, limit: int = UNLIMITED, windows: int = 11, window_s: float = 1.0) -> None:
         self.limit = limit
@@ -56,7 +56,7 @@ class ConnectionRate:
         self._counted: deque[tuple[float, int]] = deque()  # start of each window, connections in it
 
     def count(self, now: float) -> float:
-        """One more connection; how many seconds it has to wait, one window at most."""
+        """Count a connection; returns the seconds that it has to wait, at most one window."""
         if self.limit == UNLIMITED:
             return 0.0
         counted, window_s = self._counted, self.window_s
@@ -67,7 +67,7 @@ class ConnectionRate:
             counted.append((start, connections + 1))
         else:
             counted.append((now, 1))
-        # as long as few windows are over, the others count as empty: a burst is no rate yet
+        # windows that are not over yet count as empty at first, so that a short burst does not exceed the rate
         elapsed_s = now - counted[0][0]
         span_s = elapsed_s + max(0, self.windows - 1 - int(elapsed_s / window_s)) * window_s
         if span_s == 0:
@@ -77,16 +77,16 @@ class ConnectionRate:
 
 
 class Gate:
-    """One listener's connections: those that are served, and the line of those that wait. Made by `ConnectionLimits.gate`."""
+    """The connections of one listener: those that are served, and the line of those that wait. Made by `ConnectionLimits.gate`."""
 
     def __init__(self, name: str, refuse: Callable[[LimitedConnection], None]) -> None:
         self.name = name
         self.refuse = refuse
         self.max_connections = UNLIMITED
         self.rate = ConnectionRate()
-        self.served: dict[LimitedConnection, None] = {}  # in the order they came
+        self.served: dict[LimitedConnection, None] = {}  # in the order of their arrival
         self.line: dict[LimitedConnection, None] = {}
-        self.next_is_counted = False  # for its rate; it may still wait for room
+        self.next_is_counted = False  # whether the rate has counted the first in line, which may still wait for room
         self.pause: Timer | None = None
 
 
@@ -114,9 +114,9 @@ class ConnectionLimits:
         return iter(self._gates)
 
     def gate(self, name: str, refuse: Callable[[LimitedConnection], None]) -> Gate:
-        """A gate for a new listener; `refuse` closes a connection of an address that has too many.
+        """Add a gate for a new listener. `refuse` is called with a connection whose address has too many, and closes it.
 
-        The second one exempts the listener of the brokers: connections that wait there are let in.
+        With the second gate the inter-broker listener becomes exempt, so connections that wait there are let in.
         """
         gate = Gate(name, refuse)
         self._gates.append(gate)
@@ -124,19 +124,19 @@ class ConnectionLimits:
         return gate
 
     def remove(self, gate: Gate) -> None:
-        """A listener is closed: nobody comes any more, its last connections leave. A second call does nothing."""
+        """Remove the gate of a closed listener. Its last connections may still leave. A second call does nothing."""
         if gate.pause is not None:
             gate.pause.cancel()
         if gate in self._gates:
             self._gates.remove(gate)
 
     def changed(self) -> None:
-        """Close what is too much now, and let in what waited for a limit of before."""
+        """Apply changed limits: close connections above the limits, let in those that do not have to wait any more."""
         self._close_excess()
         self._let_in()
 
     def arrive(self, gate: Gate, connection: LimitedConnection) -> None:
-        """A new connection is served, held in line, or refused."""
+        """Serve a new connection, hold it in line, or refuse it."""
         if gate.line or not self._may_enter(gate):
             connection.hold()
             gate.line[connection] = None
@@ -144,7 +144,7 @@ class ConnectionLimits:
             self._enter(gate, connection)
 
     def leave(self, gate: Gate, connection: LimitedConnection) -> None:
-        """A connection is gone; those that waited for it are let in. Does nothing when it is not counted any more."""
+        """Remove a connection and let in those that waited for room. Does nothing if the connection does not count any more."""
         gate.line.pop(connection, None)
         if connection in gate.served:
             del gate.served[connection]
@@ -164,7 +164,7 @@ class ConnectionLimits:
                     connection.admit()
 
     def _may_enter(self, gate: Gate) -> bool:
-        """Has the first in line waited long enough for its rate, and is there room?"""
+        """Whether the first in line has waited long enough for its rate, and there is room."""
         if gate.pause is None and not gate.next_is_counted:
             gate.next_is_counted = True
             wait_s = self._rate_wait_s(gate)
@@ -189,7 +189,7 @@ class ConnectionLimits:
         return gate.name == self.inter_broker_listener and len(self._gates) > 1
 
     def _enter(self, gate: Gate, connection: LimitedConnection) -> bool:
-        """Count a connection; False when it is refused instead."""
+        """Count a connection and return True, or refuse it and return False."""
         gate.next_is_counted = False
         host = connection.peer.host
         if self._by_host[host] >= self.per_ip_overrides.get(host, self.max_per_ip):

@@ -1,11 +1,11 @@
-"""A broker's requests to the active controller: one connection that is kept, one request in flight, the others wait in order.
+"""A broker's requests to the active controller: one kept connection with one request in flight; the others wait in order.
 
-Before the first request on a connection whose version is to be negotiated, ApiVersions is sent (controller 14): the request goes in the
-newest version that both sides know.
+If the version of a request is negotiated, the connection sends ApiVersions before the first such request (controller 14). The request has
+the newest version that both sides know.
 
-The controller is looked up in the metadata cache before each try; when it has moved, the connection to the old one is closed. A try that
-fails (no controller known, no connection, connection lost, no response, NOT_CONTROLLER) is repeated every RETRY_S until the request's
-time to retry is over. So a request whose response got lost arrives twice.
+The controller is looked up in the metadata cache before each attempt. If it has moved, the connection to the old one is closed. A failed
+attempt (no controller known, no connection, connection lost, no response, NOT_CONTROLLER) is repeated every RETRY_S seconds until the retry
+time of the request is over. So a request whose response was lost arrives twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 async def versions(connection: KeptConnection, timeout_s: float, cause: Cause | None = None) -> dict[int, tuple[int, int]]:
-    """The oldest and the newest version of each API that the broker at the other end knows. Raises as `exchange` does."""
+    """API key → (oldest, newest) version that the broker at the other end supports. Raises the same errors as `exchange`."""
     message = messages.ApiVersionsRequest(client_software_name="klamm", client_software_version=SOFTWARE_VERSION)
     body = messages.encode(message, API_VERSIONS_VERSION)
     payload, offset = await connection.exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, body, timeout_s, cause)
@@ -45,12 +45,12 @@ async def versions(connection: KeptConnection, timeout_s: float, cause: Cause | 
 
 
 class ControllerUnreachable(Exception):
-    """The active controller did not respond in time; the text says why the last try failed. It may have handled the request."""
+    """The active controller did not respond in time; the text says why the last attempt failed. The request may have been handled."""
 
 
 @dataclass(slots=True, eq=False)
 class _WaitingRequest:
-    """`build` makes the message for a version; without it the version is fixed."""
+    """A request in the queue. `build` makes the message for a version; without it `version` and `body` are fixed."""
 
     api_key: int
     version: int
@@ -63,7 +63,7 @@ class _WaitingRequest:
 
 
 class ControllerRequests:
-    """`find` returns the active controller's endpoint, or None when it is not known."""
+    """Sends requests to the active controller. `find` returns the controller's endpoint, None if it is not known."""
 
     def __init__(
         self, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK
@@ -73,15 +73,16 @@ class ControllerRequests:
         self._sender: asyncio.Task[None] | None = None
         self._connection = KeptConnection("controller", ConnectionKind.TO_CONTROLLER, client_id, find, tap, clock)
         self._versions: dict[int, tuple[int, int]] | None = None
-        """What the controller at the other end knows."""
+        """API key → (oldest, newest) version of the controller at the other end; None before ApiVersions."""
         self._closed = False
 
     async def send(
         self, api_key: int, version: int, request: messages.Message, timeout_s: float, retry_s: float = 0.0, cause: Cause | None = None
     ) -> Any:
-        """The decoded response. `timeout_s` limits one try. Failed tries are repeated for `retry_s`; without it there is one try.
+        """Send a request; returns the decoded response. `timeout_s` limits one attempt. Failed attempts are repeated for `retry_s` seconds;
+        with 0 there is one attempt.
 
-        Raises ControllerUnreachable, also when MAX_WAITING requests wait already or the broker stops.
+        Raises ControllerUnreachable, also if MAX_WAITING requests already wait or the broker is stopping.
         """
         response, _ = await self._wait(api_key, version, messages.encode(request, version), None, timeout_s, retry_s, cause)
         return response
@@ -89,8 +90,9 @@ class ControllerRequests:
     async def send_negotiated(
         self, api_key: int, newest: int, build: Callable[[int], messages.Message], timeout_s: float, retry_s: float = 0.0
     ) -> tuple[Any, int]:
-        """The decoded response and its version, at most `newest`. `build` makes the message for a version. Raises as `send`, also when no
-        version is common.
+        """Send a request in the newest version, up to `newest`, that the controller supports; returns the decoded response and its version.
+
+        `build` makes the message for a version. Raises ControllerUnreachable like `send`, also if there is no common version.
         """
         response: tuple[Any, int] = await self._wait(api_key, newest, b"", build, timeout_s, retry_s, None)
         return response
@@ -99,11 +101,11 @@ class ControllerRequests:
         self, api_key: int, version: int, body: bytes, build: Callable[[int], messages.Message] | None, timeout_s: float, retry_s: float,
         cause: Cause | None,
     ) -> Any:
-        """Queue a request; (decoded response, version)."""
+        """Queue a request and wait; returns (decoded response, version)."""
         if self._closed:
-            raise ControllerUnreachable("the broker stops")
+            raise ControllerUnreachable("the broker is stopping")
         if len(self._waiting) >= MAX_WAITING:
-            raise ControllerUnreachable(f"{MAX_WAITING} requests wait for the controller")
+            raise ControllerUnreachable(f"{MAX_WAITING} requests already wait for the controller")
         loop = asyncio.get_running_loop()
         waiting = _WaitingRequest(api_key, version, body, build, timeout_s, self.clock.monotonic() + retry_s, cause, loop.create_future())
         self._waiting.append(waiting)
@@ -116,14 +118,14 @@ class ControllerRequests:
             raise ControllerUnreachable("no response in time") from None
 
     async def close(self) -> None:
-        """Close the connection; requests that wait are ControllerUnreachable."""
+        """Close the connection; waiting requests fail with ControllerUnreachable."""
         self._closed = True
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
         for request in self._waiting:
             if not request.response.done():
-                request.response.set_exception(ControllerUnreachable("the broker stops"))
+                request.response.set_exception(ControllerUnreachable("the broker is stopping"))
         self._waiting.clear()
         self._connection.close()
 
@@ -138,7 +140,7 @@ class ControllerRequests:
             self._sender = None
 
     async def _deliver(self, request: _WaitingRequest) -> None:
-        """Try until there is a response, nobody waits for it any more, or the time to retry is over."""
+        """Repeat the request until there is a response, the caller does not wait any more, or the retry time is over."""
         while not request.response.done():
             try:
                 response, version = await self._try(request)
@@ -151,7 +153,7 @@ class ControllerRequests:
             except (OSError, RemoteProtocolError) as error:
                 self._connection.close()
                 failure = str(error) or "no response in time"
-            log.debug("%s to the controller: %s", messages.APIS[request.api_key].name, failure)
+            log.debug("%s to the controller failed: %s", messages.APIS[request.api_key].name, failure)
             if self.clock.monotonic() + RETRY_S > request.retry_until:
                 if not request.response.done():
                     request.response.set_exception(ControllerUnreachable(failure))
@@ -159,7 +161,7 @@ class ControllerRequests:
             await self.clock.sleep(RETRY_S)
 
     async def _try(self, request: _WaitingRequest) -> tuple[Any, int]:
-        """Send a request once; its decoded response, and its version. Raises OSError or RemoteProtocolError."""
+        """Send a request once; returns the decoded response and its version. Raises OSError or RemoteProtocolError."""
         if await self._connection.connect(request.timeout_s):
             self._versions = None
         version, body = request.version, request.body
@@ -171,11 +173,14 @@ class ControllerRequests:
         return response, version
 
     async def _negotiate(self, request: _WaitingRequest) -> int:
-        """The newest version of a request that the controller knows too. Raises as `_try`, ConnectionError where there is none."""
+        """The newest version of a request that the controller also supports. Raises the errors of `_try`; ConnectionError if there is none.
+        """
         if self._versions is None:
             self._versions = await versions(self._connection, request.timeout_s, request.cause)
         oldest, newest = self._versions.get(request.api_key, (0, -1))
         version = min(newest, request.version)
         if version < max(oldest, messages.APIS[request.api_key].min_version):
-            raise ConnectionError(f"the controller has no version of {messages.APIS[request.api_key].name} up to {request.version}")
+            raise ConnectionError(
+                f"the controller does not support {messages.APIS[request.api_key].name} in version {request.version} or older"
+            )
         return version

@@ -1,14 +1,14 @@
-"""Which frames of one connection may be handled now, and whether its socket is read. No IO: the connection says what happens.
+"""Decides which frames of one connection may be handled now, and whether its socket is read. It does no IO itself.
 
-There are four reasons to stop: the connection is HELD as one too many, its client does not read its responses (UNREAD), a request waits
-for its response (HANDLING), it is CLOSED. While there is one, no frame is given out and the socket is not read. What a transport hands over
-all the same is kept in order. A frame with a bad length comes out as BadLength in its turn, after the frames before it.
+There are four reasons to stop: the connection is above a limit (HELD), its client does not read its responses (UNREAD), a request waits for
+its response (HANDLING), or the connection is CLOSED. While there is a reason, no frame is returned and the socket is not read. Bytes that
+the transport delivers anyway are kept in order. A bad length of a frame raises BadLength when its turn comes, after the frames before it.
 
     flow.feed(data)                              # from the transport
     while (payload := flow.next()) is not None:  # BadLength: refuse the connection
         ...                                      # flow.stop(HANDLING) ends the loop
 
-When `next` finds nothing left and no reason to stop, the socket is read again.
+If `next` finds no frame and no reason to stop, the socket is read again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HELD, UNREAD, HANDLING, CLOSED = 1, 2, 4, 8
 
 
 class Reading(Protocol):
-    """What a transport lets us say about reading from its socket."""
+    """The part of a transport that controls reading from its socket."""
 
     def pause_reading(self) -> None: ...
 
@@ -29,10 +29,10 @@ class Reading(Protocol):
 
 
 class FlowControl:
-    """The input of one connection. Its transport is called at changes only, and never after CLOSED.
+    """The input of one connection. It calls the transport only when something changes, and never after CLOSED.
 
-    `between_frames` says that everything that came is handled and that nothing stops: the next bytes are the start of a frame, and
-    a caller that knows a response to them may give it without `feed`.
+    `between_frames` is true if all received bytes are handled and there is no reason to stop: the next bytes are the start of a frame, and
+    a caller that already has the response may send it without `feed`.
     """
 
     __slots__ = ("_failure", "_frames", "_reader", "_reading", "_transport", "between_frames", "stops")
@@ -44,21 +44,21 @@ class FlowControl:
         self._failure: BadLength | None = None
         self._reading = True
         self.stops = 0
-        """The reasons to stop there are now, as a set of bits."""
+        """The current reasons to stop, as bits."""
         self.between_frames = True
 
     @property
     def waiting(self) -> int:
-        """Whole frames that were not given out yet."""
+        """Number of complete frames that have not been returned yet."""
         return len(self._frames)
 
     @property
     def buffered(self) -> int:
-        """Bytes of the unfinished frame."""
+        """Size of the unfinished frame in bytes, as received."""
         return self._reader.buffered
 
     def feed(self, data: bytes) -> None:
-        """Take what came. Bytes behind a bad length, or for a closed connection, are dropped."""
+        """Add received bytes. Bytes after a bad length, and bytes of a closed connection, are dropped."""
         self.between_frames = False
         if self._failure is not None or self.stops & CLOSED:
             return
@@ -72,7 +72,7 @@ class FlowControl:
         self._frames = frames
 
     def next(self) -> bytes | None:
-        """The next frame that may be handled now, if any. Raises BadLength."""
+        """Return the next frame that may be handled now, None if there is none. Raises BadLength."""
         if self.stops:
             return None
         if self._frames:
@@ -84,25 +84,25 @@ class FlowControl:
         return None
 
     def read_on(self) -> None:
-        """Read the socket again, unless something stops or the input ended with a bad length."""
+        """Read the socket again, unless there is a reason to stop or the input ended with a bad length."""
         if not self._reading and not self.stops and self._failure is None and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
 
     def peek(self) -> bytes | None:
-        """The next frame, whatever stops; it stays."""
+        """The next frame, even if there is a reason to stop. It is not removed."""
         return self._frames[-1] if self._frames else None
 
     def drop(self) -> None:
-        """Take the frame that `peek` showed."""
+        """Remove the frame that `peek` returned."""
         self._frames.pop()
 
     def put_back(self, payloads: list[bytes]) -> None:
-        """Give frames back that were dropped last, in their order: they are the next ones again."""
+        """Put back the frames that were dropped last, in their order; they are the next ones again."""
         self._frames += reversed(payloads)
 
     def stop(self, reason: int) -> None:
-        """Give out nothing and read nothing until `allow` of the same reason. After CLOSED nothing is kept."""
+        """Return no frame and read nothing until `allow` with the same reason. CLOSED also drops all frames."""
         self.stops |= reason
         self.between_frames = False
         if reason == CLOSED:
@@ -115,10 +115,10 @@ class FlowControl:
             self._transport.pause_reading()
 
     def allow(self, reason: int) -> None:
-        """End a reason to stop. The caller calls `next` then."""
+        """Remove a reason to stop. The caller must call `next` afterwards."""
         self.stops &= ~reason
 
     def repeat_pause(self) -> None:
-        """Pause reading once more where it is paused: the transport began to read on its own."""
+        """Pause the transport again if reading is paused, because the transport began to read on its own."""
         if not self._reading and self._transport is not None:
             self._transport.pause_reading()

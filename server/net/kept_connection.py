@@ -1,6 +1,6 @@
-"""A connection to another broker that is kept: made when something is sent, made again when that broker has moved, one request in flight.
+"""A kept connection to another broker, with one request in flight. It is opened for the first request, and again if the broker has moved.
 
-Its owner decides what to do after a failure, and closes it then: `controller_requests.py` and `server/replication/leader_connection.py`.
+The owner decides what to do after a failure, and then closes it: `controller_requests.py` and `server/replication/leader_connection.py`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
 class KeptConnection:
-    """`peer` names the broker in errors; `find` returns where it listens, None while that is not known. Times are in seconds."""
+    """One kept connection. `peer` names the broker in errors; `find` returns its endpoint, None while it is unknown. Times are in seconds.
+    """
 
     def __init__(
         self, peer: str, kind: ConnectionKind, client_id: str, find: Callable[[], Endpoint | None], tap: BrokerTap | None, clock: Clock,
         peer_id: int | None = None,
     ) -> None:
-        """`peer_id` is its broker id, where that is always the same; a tap is told."""
+        """`peer_id` is the id of the broker, for the tap, if it is always the same broker."""
         self.address = ("", 0)
         """Host and port of the last connection."""
         self._peer = peer
@@ -42,11 +43,11 @@ class KeptConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether the connection is open, as far as this broker knows."""
         return self._connection is not None
 
     async def connect(self, timeout_s: float) -> bool:
-        """Have a connection to where the broker listens now; whether it is a new one. Raises OSError."""
+        """Connect to the broker's present endpoint if necessary; returns whether the connection is new. Raises OSError."""
         endpoint = self._find()
         if endpoint is None:
             raise ConnectionError(f"the {self._peer} is not known")
@@ -65,7 +66,7 @@ class KeptConnection:
     async def exchange(
         self, api_key: int, version: int, body: bytes, timeout_s: float, cause: Cause | None = None
     ) -> tuple[bytes, int]:
-        """Send a request after `connect`; the payload of its response, and where the body starts in it.
+        """Send a request after `connect`; returns the payload of the response and the offset of the body in it.
 
         Raises OSError (connection lost, no response in time) and RemoteProtocolError.
         """
@@ -86,7 +87,7 @@ class KeptConnection:
         return payload, offset
 
     def close(self) -> None:
-        """Close the connection; `connect` makes another."""
+        """Close the connection; `connect` opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

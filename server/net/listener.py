@@ -1,10 +1,10 @@
-"""One listener of a broker: its socket, its connections, and the limits that hold for them.
+"""One listener of a broker: its socket and its connections.
 
-The socket is bound when the listener is made, so that its port is known before the broker registers; nobody is served before
-`serve`. Meanwhile clients wait in the backlog.
+The socket is bound before the broker registers, so that its port is known. Clients are served from `serve` on; until then they wait in the
+backlog.
 
-Which connections are served is decided by `ConnectionLimits`. Connections on which nothing moved for `connections.max.idle.ms` are
-closed, those that do not read their responses too.
+`ConnectionLimits` decides which connections are served. Connections without traffic for `connections.max.idle.ms` are closed, also if the
+reason is that the client does not read its responses.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ log = logging.getLogger(__name__)
 
 
 def bind(host: str, port: int, backlog: int = 50) -> socket.socket:
-    """A listening socket; an empty host means every interface, port 0 a free one. Raises OSError when it cannot be had, UnicodeError
-    for a host that is no name.
+    """Return a listening socket. An empty host means every interface, port 0 any free port.
+
+    Raises OSError if the address cannot be bound, UnicodeError if the host is not a valid name.
     """
     if host == "" and socket.has_dualstack_ipv6():
         listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     else:
         family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=backlog)
-    # accepted sockets inherit it: a peer that vanished is noticed sometime
+    # accepted sockets inherit it, so that the loss of a peer is detected at some time
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return listening
 
 
 class Listener:
-    """A bound socket and the connections it serves. Responses are cached for all clients of a listener that have the same principal."""
+    """A bound socket and its connections. Clients of a listener with the same principal share cached responses."""
 
     def __init__(
         self,
@@ -79,13 +80,13 @@ class Listener:
         return port
 
     async def serve(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: ClientConnection(self, loop), sock=self._socket)
         self._sweep_later()
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
-        """Give every further request, also of the present connections, to this dispatcher, and keep no response of the former one."""
+        """Give all later requests, also those of open connections, to this dispatcher. Cached responses of the former one are dropped."""
         self.dispatcher = dispatcher
         self.forget_responses()
         for connection in self.connections:
@@ -96,11 +97,11 @@ class Listener:
         return self._responses.of(principal)
 
     def forget_responses(self) -> None:
-        """Cached responses are not valid any more."""
+        """Drop all cached responses; they are not valid any more."""
         self._responses.clear()
 
     async def close(self) -> None:
-        """Close the socket and every connection; requests that still wait for something are given up."""
+        """Close the socket and every connection, and cancel requests that still wait."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._limited_log.end_period()
@@ -110,20 +111,21 @@ class Listener:
         self._limits.remove(self.gate)
         for connection in list(self.connections):
             connection.abort()
-        await asyncio.sleep(0)  # requests that have just begun take their first step: a task that never ran leaves its handler unawaited
+        # let new tasks take their first step: if one is cancelled before, the coroutine of its handler is never awaited
+        await asyncio.sleep(0)
         for request in list(self.requests):
             request.cancel()
         await asyncio.gather(*self.requests, return_exceptions=True)
 
-    # --- what connections say
+    # --- called by connections
 
     def connection_id(self, peer: str) -> str:
-        """The id of a new connection from `peer`, as Apache Kafka writes them: both ends, then a number, as ports are used again."""
+        """The id of a new connection from `peer`. It is similar to Apache Kafka's: both ends, and a number, because ports are reused."""
         self._connection_number += 1
         return f"{self.name}-{peer}-{self._connection_number}"
 
     def log_closing(self, connection: LimitedConnection, reason: str) -> None:
-        """A connection is closed for what its client did."""
+        """Log that a connection is closed because of what its client did."""
         self._limited_log.warning("closing connection from %s to %s: %s", connection.name, self.name, reason)
 
     def opened(self, connection: ClientConnection) -> None:
@@ -139,14 +141,14 @@ class Listener:
         connection.abort()
 
     def begun(self, request: asyncio.Task[bytes | None]) -> None:
-        """A request has to wait; its task outlives the connection."""
+        """A request has to wait. Its task may last longer than the connection."""
         self.requests.add(request)
         request.add_done_callback(self.requests.discard)
 
     # --- idle connections
 
     def _sweep_later(self) -> None:
-        # a tenth of the time-out is precise enough for what is ten minutes by default
+        # a tenth of the time-out is precise enough: the default is ten minutes
         self._sweeper = self.clock.call_later(self._max_idle_s / 10, self._sweep)
 
     def _sweep(self) -> None:

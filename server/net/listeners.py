@@ -1,7 +1,7 @@
-"""All listeners of a broker: bound before it registers, served after, and changed while it runs when its configuration says so.
+"""All listeners of a broker. They are bound before the broker registers, served afterwards, and follow changes of its configuration.
 
-A listener is known by its name, host and port as configured. One that is no longer configured is closed with its connections, a new
-one is bound and served at once; the others are not touched. What a broker advertises follows from the bound ports.
+A listener is identified by its name, host and port as configured. A listener that is no longer configured is closed with its connections; a
+new one is bound and served at once; the others are not touched. The advertised endpoints follow from the bound ports.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LISTENER_CONFIGS = frozenset({"listeners", "advertised.listeners", "listener.sec
 
 
 class CannotListen(Exception):
-    """A socket cannot be bound; the text is one line."""
+    """A socket cannot be bound. The text is one line for the user."""
 
 
 class Listeners:
@@ -49,18 +49,18 @@ class Listeners:
         return iter(list(self._open.values()))
 
     def bind(self, dispatcher: Dispatcher) -> None:
-        """Bind what is configured, for requests to this dispatcher. Raises CannotListen; what was bound before stays so."""
+        """Bind the configured listeners; their requests go to this dispatcher. Raises CannotListen; sockets bound until then stay bound."""
         self._dispatcher = dispatcher
         for one in self._config.listeners:
             self._bind(one)
 
     async def serve(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         for listener in self:
             await listener.serve()
 
     async def follow(self) -> None:
-        """Open and close listeners as the configuration has them now. One that cannot be opened is logged and left out."""
+        """Open and close listeners according to the present configuration. One that cannot be opened is logged and left out."""
         wanted = self._config.listeners
         for one in [one for one in self._open if one not in wanted]:
             log.info("listener %s is closed", one)
@@ -78,7 +78,7 @@ class Listeners:
             await listener.close()
 
     def advertised(self) -> tuple[Endpoint, ...]:
-        """What to register: port 0 becomes the bound port of that listener, a missing host this machine's name."""
+        """The endpoints to register. Port 0 is replaced by the bound port of the listener, a missing host by the name of this machine."""
         ports = {listener.name: listener.port for listener in self}
         return tuple(
             Endpoint(
@@ -92,7 +92,7 @@ class Listeners:
         )
 
     def limit(self) -> None:
-        """Take the connection limits the configuration has now. Raises ConfigError."""
+        """Apply the connection limits of the present configuration. Raises ConfigError."""
         get = self._config.get
         self.limits.per_ip_overrides = connections_per_address(get("max.connections.per.ip.overrides"))
         self.limits.max_connections = get("max.connections")
@@ -104,7 +104,7 @@ class Listeners:
         self.limits.changed()
 
     def _limit_listener(self, gate: Gate) -> None:
-        """A listener's own limits, which are those of all listeners where it has none."""
+        """Apply the limits of one listener; by default they are those of the broker."""
         gate.max_connections = self._config.of_listener(gate.name, "max.connections")
         self._limit_rate(gate.rate, self._config.of_listener(gate.name, "max.connection.creation.rate"))
 
@@ -113,13 +113,13 @@ class Listeners:
         rate.limit, rate.windows, rate.window_s = limit, get("quota.window.num"), get("quota.window.size.seconds")
 
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
-        """Give every further request to this dispatcher. Responses that were kept with the former one are dropped."""
+        """Give all later requests to this dispatcher. Cached responses of the former one are dropped."""
         self._dispatcher = dispatcher
         for listener in self:
             listener.dispatch_to(dispatcher)
 
     def clear_response_caches(self) -> None:
-        """Cached responses may be wrong from now on for a reason that the metadata cache does not know of."""
+        """Drop all cached responses, because something changed that the metadata cache does not know."""
         for listener in self:
             listener.forget_responses()
 

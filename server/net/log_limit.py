@@ -1,6 +1,6 @@
-"""Log lines that somebody outside can cause as often as they like: the first few of a period are written, the others counted.
+"""A limit for log lines that clients and other brokers can cause. The first lines of a period are written, the others only counted.
 
-A client that opens bad connections in a loop, or a broker that accepts and closes ours, must not fill the disk.
+Otherwise a client that opens bad connections in a loop, or a broker that closes our connections at once, could fill the disk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PERIOD_S = 10.0
 
 
 class LimitedLog:
-    """Warnings about one subject: at most `lines` in `period_s`, then one line at the period's end that says how many there were more."""
+    """Warnings about one subject: at most `lines` in `period_s` seconds, and at the end one line with the number of suppressed warnings."""
 
     def __init__(
         self, log: logging.Logger, subject: str, lines: int = LINES, period_s: float = PERIOD_S, clock: Clock = SYSTEM_CLOCK
@@ -29,7 +29,7 @@ class LimitedLog:
         self._timer: Timer | None = None
 
     def warning(self, message: str, *arguments: object) -> bool:
-        """Write a line or count it; whether it was written. A period begins with the first line after the last period's end."""
+        """Write or count a line; returns whether it was written. A period begins with the first line after the end of the last period."""
         if self._timer is None:
             self._timer = self._clock.call_later(self._period_s, self.end_period)
         if self._written >= self._lines:
@@ -40,10 +40,10 @@ class LimitedLog:
         return True
 
     def end_period(self) -> None:
-        """Say how many lines were left out, if any; the next one is written again."""
+        """End the period: log how many lines were suppressed, if any. The next line is written again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         left_out, self._left_out, self._written = self._left_out, 0, 0
         if left_out:
-            self._log.warning("%s: %d more lines like the last one were left out", self._subject, left_out)
+            self._log.warning("%s: %d more lines like this were suppressed", self._subject, left_out)

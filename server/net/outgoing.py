@@ -1,7 +1,7 @@
-"""Connections this broker opens to others: one TCP connection that sends frames and hands back payloads, and one-shot requests.
+"""Connections that this broker opens: a TCP connection that sends frames and returns payloads, and single requests.
 
-`OutgoingConnection` knows nothing of Kafka but the frame: its owner encodes, matches responses and decides what to do when it is lost
-(`server/net/channels.py` retries for ever; `request_once` gives up). The owner is called exactly once when the connection is lost.
+`OutgoingConnection` knows frames, but nothing else of Kafka. Its owner encodes requests, matches responses and decides what to do after a
+loss (`server/net/channels.py` retries for ever; `request_once` gives up). The loss of a connection is reported to its owner exactly once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from klamm.server.net.tap import Cause, ConnectionSink
 MAX_ANSWER_BYTES = 1 << 30
 
 MakeSink = Callable[[], ConnectionSink]
-"""Makes the tap of a connection once it is there."""
+"""Makes the tap of a connection when it has been opened."""
 
 
 class OutgoingConnection(asyncio.Protocol):
-    """One connection to a broker. `on_payload` gets each response without its length, `on_lost` the reason, once."""
+    """One connection to a broker. `on_payload` gets each response without its length. `on_lost` is called once, with the reason."""
 
     def __init__(
         self, on_payload: Callable[[bytes], None], on_lost: Callable[[Exception | None], None], tap: MakeSink | None = None
@@ -56,7 +56,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._lost(exc)
 
     def send(self, frame: bytes, cause: Cause | None = None) -> None:
-        """Write one frame, sent because of `cause`; a lost connection is reported through `on_lost`, not here."""
+        """Write one frame. `cause` is its reason, for the tap. A lost connection is reported by `on_lost`, not here."""
         if self._transport is not None:
             if self._tap is not None:
                 self._tap.sent(frame, cause)
@@ -71,7 +71,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._transport = None
 
     def _end(self, by: str, reason: str | None) -> None:
-        """Tell the tap, once."""
+        """Report the end of the connection to the tap, once."""
         if self._tap is not None:
             self._tap.closed(by, reason)
             self._tap = None
@@ -92,7 +92,7 @@ async def dial(
     tap: MakeSink | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> OutgoingConnection:
-    """Connect, or raise OSError (a TimeoutError when it takes too long). Host and port may be anything that somebody registered."""
+    """Open a connection. Raises OSError (TimeoutError after `timeout_s`), also if a registered host or port is not valid."""
     loop = asyncio.get_running_loop()
     if not 0 < port < 65536:  # uvloop would take it modulo 65536
         raise OSError(errno.EINVAL, f"{port} is not a port")
@@ -107,9 +107,10 @@ async def dial(
 async def request_once(
     host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float, clock: Clock = SYSTEM_CLOCK
 ) -> Any:
-    """One request on a connection of its own, without an ApiVersions request first; returns the decoded response.
+    """Send one request on a new connection, without ApiVersions; returns the decoded response.
 
-    Raises OSError when the broker cannot be reached, hangs up or stays silent for `timeout_s`, RemoteProtocolError for nonsense.
+    Raises OSError if the broker cannot be reached, closes the connection or does not respond within `timeout_s`, RemoteProtocolError if
+    its response is invalid.
     """
     response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 

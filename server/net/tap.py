@@ -1,13 +1,13 @@
-"""Sees every frame that a broker receives or sends: clients, other brokers, its channels to brokers, its requests to the controller.
+"""Taps observe every frame that a broker receives or sends, on connections from clients and to other brokers.
 
-A `Tap` is given to the broker (or to a whole local cluster) and gets a `Frame` for each, cached responses included. Frames of one
-connection come in their order. Without a tap a connection does one comparison for each read, and none for each frame.
+A `Tap` is given to a broker, or to a whole local cluster. It gets a `Frame` for each frame, cached responses included, in order for each
+connection. Without a tap a connection makes one comparison for each read, and none for each frame.
 
-A journal gets the bytes of each connection instead, and cuts them itself (`ByteTap`): no object is made for a frame. A broker may have
-both at once.
+A journal gets the bytes of each connection instead and splits them itself (`ByteTap`), so no object is made for a frame. A broker may have
+both.
 
-Frames can be followed to their origin. The cause of a response is the request it belongs to, found by its correlation id as clients
-do. The cause of a controller's request to a broker is the event that the controller processed. What a client sends has none.
+A frame has a cause. The cause of a response is its request, found by the correlation id as clients do. The cause of a controller's request
+to a broker is the event that the controller processed. A request from a client has no cause.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANY_LENGTH = 2**31 - 1
 
 
 class Direction(Enum):
-    """Which way a frame went, seen from the broker that has the tap."""
+    """Direction of a frame, as the broker with the tap sees it."""
 
     RECEIVED = "received"
     SENT = "sent"
@@ -47,16 +47,16 @@ class ConnectionKind(Enum):
 
     @property
     def is_ours(self) -> bool:
-        """Whether we opened it: then requests are sent and responses received."""
+        """Whether this broker opened the connection, so that it sends requests and receives responses."""
         return self is not ConnectionKind.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """One connection. `id` is unique among those of its broker; `peer` is host:port of the other end.
+    """One connection. `id` is unique within its broker; `peer` is host:port of the other end.
 
-    `listener` is the name of the listener that accepted it; `peer_id` the broker id of the other end, where we opened the connection to
-    a broker that we know.
+    `listener` is the name of the listener that accepted it. `peer_id` is the broker id of the other end, if we opened the connection and
+    know the broker.
     """
 
     broker_id: int
@@ -68,25 +68,25 @@ class ConnectionInfo:
 
 
 class RequestId(NamedTuple):
-    """A request on one connection. Clients may use a correlation id twice; those that do mean the older request first."""
+    """A request on one connection. If a client uses a correlation id twice, the first response belongs to the older request."""
 
     connection_id: str
     correlation_id: int
 
 
 class ControllerEvent(NamedTuple):
-    """The event, by its number on the queue of the controller, whose processing sent a request."""
+    """The controller event that caused a request; `sequence` is its number in the controller's queue."""
 
     sequence: int
     batch: int | None = None
-    """What an observer of the controller calls the send that the request belongs to."""
+    """Number of the batch of requests, as an observer of the controller counts them."""
 
 
 Cause = RequestId | ControllerEvent
 
 
 class Frame(NamedTuple):
-    """One frame. `payload` is without the length; `time_s` is the clock of the event loop when the frame was read or written."""
+    """One frame. `payload` does not include the length; `time_s` is the time of the broker's clock when it was read or written."""
 
     connection: ConnectionInfo
     direction: Direction
@@ -96,22 +96,22 @@ class Frame(NamedTuple):
 
 
 class Tap(Protocol):
-    """Gets every frame, on the event loop's thread. It must be quick; what it raises is logged and goes no further."""
+    """Gets every frame, on the thread of the event loop. It must be quick. Its exceptions are logged and have no other effect."""
 
     def frame(self, frame: Frame) -> None: ...
 
 
 class ConnectionSink(Protocol):
-    """Gets what happens on one connection, on the event loop's thread. It raises nothing."""
+    """Gets the events of one connection, on the thread of the event loop. It must not raise."""
 
     def received(self, data: bytes) -> None:
-        """Bytes came, cut anywhere."""
+        """Bytes were received; they may begin and end anywhere in a frame."""
 
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
-        """Whole frames are written. `cause` is that of requests; responses have theirs in their bytes."""
+        """Whole frames are written. `cause` is given for requests; for a response it follows from its bytes."""
 
     def closed(self, by: str, reason: str | None = None) -> None:
-        """The connection is gone. `by` is `us` or `peer`, `reason` a line where one is known. Called once."""
+        """The connection was closed. `by` is `us` or `peer`; `reason` is one line, if known. Called once."""
 
 
 class ByteTap(Protocol):
@@ -121,7 +121,7 @@ class ByteTap(Protocol):
 
 
 class BothSinks:
-    """A test's tap and a journal on one connection."""
+    """Two sinks on one connection: a tap and a journal."""
 
     __slots__ = ("_first", "_second")
 
@@ -143,7 +143,7 @@ class BothSinks:
 
 
 class NoSink:
-    """Of a connection that is made before the journal is open, or after it is closed."""
+    """The sink of a connection that is opened before the journal is open, or after it is closed."""
 
     def received(self, data: bytes) -> None:
         pass
@@ -156,7 +156,7 @@ class NoSink:
 
 
 def writing_to(sink: ConnectionSink, write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """`write` with a look at what is written."""
+    """Return a function that shows the data to the sink and then calls `write`."""
     sent = sink.sent
 
     def shown(data: bytes) -> None:
@@ -178,7 +178,7 @@ class ConnectionTap:
         self._reader: FrameReader | None = FrameReader(ANY_LENGTH)
 
     def received(self, data: bytes) -> None:
-        """Bytes came, cut anywhere. What follows a bad length is not shown."""
+        """Bytes were received; they may begin and end anywhere in a frame. Bytes after a bad length are not shown."""
         if self._reader is None:
             return
         try:
@@ -190,12 +190,12 @@ class ConnectionTap:
             self._show(Direction.RECEIVED, payload, self._request_of(payload) if self.connection.kind.is_ours else None)
 
     def sent(self, data: bytes, cause: Cause | None = None) -> None:
-        """Whole frames were written. `cause` is that of requests; responses have theirs in their bytes."""
+        """Whole frames are written. `cause` is given for requests; for a response it follows from its bytes."""
         for payload in FrameReader(ANY_LENGTH).feed(data):
             self._show(Direction.SENT, payload, cause if self.connection.kind.is_ours else self._request_of(payload))
 
     def closed(self, by: str, reason: str | None = None) -> None:
-        """A tap of frames is not told."""
+        """Does nothing: a tap of frames does not get the end of a connection."""
 
     def _request_of(self, response: bytes) -> RequestId | None:
         if len(response) < 4:
@@ -205,14 +205,14 @@ class ConnectionTap:
     def _show(self, direction: Direction, payload: bytes, cause: Cause | None) -> None:
         try:
             self._tap.frame(Frame(self.connection, direction, self._clock(), cause, payload))
-        except Exception:  # whatever a tap does wrong, the frame goes its way
-            log.exception("a tap failed")
+        except Exception:  # a faulty tap must not stop the frame
+            log.exception("a tap raised an exception")
 
 
 class BrokerTap:
-    """A broker's tap: numbers the connections that we open. `broker_id` may become known, or change, before the first one.
+    """The tap of a broker; it numbers the connections that the broker opens. `broker_id` may change before the first connection.
 
-    `journal` is set while there is one, besides the tap or alone.
+    `journal` is set while the broker has a journal, with or without a tap.
     """
 
     def __init__(self, tap: Tap | None, broker_id: int, clock: Callable[[], float]) -> None:
@@ -225,7 +225,7 @@ class BrokerTap:
     def connection(
         self, kind: ConnectionKind, peer: str, connection_id: str | None = None, listener: str | None = None, peer_id: int | None = None
     ) -> ConnectionSink:
-        """The tap of a new connection. One that we opened gets its id here."""
+        """The sink of a new connection. A connection that we opened gets its id here."""
         if connection_id is None:
             connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
         info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id)

@@ -222,7 +222,7 @@ async def test_fault_of_the_caller_stops_nothing(broker: ScriptedBroker, sender:
     await broker.received(1)
     broker.answer(0)
     await broker.received(2)
-    await eventually(lambda: "could not be handled" in caplog.text, "the fault is logged")
+    await eventually(lambda: "cannot handle the response of" in caplog.text, "the fault is logged")
     broker.answer(1)
     sender.send(2, ApiKey.UPDATE_METADATA, 8, update_metadata(3))
     await broker.received(3)
@@ -287,5 +287,5 @@ async def test_broker_that_accepts_and_closes_costs_one_line_and_is_tried_less_o
     (line,) = [record.getMessage() for record in caplog.records if record.name == "klamm.server.net.channels"]
     assert "connection lost" in line
     sender.close()
-    assert "19 more lines like the last one were left out" in caplog.text  # the first failure is not worth a line
+    assert "19 more lines like this were suppressed" in caplog.text  # the first failure is not worth a line
     server.close()

@@ -664,7 +664,7 @@ async def test_bad_connections_cost_ten_lines_and_a_count(serve: Serve, connect:
         assert await peer.answer() is None
     assert len(caplog.records) == LINES
     await listener.close()
-    assert caplog.records[-1].getMessage() == "listener PLAINTEXT: 15 more lines like the last one were left out"
+    assert caplog.records[-1].getMessage() == "listener PLAINTEXT: 15 more lines like this were suppressed"
 
 
 @pytest.mark.parametrize(

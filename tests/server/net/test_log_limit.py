@@ -16,5 +16,5 @@ async def test_lines_beyond_the_limit_are_counted_at_the_end_of_the_period(caplo
     await eventually(lambda: len(caplog.records) == 3, "the period ends")
     assert limited.warning("5 is wrong")
     limited.end_period()
-    expected = ["0 is wrong", "1 is wrong", "somebody: 3 more lines like the last one were left out", "5 is wrong"]
+    expected = ["0 is wrong", "1 is wrong", "somebody: 3 more lines like this were suppressed", "5 is wrong"]
     assert [record.getMessage() for record in caplog.records] == expected

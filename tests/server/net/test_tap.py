@@ -147,7 +147,7 @@ async def test_what_a_tap_raises_goes_no_further(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR):
         connection.data_received(ask_versions(1))
     assert len(split(transport.written)) == 1
-    assert [record.getMessage() for record in caplog.records] == ["a tap failed"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["a tap raised an exception"] * 2
     await listener.close()
 
 
