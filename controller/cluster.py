@@ -2,8 +2,7 @@
 
 Only the methods here change it (a test looks for assignments elsewhere). Their names are in the past tense: they are called after the
 store has confirmed a write, or after a read. One subscriber may see every change as a value (`changes.py`).
-Partitions are objects with slots, their states and assignments shared tuples, so that 100,000 of them stay small. Encoded request
-bytes of a partition (`wire`) are kept beside it and dropped when it changes.
+Partitions are objects with slots, their states and assignments shared tuples, so that 100,000 of them stay small.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _NON_EXISTENT = PartitionState.NON_EXISTENT
 class Partition:
     """One partition. `info` is None until it had a first leader."""
 
-    __slots__ = ("assignment", "index", "info", "lisr_tail", "replica_states", "state", "topic", "wire")
+    __slots__ = ("assignment", "index", "info", "replica_states", "state", "topic")
 
     def __init__(self, topic: Topic, index: int, assignment: Assignment) -> None:
         self.topic = topic
@@ -43,8 +42,6 @@ class Partition:
         self.info: LeaderAndIsr | None = None
         self.state = _NON_EXISTENT
         self.replica_states: ReplicaStates = NO_REPLICAS
-        self.wire: bytes | None = None
-        self.lisr_tail = b""
 
     @property
     def key(self) -> TopicPartition:
@@ -57,14 +54,13 @@ class Partition:
 class Topic:
     """A topic and its partitions. `deletion` while it is queued for deletion."""
 
-    __slots__ = ("deletion", "id", "name", "partitions", "wire_head")
+    __slots__ = ("deletion", "id", "name", "partitions")
 
     def __init__(self, name: str, topic_id: bytes | None) -> None:
         self.name = name
         self.id = topic_id
         self.partitions: dict[int, Partition] = {}
         self.deletion: DeletionProgress | None = None
-        self.wire_head: bytes | None = None
 
     @property
     def queued(self) -> bool:
@@ -254,7 +250,6 @@ class Cluster:
             topic = self._topics[name] = Topic(name, topic_id)
         if topic_id is not None:
             topic.id = topic_id
-            topic.wire_head = None
             self._topics_by_id[topic_id] = topic
         if self._see is not None:
             self._see(changes.TopicAdded(name, topic_id))
@@ -267,7 +262,6 @@ class Cluster:
             partition = topic.partitions[index] = Partition(topic, index, assignment)
         else:
             partition.assignment = assignment
-            partition.wire = None
         if assignment.adding or assignment.removing:
             self._reassigning.add(partition)
         if self._see is not None:
@@ -277,7 +271,6 @@ class Cluster:
     def assignment_changed(self, partition: Partition, assignment: Assignment) -> None:
         """A partition has other replicas."""
         partition.assignment = assignment
-        partition.wire = None
         if self._see is not None:
             self._see(changes.AssignmentChanged(partition.key, assignment))
 
@@ -448,7 +441,6 @@ class Cluster:
         """States of partitions as they stand in ZooKeeper from now on; as many as there are partitions."""
         for p, state in zip(partitions, states, strict=True):
             p.info = state
-            p.wire = None
         if self._see is not None and partitions:
             self._see(changes.StatesChanged(tuple(zip(_keys(partitions), states, strict=True))))
 

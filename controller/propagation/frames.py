@@ -1,9 +1,7 @@
 """Bodies of the three requests a controller sends, from what the cluster knows (controller 13.3, 13.4).
 
-The newest versions, which a current inter-broker protocol uses, are put together from kept bytes: each partition keeps the
-encoded part that both requests share (`wire`) until it changes, and a request joins them. Older versions go
-through the codec field by field.
-Both paths give the same bytes (a test compares them).
+The newest versions, which a current inter-broker protocol uses, are joined from encoded partition states that are kept until they
+change (`encoded_topics.py`). Older versions go through the codec field by field. Both ways give the same bytes (a test compares them).
 
 Everything that was read from ZooKeeper can be encoded; a broker that cannot be encoded is logged and left out, so that the others are
 sent. `is_encodable` finds a partition that cannot be encoded (see `batch`).
@@ -14,61 +12,36 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.propagation.encoded_topics import (
+    EncodedTopics,
+    encode_head,
+    encode_index,
+    encode_ints,
+    encode_state,
+    encode_tail,
+    join_states,
+)
 from klamm.controller.values import Broker, LeaderAndIsr
 from klamm.protocol import messages
 from klamm.protocol.errors import LocalProtocolError
-from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import LEADER_DURING_DELETE, Ints
-from klamm.protocol.primitives import write_uvarint
+
+T = TypeVar("T")
+M = TypeVar("M")
 
 log = logging.getLogger("klamm.controller")
 
 UNENCODABLE = (struct.error, ValueError, LocalProtocolError)
 """What encoding raises over a number or a text that has no place in a request."""
 
-
 _LISR_KEPT_FROM, _UMR_KEPT_FROM = 6, 7
-"""From these versions on a partition state has the layout of the kept bytes."""
-
-_SETTLED = b"\x01\x01\x00\x00\x00"
-"""The end of a LeaderAndIsr state: nothing adding, nothing removing, not new, recovered, no tags."""
-
-
-_index = struct.Struct(">i").pack
-
-
-@lru_cache(maxsize=4096)
-def _wire_struct(isr: int, replicas: int) -> struct.Struct:
-    return struct.Struct(f">4iB{isr}iiB{replicas}i")
-
-
-@lru_cache(maxsize=4096)
-def _compact(values: Ints) -> bytes:
-    """A compact array of int32."""
-    return write_uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
-
-
-def _wire(p: Partition, info: LeaderAndIsr) -> bytes:
-    """What both requests begin a partition's state with: index, epochs, leader, ISR, replicas."""
-    isr, replicas = info.isr, p.assignment.replicas
-    ni, nr = len(isr), len(replicas)
-    if ni < 127 and nr < 127:  # a compact array's length takes one byte
-        pack = _wire_struct(ni, nr).pack
-        return pack(
-            p.index, info.controller_epoch, info.leader, info.leader_epoch, ni + 1, *isr, info.partition_epoch, nr + 1, *replicas
-        )
-    fixed = struct.pack(">4i", p.index, info.controller_epoch, info.leader, info.leader_epoch)
-    return fixed + _compact(isr) + struct.pack(">i", info.partition_epoch) + _compact(replicas)
-
-
-def _lisr_tail(adding: Ints, removing: Ints, is_new: bool, recovery: int) -> bytes:
-    return _compact(adding) + _compact(removing) + bytes((is_new, recovery, 0))
+"""From these versions on a partition state has the layout of `encoded_topics.py`."""
 
 
 def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) -> Any:
@@ -89,19 +62,6 @@ def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> Any:
     )
 
 
-def _head(topic: Topic) -> bytes:
-    """Name and id, as both requests write them."""
-    head = topic.wire_head
-    if head is None:
-        name = topic.name.encode()
-        head = topic.wire_head = write_uvarint(len(name) + 1) + name + topic.wire_id
-    return head
-
-
-def _topic_struct(head: bytes, states: list[bytes]) -> bytes:
-    return b"".join((head, write_uvarint(len(states) + 1), *states, b"\x00"))
-
-
 def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> list[bytes]:
     """Encoded brokers but for those that cannot be."""
     out = []
@@ -116,6 +76,17 @@ def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> 
 _topic_of = attrgetter("topic")
 
 
+def _by_topic(members: Iterable[M], topic_of: Callable[[M], T]) -> dict[T, list[M]]:
+    """What belongs to a topic, in the order of the first of each topic."""
+    by_topic: dict[T, list[M]] = {}
+    for topic, group in groupby(members, key=topic_of):
+        if topic in by_topic:
+            by_topic[topic] += group
+        else:
+            by_topic[topic] = list(group)
+    return by_topic
+
+
 class Encoder:
     """Builds request bodies for one controller term."""
 
@@ -125,39 +96,22 @@ class Encoder:
         self.umr_version = umr_version
         self.sr_version = sr_version
         self._whole: dict[Topic, bytes] = {}
-        self._alike: IdentityMemo[tuple[bytes, bytes]] = IdentityMemo()
+        self._topics = EncodedTopics()
 
-    def begin(self) -> None:
+    def begin(self, cluster: Cluster) -> None:
         """A new batch: nothing changes until its last request is encoded."""
         self._whole.clear()
-        self._alike.clear()
-
-    def _keep(self, p: Partition) -> bytes:
-        """Encode a partition's state and keep it until it changes. It must have one.
-
-        Partitions whose state and assignment are the same objects differ in their index only.
-        """
-        info, a = p.info, p.assignment
-        assert info is not None
-        key = (id(info), id(a))
-        found = self._alike.get(key)
-        if found is None:
-            settled = not (a.adding or a.removing or info.recovery)
-            tail = _SETTLED if settled else _lisr_tail(a.adding, a.removing, False, info.recovery)
-            found = self._alike.keep(key, (_wire(p, info)[4:], tail), info, a)
-        rest, p.lisr_tail = found
-        wire = p.wire = _index(p.index) + rest
-        return wire
+        self._topics.begin(cluster.topics)
 
     @staticmethod
     def is_encodable(p: Partition) -> bool:
         """Whether a partition can be encoded."""
         try:
-            _index(p.index)
-            _head(p.topic)
+            encode_index(p.index)
+            encode_head(p.topic)
             if p.info is not None:
-                _wire(p, p.info)
-                _lisr_tail(p.assignment.adding, p.assignment.removing, False, p.info.recovery)
+                encode_state(p.index, p.info, p.assignment.replicas)
+                encode_tail(p.assignment, False, p.info.recovery)
         except UNENCODABLE as problem:
             log.error("%s is left out of requests because it cannot be encoded: %s", p, problem)
             return False
@@ -170,60 +124,63 @@ class Encoder:
     ) -> bytes:
         """Body of a LeaderAndIsr request; `partitions` says of each whether it is new, in a mere sequence none is."""
         version = self.lisr_version
-        kept = version >= _LISR_KEPT_FROM
         leaders = {p.info.leader for p in partitions if p.info is not None}
-        topics: list[Any]
-        by_topic: dict[Topic, list[Any]] = {}
-        if kept and not (isinstance(partitions, Mapping) and True in partitions.values()):
-            topics = self._settled_topics(partitions)
-        else:
-            flags = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, False)
-            for p, is_new in flags.items():
-                if p.info is None:
-                    continue
-                if not kept:
-                    entry = _lisr_state(p, p.info, is_new, version)
-                elif is_new:
-                    entry = (p.wire or self._keep(p)) + _lisr_tail(p.assignment.adding, p.assignment.removing, True, p.info.recovery)
-                else:
-                    entry = (p.wire or self._keep(p)) + p.lisr_tail
-                by_topic.setdefault(p.topic, []).append(entry)
-            topics = [_topic_struct(_head(t), e) for t, e in by_topic.items()] if kept else []
         request = messages.LeaderAndIsrRequest
         new_request = partial(
             request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch,
             live_leaders=self._live_leaders([cluster.brokers[b] for b in sorted(leaders) if b in cluster.brokers], listener),
         )
-        if version < 2:
-            body = new_request(ungrouped_partition_states=[e for entries in by_topic.values() for e in entries])
-        elif kept:
-            body = new_request(topic_states=topics)
+        has_new = isinstance(partitions, Mapping) and True in partitions.values()
+        if version >= _LISR_KEPT_FROM and not has_new:
+            body = new_request(topic_states=self._settled_topics(partitions))
+            return bytes(messages.encode(body, version))
+        flags = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions, False)
+        if version >= _LISR_KEPT_FROM:
+            body = new_request(topic_states=self._topics_with_new(flags))
+        elif version < 2:
+            states = [_lisr_state(p, p.info, is_new, version) for p, is_new in flags.items() if p.info is not None]
+            by_topic = _by_topic(states, attrgetter("topic_name"))
+            body = new_request(ungrouped_partition_states=[state for group in by_topic.values() for state in group])
         else:
-            topic_state = request.LeaderAndIsrTopicState
-            states = [topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e) for t, e in by_topic.items() if e]
-            body = new_request(topic_states=states)
+            topics = _by_topic([p for p in flags if p.info is not None], _topic_of)
+            body = new_request(topic_states=[
+                request.LeaderAndIsrTopicState(
+                    topic_name=topic.name, topic_id=topic.wire_id,
+                    partition_states=[_lisr_state(p, p.info, flags[p], version) for p in held if p.info is not None],
+                )
+                for topic, held in topics.items()
+            ])
         return bytes(messages.encode(body, version))
+
+    def _topics_with_new(self, flags: Mapping[Partition, bool]) -> list[bytes]:
+        """Encoded topics; `flags` says of each partition whether it is new."""
+        out = []
+        for topic, held in _by_topic(flags, _topic_of).items():
+            encoded = self._topics.encoded(topic, held)
+            states = [
+                encoded.states[p.index] + (encode_tail(p.assignment, True, p.info.recovery) if flags[p] else encoded.tails[p.index])
+                for p in held if p.info is not None
+            ]
+            if states:
+                out.append(join_states(encoded.head, states))
+        return out
 
     def _settled_topics(self, partitions: Iterable[Partition]) -> list[bytes]:
         """Encoded topics where no partition is new. A topic that is sent as a whole is encoded once in a batch."""
-        members: dict[Topic, list[Partition]] = {}
-        for topic, group in groupby(partitions, key=_topic_of):
-            if topic in members:
-                members[topic] += group
-            else:
-                members[topic] = list(group)
         out = []
-        for topic, held in members.items():
+        for topic, held in _by_topic(partitions, _topic_of).items():
             is_whole = len(held) == len(topic.partitions)
-            encoded = self._whole.get(topic) if is_whole else None
-            if encoded is None:
-                states = [(p.wire or self._keep(p)) + p.lisr_tail for p in held if p.info is not None]
-                if not states:
+            joined = self._whole.get(topic) if is_whole else None
+            if joined is None:
+                encoded = self._topics.encoded(topic, held)
+                states, tails = encoded.states, encoded.tails
+                entries = [states[p.index] + tails[p.index] for p in held if p.info is not None]
+                if not entries:
                     continue
-                encoded = _topic_struct(_head(topic), states)
+                joined = join_states(encoded.head, entries)
                 if is_whole:
-                    self._whole[topic] = encoded
-            out.append(encoded)
+                    self._whole[topic] = joined
+            out.append(joined)
         return out
 
     def _live_leaders(self, brokers: Iterable[Broker], listener: str) -> list[bytes]:
@@ -253,19 +210,19 @@ class Encoder:
             if topic.queued or not shared_tails:
                 entries += [self._metadata_state(cluster, p, p.info, kept) for p in group if p.info is not None]
                 continue
-            for p in group:
-                wire = p.wire
-                if wire is None:
-                    if p.info is None:
-                        continue
-                    wire = self._keep(p)
+            held = list(group)
+            states = self._topics.encoded(topic, held).states
+            for p in held:
+                state = states[p.index]
+                if not state:
+                    continue
                 replicas = p.assignment.replicas
                 tail = tails.get(replicas)
                 if tail is None:
-                    tail = tails[replicas] = _compact(cluster.offline_replicas(p)) + b"\x00"
-                entries.append(wire + tail)
+                    tail = tails[replicas] = encode_ints(cluster.offline_replicas(p)) + b"\x00"
+                entries.append(state + tail)
         if kept:
-            return [_topic_struct(_head(t), e) for t, e in by_topic.items() if e]
+            return [join_states(self._topics.head(t), e) for t, e in by_topic.items() if e]
         if version < 5:
             encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataPartitionState", version)
             return [encode(e) for entries in by_topic.values() for e in entries]
@@ -278,7 +235,9 @@ class Encoder:
         offline = cluster.offline_replicas(p)
         if p.topic.deletion is not None:
             info = LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
-        return _wire(p, info) + _compact(offline) + b"\x00" if kept else _umr_state(p, info, offline)
+        if not kept:
+            return _umr_state(p, info, offline)
+        return encode_state(p.index, info, p.assignment.replicas) + encode_ints(offline) + b"\x00"
 
     def live_brokers(self, cluster: Cluster, listener: str) -> list[bytes]:
         """Every registered broker with all its endpoints, encoded."""

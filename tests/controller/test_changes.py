@@ -19,11 +19,9 @@ from klamm.protocol.nouns import Endpoint, TopicPartition
 from klamm.tests.controller.snapshots import snapshot
 from klamm.tests.controller.stage import Stage, events
 
-KEPT_BY_OTHERS = {"lisr_tail", "wire", "wire_head"}
-"""Encoded bytes beside what they are made of."""
 OF_OTHERS_TOO = {"name", "topics"}
 """Responses and plans have such fields. Of a cluster the one never changes, and the other is a Mapping to mypy."""
-FIELDS = {*Partition.__slots__, *Topic.__slots__, *vars(Cluster(0))} - KEPT_BY_OTHERS - OF_OTHERS_TOO
+FIELDS = {*Partition.__slots__, *Topic.__slots__, *vars(Cluster(0))} - OF_OTHERS_TOO
 CHANGING = {
     "add", "append", "clear", "difference_update", "discard", "extend", "insert", "intersection_update", "pop", "popitem", "remove",
     "setdefault", "symmetric_difference_update", "update",

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from klamm.controller.cluster import Cluster, Partition, Topic
+from klamm.controller.propagation.encoded_topics import EncodedTopics
 from klamm.controller.propagation.frames import Encoder
 from klamm.controller.values import Assignment, Broker, LeaderAndIsr
 from klamm.protocol import messages
@@ -200,10 +201,10 @@ def test_leader_and_isr(version: int, wide: bool) -> None:
     for _ in range(3 if wide else 25):
         cluster = make_cluster(rng, wide=wide)
         one = encoder(version)
-        for new in (0.0, 0.3, 0.0):  # kept bytes must serve again, with and without new ones among them
+        for new in (0.0, 0.3, 0.0):  # encoded states must serve again, with and without new ones among them
             partitions = {p: rng.random() < new for p in some_of(rng, cluster)}
             broker = rng.choice(list(cluster.brokers.values()))
-            one.begin()
+            one.begin(cluster)
             body = one.leader_and_isr(cluster, broker, partitions, LISTENER)
             decoded, _ = messages.decode("LeaderAndIsrRequest", version, body)
             check("LeaderAndIsrRequest", version, body, naive_leader_and_isr(cluster, broker, partitions, version, decoded))
@@ -331,3 +332,30 @@ def test_a_leader_that_is_gone_is_no_live_leader() -> None:
         cluster.states_changed([p], [LeaderAndIsr(leader, 0, (5,))])
     body = Encoder(ME, 7, 8, 4).leader_and_isr(cluster, cluster.brokers[1], dict.fromkeys(cluster.partitions(), False), LISTENER)
     assert messages.decode("LeaderAndIsrRequest", 7, body)[0].live_leaders == []
+
+
+def test_partitions_with_any_indexes_are_encoded_and_kept() -> None:
+    cluster = Cluster(1)
+    cluster.brokers_registered([Broker(1, 11, (Endpoint(LISTENER, "a", 1, 0),))])
+    topic = cluster.topic_added("t", b"\x05" * 16)
+    one, state = Encoder(ME, 7, 8, 4), LeaderAndIsr(1, 0, (1,))
+    for index in (0, 1, 7, 2**31 - 1, -1, 2):  # dense, sparse, more of each
+        cluster.states_changed([cluster.partition_added(topic, index, Assignment((1,)))], [state])
+        partitions = list(cluster.partitions())
+        for _ in range(2):
+            one.begin(cluster)
+            body = one.leader_and_isr(cluster, cluster.brokers[1], partitions, LISTENER)
+            [told] = messages.decode("LeaderAndIsrRequest", 7, body)[0].topic_states
+            assert [p.partition_index for p in told.partition_states] == [*topic.partitions]
+
+
+def test_encoded_topics_that_are_gone_are_not_kept_for_the_whole_term() -> None:
+    cluster, topics = Cluster(1), EncodedTopics()
+    for i in range(200):
+        topic = cluster.topic_added(f"t-{i}", None)
+        partition = cluster.partition_added(topic, 0, Assignment((1,)))
+        cluster.states_changed([partition], [LeaderAndIsr(1, 0, (1,))])
+        topics.begin(cluster.topics)
+        assert topics.encoded(topic, [partition]).states[0]
+        cluster.topic_removed(topic.name)
+    assert len(topics) < 20
