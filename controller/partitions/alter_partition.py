@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.decisions.decision import Decision, Keep, Refusal, Refuse, Situation, Write
-from klamm.controller.partitions.commit import Uncommitted, commit_states
+from klamm.controller.partitions.commit import Uncommitted, commit_decided
 from klamm.controller.phases import IsrsAltered
 from klamm.controller.term import Term
 from klamm.controller.values import RECOVERED, RECOVERING, LeaderAndIsr, Proposal, WriteOutcome, intern_ints
@@ -28,6 +28,7 @@ from klamm.protocol.value_class import dataclass
 log = logging.getLogger("klamm.controller")
 
 _NONE = int(ErrorCode.NONE)
+_NO_BROKERS: frozenset[int] = frozenset()
 _broker_id = attrgetter("broker_id")
 _index = attrgetter("partition_index")
 _fields = attrgetter("partition_index", "leader_epoch", "new_isr", "new_isr_with_epochs", "leader_recovery_state", "partition_epoch")
@@ -116,11 +117,12 @@ class PendingResponse:
 
 
 class _Verdict(NamedTuple):
-    """What was decided about a proposal."""
+    """What was decided about partitions with the same state, replicas and proposal."""
 
-    decision: Decision
-    proposal: Proposal
     situation: Situation
+    decision: Decision
+    partitions: list[TopicPartition]
+    """For an observer."""
 
 
 class _Joined:
@@ -130,49 +132,43 @@ class _Joined:
         self.term = term
         self.settled = settled
         self.reassigning = term.cluster.reassigning
-        self.due: dict[Partition, Proposal] = {}
+        self.due: dict[Partition, Write] = {}
         self.slots: list[tuple[Partition, list[Any], int]] = []
         self.named: dict[Partition, None] = {}
         self._verdicts: IdentityMemo[_Verdict] = IdentityMemo()
-        self._unwritten: IdentityMemo[tuple[_Verdict, list[TopicPartition]]] = IdentityMemo()
 
-    def writes_nothing(self, p: Partition, verdict: _Verdict) -> None:
-        """For an observer: what is decided is the end of it. Decisions to write are made again when they are committed."""
-        if self.term.observer is not None:
-            found = self._unwritten.get(id(verdict))
-            if found is None:
-                found = self._unwritten.keep(id(verdict), (verdict, []), verdict)
-            found[1].append(p.key)
-
-    def _show_unwritten(self) -> None:
-        observer = self.term.observer
-        if observer is not None:
-            for verdict, keys in self._unwritten.values():
-                observer.decided(_ALTER_ISR, verdict.situation, tuple(keys), verdict.decision)
-            self._unwritten.clear()
-
-    def verdict(
+    def decide(
         self, p: Partition, info: LeaderAndIsr, version: int, leader: int, leader_epoch: int, isr: Ints, recovery: int, partition_epoch: int
-    ) -> _Verdict:
-        """The decision. Partitions with the same state and replicas (the objects) and the same proposal share it."""
-        replicas = p.assignment.replicas
-        key = (id(info), id(replicas), version, leader, leader_epoch, isr, recovery, partition_epoch)
+    ) -> Decision:
+        """Judge a proposal. Partitions with the same state and assignment (the objects) and the same proposal share the decision."""
+        cluster, assignment, is_queued = self.term.cluster, p.assignment, p.topic.queued
+        offline_dirs = cluster.offline_dirs_of(p) if cluster.offline_dirs else _NO_BROKERS
+        key = (id(info), id(assignment), version, leader, leader_epoch, isr, recovery, partition_epoch, offline_dirs, is_queued)
         found = self._verdicts.get(key)
         if found is None:
-            cluster = self.term.cluster
             proposal = Proposal(leader, leader_epoch, isr, recovery, partition_epoch, version)
             situation = Situation(
-                info, p.assignment, cluster.registered, frozenset(cluster.shutting_down), frozenset(), cluster.epoch, proposal=proposal
+                info, assignment, cluster.registered, frozenset(cluster.shutting_down), offline_dirs, cluster.epoch, is_queued, proposal
             )
-            found = self._verdicts.keep(key, _Verdict(_ALTER_ISR(situation), proposal, situation), info, replicas)
-        return found
+            found = self._verdicts.keep(key, _Verdict(situation, _ALTER_ISR(situation), []), info, assignment)
+        if self.term.observer is not None:
+            found.partitions.append(p.key)
+        return found.decision
+
+    def _show(self) -> None:
+        """The observer gets each decision once, with the partitions that it is about."""
+        observer = self.term.observer
+        if observer is not None:
+            for situation, decision, partitions in self._verdicts.values():
+                observer.decided(_ALTER_ISR, situation, tuple(partitions), decision)
+        self._verdicts.clear()
 
     async def flush(self) -> None:
         """Commit, fill in the rows, send UpdateMetadata."""
         term = self.term
-        self._show_unwritten()
+        self._show()
         row = messages.AlterPartitionResponse.PartitionData
-        commits = await commit_states(term, self.due, _ALTER_ISR, proposals=self.due, tries=1)
+        commits = await commit_decided(term, self.due)
         committed = commits.committed
         for p, rows, at in self.slots:
             state = committed.get(p)
@@ -271,15 +267,13 @@ async def _topic(
             rows.append(row(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         isr = intern_ints(tuple(map(_broker_id, new_isr)) if with_epochs else tuple(old_isr))
-        verdict = joined.verdict(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
-        decision = verdict.decision
+        decision = joined.decide(p, info, version, leader, leader_epoch, isr, recovery, partition_epoch)
         joined.named[p] = None
         if isinstance(decision, Write):
-            joined.due[p] = verdict.proposal
+            joined.due[p] = decision
             joined.slots.append((p, rows, len(rows)))
             rows.append(None)
             continue
-        joined.writes_nothing(p, verdict)
         if isinstance(decision, Keep):
             rows.append(_row(row, index, info))
             if joined.reassigning and p in joined.reassigning:

@@ -1,6 +1,6 @@
 """The only way by which states of partitions change: decide, write, replay, propagate (controller 5, 6, 7, 14).
 
-A decision is a pure function of a Situation, and both are values (`decisions.py`): an observer of the term gets them. Decisions
+A decision is a pure function of a Situation, and both are values (`decisions/decision.py`): an observer of the term gets them. Decisions
 are made from the states in memory, and written on the condition that the state in ZooKeeper is still the one that they were made
 from. Where it is another one, the state is read and decided again, a bounded number of times. No version check guards a decision to
 write nothing; so it counts only for a state that the same event has written or read, and for any other the state is read first.
@@ -20,7 +20,7 @@ from klamm.controller.observation import Observer
 from klamm.controller.propagation.batch import Recipients, RequestBatch
 from klamm.controller.states import PartitionState
 from klamm.controller.term import Term
-from klamm.controller.values import LeaderAndIsr, Proposal, StateWrite, WriteOutcome
+from klamm.controller.values import LeaderAndIsr, StateWrite, WriteOutcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.identity_memo import IdentityMemo
 from klamm.protocol.nouns import TopicPartition
@@ -55,7 +55,6 @@ async def commit_states(
     decide: Decide,
     batch: RequestBatch | None = None,
     *,
-    proposals: Mapping[Partition, Proposal] | None = None,
     read: Mapping[Partition, LeaderAndIsr | None] | None = None,
     brings_online: bool = False,
     tries: int = MAX_TRIES,
@@ -72,7 +71,7 @@ async def commit_states(
     decided: IdentityMemo[Decision] = IdentityMemo()
     todo = partitions
     for _ in range(tries):
-        plan = _plan(term, todo, decide, decided, proposals, read, commits)
+        plan = _plan(term, todo, decide, decided, read, commits)
         await _write(term, plan, batch, commits, brings_online)
         if not plan.again:
             return commits
@@ -80,6 +79,24 @@ async def commit_states(
         read = dict(zip(todo, await term.store.read_states([p.key for p in todo]), strict=True))
     for p in todo:
         commits.uncommitted[p] = Uncommitted(Refusal.LOST_VERSION, None if read is None else read[p], plan.outcomes.get(p))
+    return commits
+
+
+async def commit_decided(term: Term, decided: Mapping[Partition, Write]) -> Commits:
+    """Write what was decided from the states in memory, and replay what took hold. A partition whose version is lost is read and given up.
+
+    Raises what the store raises, as `commit_states`.
+    """
+    commits, plan = Commits(), _Plan()
+    for p, decision in decided.items():
+        assert p.info is not None
+        plan.writes.append(StateWrite(p.topic.name, p.index, decision.state, p.info.partition_epoch))
+        plan.written.append(p)
+        plan.written_as.append(decision)
+    await _write(term, plan, None, commits, brings_online=False)
+    if plan.again:
+        for p, state in zip(plan.again, await term.store.read_states([p.key for p in plan.again]), strict=True):
+            commits.uncommitted[p] = Uncommitted(Refusal.LOST_VERSION, state, plan.outcomes.get(p))
     return commits
 
 
@@ -107,28 +124,24 @@ def _plan(
     partitions: Collection[Partition],
     decide: Decide,
     decided: IdentityMemo[Decision],
-    proposals: Mapping[Partition, Proposal] | None,
     read: Mapping[Partition, LeaderAndIsr | None] | None,
     commits: Commits,
 ) -> _Plan:
     cluster, plan = term.cluster, _Plan()
     registered, shutting_down, some_offline = cluster.registered, frozenset(cluster.shutting_down), bool(cluster.offline_dirs)
     fresh: Collection[Partition] = term.written if read is None else read
-    offline_dirs, proposal, proposal_id = _NO_BROKERS, None, 0
+    offline_dirs = _NO_BROKERS
     decision_of, write, written, written_as = decided.get, plan.writes.append, plan.written.append, plan.written_as.append
     for p in partitions:
         state, assignment, topic = p.info if read is None else read[p], p.assignment, p.topic
         is_queued = topic.deletion is not None
         if some_offline:
             offline_dirs = cluster.offline_dirs_of(p)
-        if proposals is not None:
-            proposal = proposals[p]
-            proposal_id = id(proposal)
-        key = (id(state), id(assignment), proposal_id, offline_dirs, is_queued)
+        key = (id(state), id(assignment), offline_dirs, is_queued)
         decision = decision_of(key)
         if decision is None:
-            situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued, proposal)
-            decision = decided.keep(key, decide(situation), state, assignment, proposal)
+            situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued)
+            decision = decided.keep(key, decide(situation), state, assignment)
         if type(decision) is Write:
             if state is None:
                 plan.creations.append(StateWrite(topic.name, p.index, decision.state, -1))
@@ -146,7 +159,7 @@ def _plan(
         else:
             plan.again.append(p)
     if term.observer is not None:
-        _show(term, term.observer, partitions, decide, decided, proposals, read)
+        _show(term, term.observer, partitions, decide, decided, read)
     return plan
 
 
@@ -156,7 +169,6 @@ def _show(
     partitions: Collection[Partition],
     decide: Decide,
     decided: IdentityMemo[Decision],
-    proposals: Mapping[Partition, Proposal] | None,
     read: Mapping[Partition, LeaderAndIsr | None] | None,
 ) -> None:
     """The observer gets each decision of a try once, with the partitions that it is about."""
@@ -166,12 +178,11 @@ def _show(
     for p in partitions:
         state, assignment, is_queued = p.info if read is None else read[p], p.assignment, p.topic.deletion is not None
         offline_dirs = cluster.offline_dirs_of(p) if cluster.offline_dirs else _NO_BROKERS
-        proposal = None if proposals is None else proposals[p]
-        key = (id(state), id(assignment), 0 if proposal is None else id(proposal), offline_dirs, is_queued)
+        key = (id(state), id(assignment), offline_dirs, is_queued)
         found = shown.get(key)
         if found is None:
-            situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued, proposal)
-            found = shown.keep(key, (situation, []), state, assignment, proposal)
+            situation = Situation(state, assignment, registered, shutting_down, offline_dirs, cluster.epoch, is_queued)
+            found = shown.keep(key, (situation, []), state, assignment)
         found[1].append(p.key)
     for shown_as, (situation, keys) in shown.items():
         observer.decided(decide, situation, tuple(keys), decided[shown_as])
