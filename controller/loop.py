@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from klamm.controller import decision_log, event_table
 from klamm.controller.brokers import notifications
@@ -42,6 +42,9 @@ from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import Ints, TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.controller.propagation.batch import BrokerResponse
 
 log = logging.getLogger("klamm.controller")
 
@@ -378,13 +381,13 @@ class Controller:
         """A rebalance that waits is of the term that ends; the next term has a timer of its own."""
         self.queue.drop(events.AutoPreferredReplicaLeaderElection)
 
-    def _on_response(self, broker_id: int, api_key: int, sent_by: int, response: Any) -> None:
+    def _on_response(self, broker_id: int, sent_by: int, response: BrokerResponse) -> None:
         """A response of a broker to a request that event number `sent_by` sent: most need no event."""
         term = self.term
         broker = None if term is None else term.cluster.brokers.get(broker_id)
         if term is None or broker is None:
             return
-        event = notifications.event_of_response(term.cluster, broker, api_key, response)
+        event = notifications.event_of_response(term.cluster, broker, response)
         if event is not None:
             frame = None if self._observer is None else self._observer.response_read(broker_id)
             self.put(event, ResponseReceived(broker_id, sent_by, frame))

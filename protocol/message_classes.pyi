@@ -4,11 +4,16 @@ At run time they are made on first use (see `messages`). An array is a list or, 
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from klamm.protocol.compiler import Message
 
-class ProduceRequest(Message):
+Response_co = TypeVar("Response_co", covariant=True)
+
+class Request(Message, Generic[Response_co]):
+    """A request, with the class of its responses. Only type checkers know it."""
+
+class ProduceRequest(Request[ProduceResponse]):
     class PartitionProduceData(Message):
         index: int  # type: ignore[assignment]
         records: bytes | memoryview | None
@@ -73,7 +78,7 @@ class ProduceResponse(Message):
     def __new__(cls, responses: Sequence[ProduceResponse.TopicProduceResponse | bytes] = ..., throttle_time_ms: int = ..., node_endpoints: Sequence[ProduceResponse.NodeEndpoint | bytes] = ...) -> Self: ...
     def _replace(self, *, responses: Sequence[ProduceResponse.TopicProduceResponse | bytes] = ..., throttle_time_ms: int = ..., node_endpoints: Sequence[ProduceResponse.NodeEndpoint | bytes] = ...) -> Self: ...
 
-class FetchRequest(Message):
+class FetchRequest(Request[FetchResponse]):
     class ReplicaState(Message):
         replica_id: int
         replica_epoch: int
@@ -183,7 +188,7 @@ class FetchResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., session_id: int = ..., responses: Sequence[FetchResponse.FetchableTopicResponse | bytes] = ..., node_endpoints: Sequence[FetchResponse.NodeEndpoint | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., session_id: int = ..., responses: Sequence[FetchResponse.FetchableTopicResponse | bytes] = ..., node_endpoints: Sequence[FetchResponse.NodeEndpoint | bytes] = ...) -> Self: ...
 
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
     class ListOffsetsPartition(Message):
         partition_index: int
         current_leader_epoch: int
@@ -226,7 +231,7 @@ class ListOffsetsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse | bytes] = ...) -> Self: ...
 
-class MetadataRequest(Message):
+class MetadataRequest(Request[MetadataResponse]):
     class MetadataRequestTopic(Message):
         topic_id: bytes
         name: str | None
@@ -279,7 +284,7 @@ class MetadataResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., brokers: Sequence[MetadataResponse.MetadataResponseBroker | bytes] = ..., cluster_id: str | None = ..., controller_id: int = ..., topics: Sequence[MetadataResponse.MetadataResponseTopic | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
 
-class LeaderAndIsrRequest(Message):
+class LeaderAndIsrRequest(Request[LeaderAndIsrResponse]):
     class LeaderAndIsrPartitionState(Message):
         topic_name: str
         partition_index: int
@@ -341,7 +346,7 @@ class LeaderAndIsrResponse(Message):
     def __new__(cls, error_code: int = ..., partition_errors: Sequence[LeaderAndIsrResponse.LeaderAndIsrPartitionError | bytes] = ..., topics: Sequence[LeaderAndIsrResponse.LeaderAndIsrTopicError | bytes] = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., partition_errors: Sequence[LeaderAndIsrResponse.LeaderAndIsrPartitionError | bytes] = ..., topics: Sequence[LeaderAndIsrResponse.LeaderAndIsrTopicError | bytes] = ...) -> Self: ...
 
-class StopReplicaRequest(Message):
+class StopReplicaRequest(Request[StopReplicaResponse]):
     class StopReplicaPartitionV0(Message):
         topic_name: str
         partition_index: int
@@ -391,7 +396,7 @@ class StopReplicaResponse(Message):
     def __new__(cls, error_code: int = ..., partition_errors: Sequence[StopReplicaResponse.StopReplicaPartitionError | bytes] = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., partition_errors: Sequence[StopReplicaResponse.StopReplicaPartitionError | bytes] = ...) -> Self: ...
 
-class UpdateMetadataRequest(Message):
+class UpdateMetadataRequest(Request[UpdateMetadataResponse]):
     class UpdateMetadataPartitionState(Message):
         topic_name: str
         partition_index: int
@@ -445,7 +450,7 @@ class UpdateMetadataResponse(Message):
     def __new__(cls, error_code: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ...) -> Self: ...
 
-class ControlledShutdownRequest(Message):
+class ControlledShutdownRequest(Request[ControlledShutdownResponse]):
     broker_id: int
     broker_epoch: int
     def __new__(cls, broker_id: int = ..., broker_epoch: int = ...) -> Self: ...
@@ -463,7 +468,7 @@ class ControlledShutdownResponse(Message):
     def __new__(cls, error_code: int = ..., remaining_partitions: Sequence[ControlledShutdownResponse.RemainingPartition | bytes] = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., remaining_partitions: Sequence[ControlledShutdownResponse.RemainingPartition | bytes] = ...) -> Self: ...
 
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(Request[OffsetCommitResponse]):
     class OffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -506,7 +511,7 @@ class OffsetCommitResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic | bytes] = ...) -> Self: ...
 
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(Request[OffsetFetchResponse]):
     class OffsetFetchRequestTopic(Message):
         name: str
         partition_indexes: Sequence[int]
@@ -579,7 +584,7 @@ class OffsetFetchResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic | bytes] = ..., error_code: int = ..., groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic | bytes] = ..., error_code: int = ..., groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup | bytes] = ...) -> Self: ...
 
-class FindCoordinatorRequest(Message):
+class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     key: str
     key_type: int
     coordinator_keys: Sequence[str]
@@ -607,7 +612,7 @@ class FindCoordinatorResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., node_id: int = ..., host: str = ..., port: int = ..., coordinators: Sequence[FindCoordinatorResponse.Coordinator | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., node_id: int = ..., host: str = ..., port: int = ..., coordinators: Sequence[FindCoordinatorResponse.Coordinator | bytes] = ...) -> Self: ...
 
-class JoinGroupRequest(Message):
+class JoinGroupRequest(Request[JoinGroupResponse]):
     class JoinGroupRequestProtocol(Message):
         name: str
         metadata: bytes
@@ -645,7 +650,7 @@ class JoinGroupResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., generation_id: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., leader: str = ..., skip_assignment: bool = ..., member_id: str = ..., members: Sequence[JoinGroupResponse.JoinGroupResponseMember | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., generation_id: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., leader: str = ..., skip_assignment: bool = ..., member_id: str = ..., members: Sequence[JoinGroupResponse.JoinGroupResponseMember | bytes] = ...) -> Self: ...
 
-class HeartbeatRequest(Message):
+class HeartbeatRequest(Request[HeartbeatResponse]):
     group_id: str
     generation_id: int
     member_id: str
@@ -659,7 +664,7 @@ class HeartbeatResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
 
-class LeaveGroupRequest(Message):
+class LeaveGroupRequest(Request[LeaveGroupResponse]):
     class MemberIdentity(Message):
         member_id: str
         group_instance_id: str | None
@@ -687,7 +692,7 @@ class LeaveGroupResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., members: Sequence[LeaveGroupResponse.MemberResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., members: Sequence[LeaveGroupResponse.MemberResponse | bytes] = ...) -> Self: ...
 
-class SyncGroupRequest(Message):
+class SyncGroupRequest(Request[SyncGroupResponse]):
     class SyncGroupRequestAssignment(Message):
         member_id: str
         assignment: bytes
@@ -713,7 +718,7 @@ class SyncGroupResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., assignment: bytes = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., protocol_type: str | None = ..., protocol_name: str | None = ..., assignment: bytes = ...) -> Self: ...
 
-class DescribeGroupsRequest(Message):
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     groups: Sequence[str]
     include_authorized_operations: bool
     def __new__(cls, groups: Sequence[str] = ..., include_authorized_operations: bool = ...) -> Self: ...
@@ -746,7 +751,7 @@ class DescribeGroupsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[DescribeGroupsResponse.DescribedGroup | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[DescribeGroupsResponse.DescribedGroup | bytes] = ...) -> Self: ...
 
-class ListGroupsRequest(Message):
+class ListGroupsRequest(Request[ListGroupsResponse]):
     states_filter: Sequence[str]
     types_filter: Sequence[str]
     def __new__(cls, states_filter: Sequence[str] = ..., types_filter: Sequence[str] = ...) -> Self: ...
@@ -767,7 +772,7 @@ class ListGroupsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., groups: Sequence[ListGroupsResponse.ListedGroup | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., groups: Sequence[ListGroupsResponse.ListedGroup | bytes] = ...) -> Self: ...
 
-class SaslHandshakeRequest(Message):
+class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
     mechanism: str
     def __new__(cls, mechanism: str = ...) -> Self: ...
     def _replace(self, *, mechanism: str = ...) -> Self: ...
@@ -778,7 +783,7 @@ class SaslHandshakeResponse(Message):
     def __new__(cls, error_code: int = ..., mechanisms: Sequence[str] = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., mechanisms: Sequence[str] = ...) -> Self: ...
 
-class ApiVersionsRequest(Message):
+class ApiVersionsRequest(Request[ApiVersionsResponse]):
     client_software_name: str
     client_software_version: str
     def __new__(cls, client_software_name: str = ..., client_software_version: str = ...) -> Self: ...
@@ -816,7 +821,7 @@ class ApiVersionsResponse(Message):
     def __new__(cls, error_code: int = ..., api_keys: Sequence[ApiVersionsResponse.ApiVersion | bytes] = ..., throttle_time_ms: int = ..., supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey | bytes] = ..., finalized_features_epoch: int = ..., finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey | bytes] = ..., zk_migration_ready: bool = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., api_keys: Sequence[ApiVersionsResponse.ApiVersion | bytes] = ..., throttle_time_ms: int = ..., supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey | bytes] = ..., finalized_features_epoch: int = ..., finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey | bytes] = ..., zk_migration_ready: bool = ...) -> Self: ...
 
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(Request[CreateTopicsResponse]):
     class CreatableReplicaAssignment(Message):
         partition_index: int
         broker_ids: Sequence[int]
@@ -871,7 +876,7 @@ class CreateTopicsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[CreateTopicsResponse.CreatableTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[CreateTopicsResponse.CreatableTopicResult | bytes] = ...) -> Self: ...
 
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     class DeleteTopicState(Message):
         name: str | None
         topic_id: bytes
@@ -898,7 +903,7 @@ class DeleteTopicsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., responses: Sequence[DeleteTopicsResponse.DeletableTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., responses: Sequence[DeleteTopicsResponse.DeletableTopicResult | bytes] = ...) -> Self: ...
 
-class DeleteRecordsRequest(Message):
+class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
     class DeleteRecordsPartition(Message):
         partition_index: int
         offset: int
@@ -935,7 +940,7 @@ class DeleteRecordsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[DeleteRecordsResponse.DeleteRecordsTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[DeleteRecordsResponse.DeleteRecordsTopicResult | bytes] = ...) -> Self: ...
 
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(Request[InitProducerIdResponse]):
     transactional_id: str | None
     transaction_timeout_ms: int
     producer_id: int
@@ -951,7 +956,7 @@ class InitProducerIdResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., producer_id: int = ..., producer_epoch: int = ...) -> Self: ...
 
-class OffsetForLeaderEpochRequest(Message):
+class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     class OffsetForLeaderPartition(Message):
         partition: int
         current_leader_epoch: int
@@ -990,7 +995,7 @@ class OffsetForLeaderEpochResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult | bytes] = ...) -> Self: ...
 
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     class AddPartitionsToTxnTopic(Message):
         name: str
         partitions: Sequence[int]
@@ -1040,7 +1045,7 @@ class AddPartitionsToTxnResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult | bytes] = ..., results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult | bytes] = ..., results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult | bytes] = ...) -> Self: ...
 
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -1054,7 +1059,7 @@ class AddOffsetsToTxnResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
 
-class EndTxnRequest(Message):
+class EndTxnRequest(Request[EndTxnResponse]):
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -1068,7 +1073,7 @@ class EndTxnResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> Self: ...
 
-class WriteTxnMarkersRequest(Message):
+class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
     class WritableTxnMarkerTopic(Message):
         name: str
         partition_indexes: Sequence[int]
@@ -1111,7 +1116,7 @@ class WriteTxnMarkersResponse(Message):
     def __new__(cls, markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult | bytes] = ...) -> Self: ...
     def _replace(self, *, markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult | bytes] = ...) -> Self: ...
 
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int
         committed_offset: int
@@ -1155,7 +1160,7 @@ class TxnOffsetCommitResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic | bytes] = ...) -> Self: ...
 
-class DescribeAclsRequest(Message):
+class DescribeAclsRequest(Request[DescribeAclsResponse]):
     resource_type_filter: int
     resource_name_filter: str | None
     pattern_type_filter: int
@@ -1190,7 +1195,7 @@ class DescribeAclsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., resources: Sequence[DescribeAclsResponse.DescribeAclsResource | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., resources: Sequence[DescribeAclsResponse.DescribeAclsResource | bytes] = ...) -> Self: ...
 
-class CreateAclsRequest(Message):
+class CreateAclsRequest(Request[CreateAclsResponse]):
     class AclCreation(Message):
         resource_type: int
         resource_name: str
@@ -1218,7 +1223,7 @@ class CreateAclsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[CreateAclsResponse.AclCreationResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[CreateAclsResponse.AclCreationResult | bytes] = ...) -> Self: ...
 
-class DeleteAclsRequest(Message):
+class DeleteAclsRequest(Request[DeleteAclsResponse]):
     class DeleteAclsFilter(Message):
         resource_type_filter: int
         resource_name_filter: str | None
@@ -1260,7 +1265,7 @@ class DeleteAclsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., filter_results: Sequence[DeleteAclsResponse.DeleteAclsFilterResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., filter_results: Sequence[DeleteAclsResponse.DeleteAclsFilterResult | bytes] = ...) -> Self: ...
 
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     class DescribeConfigsResource(Message):
         resource_type: int
         resource_name: str
@@ -1309,7 +1314,7 @@ class DescribeConfigsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[DescribeConfigsResponse.DescribeConfigsResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[DescribeConfigsResponse.DescribeConfigsResult | bytes] = ...) -> Self: ...
 
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(Request[AlterConfigsResponse]):
     class AlterableConfig(Message):
         name: str
         value: str | None
@@ -1342,7 +1347,7 @@ class AlterConfigsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., responses: Sequence[AlterConfigsResponse.AlterConfigsResourceResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., responses: Sequence[AlterConfigsResponse.AlterConfigsResourceResponse | bytes] = ...) -> Self: ...
 
-class AlterReplicaLogDirsRequest(Message):
+class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
     class AlterReplicaLogDirTopic(Message):
         name: str
         partitions: Sequence[int]
@@ -1377,7 +1382,7 @@ class AlterReplicaLogDirsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult | bytes] = ...) -> Self: ...
 
-class DescribeLogDirsRequest(Message):
+class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
     class DescribableLogDirTopic(Message):
         topic: str
         partitions: Sequence[int]
@@ -1419,7 +1424,7 @@ class DescribeLogDirsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., results: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., results: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult | bytes] = ...) -> Self: ...
 
-class SaslAuthenticateRequest(Message):
+class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     auth_bytes: bytes
     def __new__(cls, auth_bytes: bytes = ...) -> Self: ...
     def _replace(self, *, auth_bytes: bytes = ...) -> Self: ...
@@ -1432,7 +1437,7 @@ class SaslAuthenticateResponse(Message):
     def __new__(cls, error_code: int = ..., error_message: str | None = ..., auth_bytes: bytes = ..., session_lifetime_ms: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., error_message: str | None = ..., auth_bytes: bytes = ..., session_lifetime_ms: int = ...) -> Self: ...
 
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     class CreatePartitionsAssignment(Message):
         broker_ids: Sequence[int]
         def __new__(cls, broker_ids: Sequence[int] = ...) -> Self: ...
@@ -1464,7 +1469,7 @@ class CreatePartitionsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[CreatePartitionsResponse.CreatePartitionsTopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[CreatePartitionsResponse.CreatePartitionsTopicResult | bytes] = ...) -> Self: ...
 
-class CreateDelegationTokenRequest(Message):
+class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
     class CreatableRenewers(Message):
         principal_type: str
         principal_name: str
@@ -1493,7 +1498,7 @@ class CreateDelegationTokenResponse(Message):
     def __new__(cls, error_code: int = ..., principal_type: str = ..., principal_name: str = ..., token_requester_principal_type: str = ..., token_requester_principal_name: str = ..., issue_timestamp_ms: int = ..., expiry_timestamp_ms: int = ..., max_timestamp_ms: int = ..., token_id: str = ..., hmac: bytes = ..., throttle_time_ms: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., principal_type: str = ..., principal_name: str = ..., token_requester_principal_type: str = ..., token_requester_principal_name: str = ..., issue_timestamp_ms: int = ..., expiry_timestamp_ms: int = ..., max_timestamp_ms: int = ..., token_id: str = ..., hmac: bytes = ..., throttle_time_ms: int = ...) -> Self: ...
 
-class RenewDelegationTokenRequest(Message):
+class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
     hmac: bytes
     renew_period_ms: int
     def __new__(cls, hmac: bytes = ..., renew_period_ms: int = ...) -> Self: ...
@@ -1506,7 +1511,7 @@ class RenewDelegationTokenResponse(Message):
     def __new__(cls, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...) -> Self: ...
 
-class ExpireDelegationTokenRequest(Message):
+class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
     hmac: bytes
     expiry_time_period_ms: int
     def __new__(cls, hmac: bytes = ..., expiry_time_period_ms: int = ...) -> Self: ...
@@ -1519,7 +1524,7 @@ class ExpireDelegationTokenResponse(Message):
     def __new__(cls, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., expiry_timestamp_ms: int = ..., throttle_time_ms: int = ...) -> Self: ...
 
-class DescribeDelegationTokenRequest(Message):
+class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
     class DescribeDelegationTokenOwner(Message):
         principal_type: str
         principal_name: str
@@ -1557,7 +1562,7 @@ class DescribeDelegationTokenResponse(Message):
     def __new__(cls, error_code: int = ..., tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken | bytes] = ..., throttle_time_ms: int = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken | bytes] = ..., throttle_time_ms: int = ...) -> Self: ...
 
-class DeleteGroupsRequest(Message):
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     groups_names: Sequence[str]
     def __new__(cls, groups_names: Sequence[str] = ...) -> Self: ...
     def _replace(self, *, groups_names: Sequence[str] = ...) -> Self: ...
@@ -1574,7 +1579,7 @@ class DeleteGroupsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[DeleteGroupsResponse.DeletableGroupResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[DeleteGroupsResponse.DeletableGroupResult | bytes] = ...) -> Self: ...
 
-class ElectLeadersRequest(Message):
+class ElectLeadersRequest(Request[ElectLeadersResponse]):
     class TopicPartitions(Message):
         topic: str
         partitions: Sequence[int]
@@ -1607,7 +1612,7 @@ class ElectLeadersResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., replica_election_results: Sequence[ElectLeadersResponse.ReplicaElectionResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., replica_election_results: Sequence[ElectLeadersResponse.ReplicaElectionResult | bytes] = ...) -> Self: ...
 
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     class AlterableConfig(Message):
         name: str
         config_operation: int
@@ -1641,7 +1646,7 @@ class IncrementalAlterConfigsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., responses: Sequence[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., responses: Sequence[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse | bytes] = ...) -> Self: ...
 
-class AlterPartitionReassignmentsRequest(Message):
+class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
     class ReassignablePartition(Message):
         partition_index: int
         replicas: Sequence[int] | None
@@ -1680,7 +1685,7 @@ class AlterPartitionReassignmentsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse | bytes] = ...) -> Self: ...
 
-class ListPartitionReassignmentsRequest(Message):
+class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
     class ListPartitionReassignmentsTopics(Message):
         name: str
         partition_indexes: Sequence[int]
@@ -1714,7 +1719,7 @@ class ListPartitionReassignmentsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., topics: Sequence[ListPartitionReassignmentsResponse.OngoingTopicReassignment | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., topics: Sequence[ListPartitionReassignmentsResponse.OngoingTopicReassignment | bytes] = ...) -> Self: ...
 
-class OffsetDeleteRequest(Message):
+class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     class OffsetDeleteRequestPartition(Message):
         partition_index: int
         def __new__(cls, partition_index: int = ...) -> Self: ...
@@ -1750,7 +1755,7 @@ class OffsetDeleteResponse(Message):
     def __new__(cls, error_code: int = ..., throttle_time_ms: int = ..., topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic | bytes] = ...) -> Self: ...
     def _replace(self, *, error_code: int = ..., throttle_time_ms: int = ..., topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic | bytes] = ...) -> Self: ...
 
-class DescribeClientQuotasRequest(Message):
+class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
     class ComponentData(Message):
         entity_type: str
         match_type: int
@@ -1789,7 +1794,7 @@ class DescribeClientQuotasResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., entries: Sequence[DescribeClientQuotasResponse.EntryData | bytes] | None = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., entries: Sequence[DescribeClientQuotasResponse.EntryData | bytes] | None = ...) -> Self: ...
 
-class AlterClientQuotasRequest(Message):
+class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     class EntityData(Message):
         entity_type: str
         entity_name: str | None
@@ -1833,7 +1838,7 @@ class AlterClientQuotasResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., entries: Sequence[AlterClientQuotasResponse.EntryData | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., entries: Sequence[AlterClientQuotasResponse.EntryData | bytes] = ...) -> Self: ...
 
-class DescribeUserScramCredentialsRequest(Message):
+class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
     class UserName(Message):
         name: str
         def __new__(cls, name: str = ...) -> Self: ...
@@ -1865,7 +1870,7 @@ class DescribeUserScramCredentialsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., results: Sequence[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., results: Sequence[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult | bytes] = ...) -> Self: ...
 
-class AlterUserScramCredentialsRequest(Message):
+class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
     class ScramCredentialDeletion(Message):
         name: str
         mechanism: int
@@ -1899,7 +1904,7 @@ class AlterUserScramCredentialsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult | bytes] = ...) -> Self: ...
 
-class AlterPartitionRequest(Message):
+class AlterPartitionRequest(Request[AlterPartitionResponse]):
     class BrokerState(Message):
         broker_id: int
         broker_epoch: int
@@ -1954,7 +1959,7 @@ class AlterPartitionResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., topics: Sequence[AlterPartitionResponse.TopicData | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., topics: Sequence[AlterPartitionResponse.TopicData | bytes] = ...) -> Self: ...
 
-class UpdateFeaturesRequest(Message):
+class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
     class FeatureUpdateKey(Message):
         feature: str
         max_version_level: int
@@ -1984,7 +1989,7 @@ class UpdateFeaturesResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., results: Sequence[UpdateFeaturesResponse.UpdatableFeatureResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., results: Sequence[UpdateFeaturesResponse.UpdatableFeatureResult | bytes] = ...) -> Self: ...
 
-class EnvelopeRequest(Message):
+class EnvelopeRequest(Request[EnvelopeResponse]):
     request_data: bytes
     request_principal: bytes | None
     client_host_address: bytes
@@ -1997,7 +2002,7 @@ class EnvelopeResponse(Message):
     def __new__(cls, response_data: bytes | None = ..., error_code: int = ...) -> Self: ...
     def _replace(self, *, response_data: bytes | None = ..., error_code: int = ...) -> Self: ...
 
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(Request[DescribeClusterResponse]):
     include_cluster_authorized_operations: bool
     endpoint_type: int
     def __new__(cls, include_cluster_authorized_operations: bool = ..., endpoint_type: int = ...) -> Self: ...
@@ -2023,7 +2028,7 @@ class DescribeClusterResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., endpoint_type: int = ..., cluster_id: str = ..., controller_id: int = ..., brokers: Sequence[DescribeClusterResponse.DescribeClusterBroker | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., endpoint_type: int = ..., cluster_id: str = ..., controller_id: int = ..., brokers: Sequence[DescribeClusterResponse.DescribeClusterBroker | bytes] = ..., cluster_authorized_operations: int = ...) -> Self: ...
 
-class DescribeProducersRequest(Message):
+class DescribeProducersRequest(Request[DescribeProducersResponse]):
     class TopicRequest(Message):
         name: str
         partition_indexes: Sequence[int]
@@ -2064,7 +2069,7 @@ class DescribeProducersResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[DescribeProducersResponse.TopicResponse | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[DescribeProducersResponse.TopicResponse | bytes] = ...) -> Self: ...
 
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
     transactional_ids: Sequence[str]
     def __new__(cls, transactional_ids: Sequence[str] = ...) -> Self: ...
     def _replace(self, *, transactional_ids: Sequence[str] = ...) -> Self: ...
@@ -2093,7 +2098,7 @@ class DescribeTransactionsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., transaction_states: Sequence[DescribeTransactionsResponse.TransactionState | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., transaction_states: Sequence[DescribeTransactionsResponse.TransactionState | bytes] = ...) -> Self: ...
 
-class ListTransactionsRequest(Message):
+class ListTransactionsRequest(Request[ListTransactionsResponse]):
     state_filters: Sequence[str]
     producer_id_filters: Sequence[int]
     duration_filter: int
@@ -2115,7 +2120,7 @@ class ListTransactionsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., unknown_state_filters: Sequence[str] = ..., transaction_states: Sequence[ListTransactionsResponse.TransactionState | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., unknown_state_filters: Sequence[str] = ..., transaction_states: Sequence[ListTransactionsResponse.TransactionState | bytes] = ...) -> Self: ...
 
-class AllocateProducerIdsRequest(Message):
+class AllocateProducerIdsRequest(Request[AllocateProducerIdsResponse]):
     broker_id: int
     broker_epoch: int
     def __new__(cls, broker_id: int = ..., broker_epoch: int = ...) -> Self: ...
@@ -2129,7 +2134,7 @@ class AllocateProducerIdsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., producer_id_start: int = ..., producer_id_len: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., producer_id_start: int = ..., producer_id_len: int = ...) -> Self: ...
 
-class ConsumerGroupHeartbeatRequest(Message):
+class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     class TopicPartitions(Message):
         topic_id: bytes
         partitions: Sequence[int]
@@ -2170,7 +2175,7 @@ class ConsumerGroupHeartbeatResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str | None = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., member_id: str | None = ..., member_epoch: int = ..., heartbeat_interval_ms: int = ..., assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...) -> Self: ...
 
-class ConsumerGroupDescribeRequest(Message):
+class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
     group_ids: Sequence[str]
     include_authorized_operations: bool
     def __new__(cls, group_ids: Sequence[str] = ..., include_authorized_operations: bool = ...) -> Self: ...
@@ -2221,7 +2226,7 @@ class ConsumerGroupDescribeResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup | bytes] = ...) -> Self: ...
 
-class RegisterBrokerRequest(Message):
+class RegisterBrokerRequest(Request[RegisterBrokerResponse]):
     class Endpoint(Message):
         port: int
         host: str
@@ -2245,7 +2250,7 @@ class RegisterBrokerResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., broker_epoch: int = ..., state: int = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., error_message: str | None = ..., broker_epoch: int = ..., state: int = ...) -> Self: ...
 
-class MetadataFetchRequest(Message):
+class MetadataFetchRequest(Request[MetadataFetchResponse]):
     broker_id: int
     broker_epoch: int
     controller_epoch: int
@@ -2268,7 +2273,7 @@ class MetadataFetchResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., error_code: int = ..., result_code: int = ..., state: int = ..., controller_epoch: int = ..., log_start_offset: int = ..., high_watermark: int = ..., records: bytes | memoryview | None = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., error_code: int = ..., result_code: int = ..., state: int = ..., controller_epoch: int = ..., log_start_offset: int = ..., high_watermark: int = ..., records: bytes | memoryview | None = ...) -> Self: ...
 
-class ReassignPartitionsRequest(Message):
+class ReassignPartitionsRequest(Request[ReassignPartitionsResponse]):
     class Partition(Message):
         partition_id: int
         brokers: Sequence[int]
@@ -2308,7 +2313,7 @@ class ReassignPartitionsResponse(Message):
     def __new__(cls, throttle_time_ms: int = ..., topics: Sequence[ReassignPartitionsResponse.TopicResult | bytes] = ...) -> Self: ...
     def _replace(self, *, throttle_time_ms: int = ..., topics: Sequence[ReassignPartitionsResponse.TopicResult | bytes] = ...) -> Self: ...
 
-class AlterInterbrokerThrottledRatesRequest(Message):
+class AlterInterbrokerThrottledRatesRequest(Request[AlterInterbrokerThrottledRatesResponse]):
     class BrokerRate(Message):
         broker_id: int
         leader_rate: int
@@ -2335,7 +2340,7 @@ class AlterInterbrokerThrottledRatesResponse(Message):
     def __new__(cls, brokers: Sequence[AlterInterbrokerThrottledRatesResponse.BrokerResult | bytes] = ...) -> Self: ...
     def _replace(self, *, brokers: Sequence[AlterInterbrokerThrottledRatesResponse.BrokerResult | bytes] = ...) -> Self: ...
 
-class AlterInterbrokerThrottledReplicasRequest(Message):
+class AlterInterbrokerThrottledReplicasRequest(Request[AlterInterbrokerThrottledReplicasResponse]):
     class Partition(Message):
         partition_id: int
         brokers: Sequence[int]

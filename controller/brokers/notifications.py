@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from klamm.controller.brokers import startup_and_failure as brokers
 from klamm.controller.cluster import Cluster, Partition, Topic
@@ -16,9 +16,11 @@ from klamm.controller.term import Term
 from klamm.controller.topics import deletion
 from klamm.controller.values import Broker
 from klamm.protocol import messages
-from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import TopicPartition
+
+if TYPE_CHECKING:
+    from klamm.controller.propagation.batch import BrokerResponse
 
 log = logging.getLogger("klamm.controller")
 
@@ -79,12 +81,12 @@ def leader_and_isr_rows(cluster: Cluster, response: messages.LeaderAndIsrRespons
     return out
 
 
-def event_of_response(cluster: Cluster, broker: Broker, api_key: int, response: Any) -> ControllerEvent | None:
+def event_of_response(cluster: Cluster, broker: Broker, response: BrokerResponse) -> ControllerEvent | None:
     """The event that a response of a broker makes; most need none."""
-    if api_key == ApiKey.LEADER_AND_ISR:
+    if isinstance(response, messages.LeaderAndIsrResponse):
         if _changes_offline_dirs(cluster, broker.id, response):
             return LeaderAndIsrResponseReceived(broker.id, broker.epoch, response)
-    elif api_key == ApiKey.STOP_REPLICA:
+    elif isinstance(response, messages.StopReplicaResponse):
         return StopReplicaResponseReceived(broker.id, broker.epoch, response)
     elif response.error_code:
         log.error("broker %d returned an error for UpdateMetadata: %s", broker.id, ErrorCode(response.error_code).name)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from klamm.controller.cluster import Cluster, Partition
 from klamm.controller.observation import Observer, Requests
@@ -26,6 +26,12 @@ from klamm.controller.propagation.frames import UNENCODABLE, Encoder
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.clean_responses import is_clean_leader_and_isr
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, Ints
+
+if TYPE_CHECKING:
+    from klamm.protocol import messages
+
+    BrokerResponse = messages.LeaderAndIsrResponse | messages.UpdateMetadataResponse | messages.StopReplicaResponse
+    """A response to a request of the controller."""
 
 T = TypeVar("T")
 
@@ -43,7 +49,7 @@ class Channels(Protocol):
         api_key: int,
         version: int,
         body: bytes,
-        on_response: Callable[[Any], None] | None,
+        on_response: Callable[[BrokerResponse], None] | None,
         ignorable: Callable[[bytes, int], bool] | None = None,
         event: int | None = None,
         batch: int | None = None,
@@ -57,8 +63,8 @@ class Channels(Protocol):
     def close(self) -> None: ...
 
 
-OnResponse = Callable[[int, int, int, Any], None]
-"""(broker id, api key, sequence number of the event that sent the request, response)"""
+OnResponse = Callable[[int, int, "BrokerResponse"], None]
+"""(broker id, sequence number of the event that sent the request, response)"""
 
 
 class Recipients(dict[Ints, list[Callable[[Partition], None]]]):
@@ -254,8 +260,8 @@ class RequestSender:
     ) -> None:
         sent_by = self.event
 
-        def on_response(response: Any) -> None:
-            self._on_response(broker_id, api_key, sent_by, response)
+        def on_response(response: BrokerResponse) -> None:
+            self._on_response(broker_id, sent_by, response)
 
         self.posted.append((api_key, broker_id))
         self._channels.send(broker_id, api_key, version, body, on_response if watched else None, ignorable, sent_by, self._batch)

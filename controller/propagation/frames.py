@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from klamm.controller.cluster import Cluster, Partition, Topic
 from klamm.controller.propagation.encoded_topics import (
@@ -44,7 +44,9 @@ _LISR_KEPT_FROM, _UMR_KEPT_FROM = 6, 7
 """From these versions on a partition state has the layout of `encoded_topics.py`."""
 
 
-def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) -> Any:
+def _lisr_state(
+    p: Partition, info: LeaderAndIsr, is_new: bool, version: int
+) -> messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState:
     a = p.assignment
     recovery = info.recovery if version >= 6 else 0  # an older protocol does not have the mark; it stays in ZooKeeper
     return messages.LeaderAndIsrRequest.LeaderAndIsrPartitionState(
@@ -54,12 +56,19 @@ def _lisr_state(p: Partition, info: LeaderAndIsr, is_new: bool, version: int) ->
     )
 
 
-def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> Any:
+def _umr_state(p: Partition, info: LeaderAndIsr, offline: Ints) -> messages.UpdateMetadataRequest.UpdateMetadataPartitionState:
     return messages.UpdateMetadataRequest.UpdateMetadataPartitionState(
         topic_name=p.topic.name, partition_index=p.index, controller_epoch=info.controller_epoch, leader=info.leader,
         leader_epoch=info.leader_epoch, isr=info.isr, zk_version=info.partition_epoch, replicas=p.assignment.replicas,
         offline_replicas=offline,
     )
+
+
+def _told(p: Partition, info: LeaderAndIsr) -> LeaderAndIsr:
+    """The leadership that UpdateMetadata tells of a partition."""
+    if p.topic.deletion is None:
+        return info
+    return LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
 
 
 def _encodable(brokers: Iterable[Broker], encode: Callable[[Broker], bytes]) -> list[bytes]:
@@ -200,15 +209,32 @@ class Encoder:
 
         Partitions without leadership are left out; those of a topic queued for deletion say leader -2.
         """
-        version = self.umr_version
-        kept = version >= _UMR_KEPT_FROM
-        by_topic: dict[Topic, list[Any]] = {}
+        version, request = self.umr_version, messages.UpdateMetadataRequest
+        if version >= _UMR_KEPT_FROM:
+            return self._joined_metadata(cluster, partitions)
+        topics = {
+            topic: [_umr_state(p, _told(p, p.info), cluster.offline_replicas(p)) for p in held if p.info is not None]
+            for topic, held in _by_topic(partitions, _topic_of).items()
+        }
+        if version < 5:
+            encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataPartitionState", version)
+            return [encode(state) for states in topics.values() for state in states]
+        encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataTopicState", version)
+        topic_state = request.UpdateMetadataTopicState
+        return [encode(topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=s)) for t, s in topics.items() if s]
+
+    def _joined_metadata(self, cluster: Cluster, partitions: Iterable[Partition]) -> list[bytes]:
+        """`metadata_topics` for the newest versions."""
+        by_topic: dict[Topic, list[bytes]] = {}
         tails: dict[Ints, bytes] = {}
-        shared_tails = kept and not cluster.offline_dirs
+        shared_tails = not cluster.offline_dirs
         for topic, group in groupby(partitions, key=_topic_of):
             entries = by_topic.setdefault(topic, [])
             if topic.queued or not shared_tails:
-                entries += [self._metadata_state(cluster, p, p.info, kept) for p in group if p.info is not None]
+                entries += [
+                    encode_state(p.index, _told(p, p.info), p.assignment.replicas) + encode_ints(cluster.offline_replicas(p)) + b"\x00"
+                    for p in group if p.info is not None
+                ]
                 continue
             held = list(group)
             states = self._topics.encoded(topic, held).states
@@ -221,23 +247,7 @@ class Encoder:
                 if tail is None:
                     tail = tails[replicas] = encode_ints(cluster.offline_replicas(p)) + b"\x00"
                 entries.append(state + tail)
-        if kept:
-            return [join_states(self._topics.head(t), e) for t, e in by_topic.items() if e]
-        if version < 5:
-            encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataPartitionState", version)
-            return [encode(e) for entries in by_topic.values() for e in entries]
-        encode = messages.struct_encoder("UpdateMetadataRequest", "UpdateMetadataTopicState", version)
-        topic_state = messages.UpdateMetadataRequest.UpdateMetadataTopicState
-        return [encode(topic_state(topic_name=t.name, topic_id=t.wire_id, partition_states=e)) for t, e in by_topic.items() if e]
-
-    @staticmethod
-    def _metadata_state(cluster: Cluster, p: Partition, info: LeaderAndIsr, kept: bool) -> Any:
-        offline = cluster.offline_replicas(p)
-        if p.topic.deletion is not None:
-            info = LeaderAndIsr(LEADER_DURING_DELETE, 0, info.isr, info.recovery, 0, info.controller_epoch)
-        if not kept:
-            return _umr_state(p, info, offline)
-        return encode_state(p.index, info, p.assignment.replicas) + encode_ints(offline) + b"\x00"
+        return [join_states(self._topics.head(topic), entries) for topic, entries in by_topic.items() if entries]
 
     def live_brokers(self, cluster: Cluster, listener: str) -> list[bytes]:
         """Every registered broker with all its endpoints, encoded."""
@@ -279,7 +289,7 @@ class Encoder:
             request, controller_id=self.controller_id, controller_epoch=cluster.epoch, broker_epoch=broker.epoch
         )
         if version >= 3:
-            by_topic: dict[str, list[Any]] = {}
+            by_topic: dict[str, list[messages.StopReplicaRequest.StopReplicaPartitionState]] = {}
             for p, (leader_epoch, delete) in partitions.items():
                 state = request.StopReplicaPartitionState(partition_index=p.index, leader_epoch=leader_epoch, delete_partition=delete)
                 by_topic.setdefault(p.topic.name, []).append(state)

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock, Timer
@@ -24,6 +24,9 @@ from klamm.server.net.log_limit import LimitedLog
 from klamm.server.net.outgoing import OutgoingConnection, dial
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind, ControllerEvent
 
+if TYPE_CHECKING:
+    from klamm.controller.propagation.batch import BrokerResponse
+
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.1
@@ -31,7 +34,7 @@ QUICK_TRIES = 20
 SLOW_RETRY_S = 1.0
 LOG_INTERVAL_S = 30.0
 
-OnResponse = Callable[[Any], None]
+OnResponse = Callable[["BrokerResponse"], None]
 
 
 class _QueuedRequest(NamedTuple):
@@ -125,7 +128,7 @@ class _Channel:
         if correlation_id != self._next_correlation_id - 1:
             raise RemoteProtocolError(f"response to request {correlation_id} instead of {self._next_correlation_id - 1}")
         ignored = request.ignorable is not None and request.ignorable(payload, offset)
-        response = None
+        response: BrokerResponse | None = None
         if not ignored:
             response, _ = messages.decode(f"{messages.APIS[request.api_key].name}Response", request.version, payload, offset)
         self._queue.popleft()
@@ -136,7 +139,7 @@ class _Channel:
             self._complained = False
         self._stop_timer()
         self._advance()
-        if request.on_response is not None and not ignored:
+        if request.on_response is not None and response is not None:
             try:
                 request.on_response(response)
             except Exception:  # an exception of a callback must not stop the requests that follow

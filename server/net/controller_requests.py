@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
@@ -24,6 +24,8 @@ from klamm.protocol.errors import ErrorCode, RemoteProtocolError
 from klamm.protocol.nouns import Endpoint
 from klamm.server.net.kept_connection import KeptConnection
 from klamm.server.net.tap import BrokerTap, Cause, ConnectionKind
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +61,8 @@ class _WaitingRequest:
     timeout_s: float
     retry_until: float
     cause: Cause | None
-    response: asyncio.Future[Any]
+    response: asyncio.Future[tuple[Any, int]]
+    """Decoded, with its version."""
 
 
 class ControllerRequests:
@@ -77,30 +80,30 @@ class ControllerRequests:
         self._closed = False
 
     async def send(
-        self, api_key: int, version: int, request: messages.Message, timeout_s: float, retry_s: float = 0.0, cause: Cause | None = None
-    ) -> Any:
+        self, api_key: int, version: int, request: messages.Request[R], timeout_s: float, retry_s: float = 0.0, cause: Cause | None = None
+    ) -> R:
         """Send a request; returns the decoded response. `timeout_s` limits one attempt. Failed attempts are repeated for `retry_s` seconds;
         with 0 there is one attempt.
 
         Raises ControllerUnreachable, also if MAX_WAITING requests already wait or the broker is stopping.
         """
+        response: R
         response, _ = await self._wait(api_key, version, messages.encode(request, version), None, timeout_s, retry_s, cause)
         return response
 
     async def send_negotiated(
-        self, api_key: int, newest: int, build: Callable[[int], messages.Message], timeout_s: float, retry_s: float = 0.0
-    ) -> tuple[Any, int]:
+        self, api_key: int, newest: int, build: Callable[[int], messages.Request[R]], timeout_s: float, retry_s: float = 0.0
+    ) -> tuple[R, int]:
         """Send a request in the newest version, up to `newest`, that the controller supports; returns the decoded response and its version.
 
         `build` makes the message for a version. Raises ControllerUnreachable like `send`, also if there is no common version.
         """
-        response: tuple[Any, int] = await self._wait(api_key, newest, b"", build, timeout_s, retry_s, None)
-        return response
+        return await self._wait(api_key, newest, b"", build, timeout_s, retry_s, None)
 
     async def _wait(
         self, api_key: int, version: int, body: bytes, build: Callable[[int], messages.Message] | None, timeout_s: float, retry_s: float,
         cause: Cause | None,
-    ) -> Any:
+    ) -> tuple[Any, int]:
         """Queue a request and wait; returns (decoded response, version)."""
         if self._closed:
             raise ControllerUnreachable("the broker is stopping")

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.errors import RemoteProtocolError
 from klamm.protocol.framing import FrameReader
 from klamm.server.net.tap import Cause, ConnectionSink
+
+R = TypeVar("R")
 
 MAX_ANSWER_BYTES = 1 << 30
 
@@ -105,32 +107,34 @@ async def dial(
 
 
 async def request_once(
-    host: str, port: int, api_key: int, version: int, client_id: str, message: Any, timeout_s: float, clock: Clock = SYSTEM_CLOCK
-) -> Any:
+    host: str, port: int, api_key: int, version: int, client_id: str, message: messages.Request[R], timeout_s: float,
+    clock: Clock = SYSTEM_CLOCK,
+) -> R:
     """Send one request on a new connection, without ApiVersions; returns the decoded response.
 
     Raises OSError if the broker cannot be reached, closes the connection or does not respond within `timeout_s`, RemoteProtocolError if
     its response is invalid.
     """
-    response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def on_payload(payload: bytes) -> None:
-        if not response.done():
-            response.set_result(payload)
+        if not received.done():
+            received.set_result(payload)
 
     def on_lost(reason: Exception | None) -> None:
-        if not response.done():
-            response.set_exception(reason or ConnectionResetError("closed by the peer"))
+        if not received.done():
+            received.set_exception(reason or ConnectionResetError("closed by the peer"))
 
     connection = await dial(host, port, on_payload, on_lost, timeout_s, clock=clock)
     try:
         connection.send(messages.encode_request(api_key, version, 0, client_id, messages.encode(message, version)))
         async with clock.timeout(timeout_s):
-            payload = await response
+            payload = await received
     finally:
         connection.close()
     correlation_id, offset = messages.decode_response_header(api_key, version, payload)
     if correlation_id != 0:
         raise RemoteProtocolError(f"response to request {correlation_id}, which was never sent")
+    response: R
     response, _ = messages.decode(f"{messages.APIS[api_key].name}Response", version, payload, offset)
     return response

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TypeVar
 
 from klamm.broker.metadata_view import MetadataView
 from klamm.configs.broker_config import BrokerConfig
@@ -35,6 +35,8 @@ from klamm.server.request_registration.controller_finder import ControllerFinder
 from klamm.server.request_registration.own_state import OwnState
 from klamm.zk.layout.json_values import Unreadable
 from klamm.zk.session.requests import ZkError
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -352,7 +354,7 @@ class RegistrationClient:
 
     # --- requests
 
-    async def _exchange(self, api_key: ApiKey, request: messages.Message, timeout_s: float) -> Any:
+    async def _exchange(self, api_key: ApiKey, request: messages.Request[R], timeout_s: float) -> R:
         """The response of the controller. Raises OSError and RemoteProtocolError."""
         if await self._finder.look() is None:
             raise ControllerLost("it is not known")
@@ -360,6 +362,7 @@ class RegistrationClient:
             self._connection.close()  # a broker that does not know the API would close it, and log an error each time
             raise ControllerLost(f"it does not know {APIS[api_key].name}")
         payload, offset = await self._connection.exchange(api_key, 0, messages.encode(request, 0), timeout_s)
+        response: R
         response, _ = messages.decode(f"{APIS[api_key].name}Response", 0, payload, offset)
         return response
 
@@ -386,7 +389,7 @@ class RegistrationClient:
             log.debug("broker %d: the controller: %s", self._identity.broker_id, reason)
 
 
-def _code(response: Any) -> ErrorCode:
+def _code(response: messages.RegisterBrokerResponse | messages.MetadataFetchResponse) -> ErrorCode:
     """Raises RemoteProtocolError where there is no such code."""
     try:
         return ErrorCode(response.error_code)

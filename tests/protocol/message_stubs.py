@@ -19,9 +19,14 @@ At run time they are made on first use (see `messages`). An array is a list or, 
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from klamm.protocol.compiler import Message
+
+Response_co = TypeVar("Response_co", covariant=True)
+
+class Request(Message, Generic[Response_co]):
+    """A request, with the class of its responses. Only type checkers know it."""
 '''
 TYPES = {"string": "str", "bool": "bool", "float64": "float", "uuid": "bytes", "bytes": "bytes", "records": "bytes | memoryview"}
 OF_TUPLES = {"count", "index"}
@@ -40,7 +45,9 @@ def names() -> list[str]:
 
 
 def _message(schema: Schema) -> str:
-    lines = ["", f"class {schema.name}(Message):"]
+    response = schema.name.removesuffix("Request") + "Response"
+    is_request = schema.name.endswith("Request") and find(response) is not None
+    lines = ["", f"class {schema.name}({f'Request[{response}]' if is_request else 'Message'}):"]
     for struct in schema.structs.values():
         if struct is not schema.root:
             lines += [f"    class {struct.name}(Message):", *_fields(schema, struct, "        "), ""]
