@@ -246,8 +246,14 @@ class Leaders:
             return False
         return code not in STATE_UNKNOWN
 
+    async def run(self) -> None:
+        """Check followers every half of `replica.lag.time.max.ms`, until this is cancelled."""
+        while True:
+            await self._clock.sleep(self.max_lag_ms / 2000)
+            self.check_followers()
+
     def check_followers(self) -> None:
-        """Propose ISRs without the followers that fell behind. Called every half of `replica.lag.time.max.ms`.
+        """Propose ISRs without the followers that fell behind.
 
         Partitions whose followers have everything are not looked at again before their leader appends.
         """

@@ -10,11 +10,16 @@ a recovery; if it is marked too, recovery starts again. Source: controller 24, R
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
+from klamm.broker.leaders import Leaders
+from klamm.broker.partition import HostedPartition
 from klamm.protocol.clock import Clock
 from klamm.protocol.nouns import TopicPartition
+
+log = logging.getLogger(__name__)
 
 MANUAL, DELAY = "manual", "delay:"
 
@@ -106,3 +111,25 @@ class RecoveryProcess:
         if self._mode.startswith(DELAY):
             return self._clock.sleep(max(0.0, begun + int(self._mode.removeprefix(DELAY)) / 1000 - self._clock.monotonic()))
         return None
+
+
+class LeaderRecovery:
+    """The recoveries of one broker. `spawn` runs a coroutine in the background."""
+
+    def __init__(
+        self, broker_id: int, leaders: Leaders, process: RecoveryProcess, spawn: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
+        self._broker_id = broker_id
+        self._leaders = leaders
+        self._process = process
+        self._spawn = spawn
+
+    def begin(self, replica: HostedPartition) -> None:
+        """Recover a partition that this broker leads since an unclean election; then propose its ISR without the mark."""
+        self._spawn(self._recover(replica))
+
+    async def _recover(self, replica: HostedPartition) -> None:
+        recovery = Recovery(self._broker_id, TopicPartition(replica.topic, replica.index), replica.leader_epoch)
+        log.info("broker %d: %s recovers in leader epoch %d after an unclean election", *recovery)
+        await self._process(recovery)
+        self._leaders.recovered(replica, recovery.leader_epoch)

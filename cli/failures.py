@@ -33,7 +33,7 @@ EXPECTED: tuple[tuple[str, str], ...] = (
     ("klamm.pipeline.simulation.steps", "BadStep"),
     ("klamm.cli.failures", "PackageMissing"),
     ("klamm.cli.output", "CannotWrite"),
-    ("klamm.server.broker_server", "StartFailed"),
+    ("klamm.server.lifecycle.start_failure", "StartFailed"),
     ("klamm.zk.embedded.java", "EmbeddedZooKeeperError"),
     ("klamm.zk.session.session", "ZkUnavailable"),
     ("klamm.cli.tool_failures", "ToolFailed"),

@@ -16,11 +16,16 @@ PATIENCE_S = 1.0
 """A start that waits longer than this for ZooKeeper says so."""
 
 
+def zookeeper_timeout_ms(config: BrokerConfig) -> int:
+    """How long this broker waits for ZooKeeper at its start: `zookeeper.connection.timeout.ms`, else the time-out of its session."""
+    own: int | None = config.get("zookeeper.connection.timeout.ms")
+    session: int = config.get("zookeeper.session.timeout.ms")
+    return session if own is None else own
+
+
 async def connect(zk: ZkSession, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
     """Connect. Raises ZkUnavailable."""
-    timeout_ms = config.get("zookeeper.connection.timeout.ms")
-    if timeout_ms is None:
-        timeout_ms = config.get("zookeeper.session.timeout.ms")
+    timeout_ms = zookeeper_timeout_ms(config)
     warning = asyncio.get_running_loop().create_task(_warn(zk.servers, timeout_ms, clock))
     try:
         await zk.start(timeout_ms)

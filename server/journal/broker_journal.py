@@ -12,9 +12,11 @@ from klamm.configs.definition import ConfigKey
 from klamm.configs.tables.broker import BROKER, OWN, QUOTAS, SWITCHES, TOPICS
 from klamm.machine.extras import install_command
 from klamm.protocol.clock import Clock
+from klamm.server.net.tap import BrokerTap
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
+    from klamm.server.journal.open_journal import OpenJournal
 
 DIRECTORY = "klamm.journal.dir"
 _TABLES: tuple[Mapping[str, ConfigKey], ...] = (BROKER, SWITCHES, OWN, QUOTAS, TOPICS)
@@ -34,7 +36,7 @@ def public_configs() -> frozenset[str]:
     return frozenset(name for table in _TABLES for name, key in table.items() if not key.sensitive)
 
 
-async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, clock: Clock) -> JournalWriter:
+async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, tap: BrokerTap, clock: Clock) -> OpenJournal:
     """The journal of this broker in its run. Raises JournalMissing."""
     try:
         from klamm.journal.writer import JournalRefused, JournalWriter
@@ -42,6 +44,8 @@ async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, cl
         if error.name is None or error.name.partition(".")[0] != "pyarrow":
             raise
         raise JournalMissing(f"{DIRECTORY} needs pyarrow: {install_command('journal')}") from error
+    from klamm.server.journal.open_journal import OpenJournal
+
     frames: str | None = config.get("klamm.journal.frames")
     run: str | None = config.get("klamm.journal.run")
 
@@ -51,7 +55,14 @@ async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, cl
             frames=int(frames) if frames is not None and frames.isdigit() else frames, public_configs=public_configs(),
         )
 
+    opening = asyncio.ensure_future(asyncio.to_thread(open_it))
     try:
-        return await asyncio.to_thread(open_it)
+        writer = await asyncio.shield(opening)
     except JournalRefused as error:
         raise JournalMissing(str(error)) from error
+    except asyncio.CancelledError:  # the thread goes on, and what it opens must not stay open
+        await asyncio.wait({opening})
+        if opening.exception() is None:
+            await asyncio.to_thread(opening.result().close)
+        raise
+    return OpenJournal(writer, tap, broker_id, config)

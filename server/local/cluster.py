@@ -29,10 +29,11 @@ from klamm.broker.recovery import Recovery
 from klamm.configs.broker_config import BrokerConfig
 from klamm.controller.phases import ControllerElectionDue
 from klamm.controller.steering import Steering
-from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.broker_server import BrokerServer
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 
 from klamm.configs.broker_config import BrokerConfig
-from klamm.server.broker_server import StartFailed
 from klamm.server.first_connection import connect
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.zk.embedded.java import EmbeddedZooKeeperError
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 from klamm.zk.layout.paths import CONTROLLER, broker_path

@@ -22,9 +22,9 @@ from klamm.configs.broker_config import BrokerConfig
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.server.broker_server import StartFailed
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics

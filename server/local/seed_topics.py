@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
-from klamm.server.broker_server import StartFailed
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.net.outgoing import request_once
 

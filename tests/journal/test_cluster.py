@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.journal import reading
-from klamm.server.broker_server import StartFailed
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.tests.harness.waits import eventually

@@ -17,7 +17,8 @@ from klamm.broker.log.manager import LogManager
 from klamm.configs.broker_config import ConfigError
 from klamm.protocol import messages
 from klamm.server.broker_registration import BrokerRegistration
-from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.net.listener import bind
 from klamm.server.net.outgoing import request_once
 from klamm.server.security.authorizer import Operation, Principal, Resource

@@ -12,6 +12,7 @@ import pytest
 
 from klamm.broker.log.local_log import FileRead
 from klamm.broker.log.log import Log
+from klamm.broker.log.manager import LogManager
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
@@ -176,15 +177,15 @@ async def test_a_killed_broker_finds_the_offsets_of_its_last_checkpoint_and_all_
     await send(cluster, batch(3))
     assert log_of(cluster).high_watermark == 6
     found: list[tuple[int, int]] = []
-    start = BrokerServer._start_logs
+    start = LogManager.start
 
-    async def watched(broker: BrokerServer) -> None:
-        await start(broker)
-        log = broker.services.logs.get("t", 0)
+    async def watched(logs: LogManager) -> None:
+        await start(logs)
+        log = logs.get("t", 0)
         assert log is not None
         found.append((log.high_watermark, log.log_end_offset))
 
-    monkeypatch.setattr(BrokerServer, "_start_logs", watched)
+    monkeypatch.setattr(LogManager, "start", watched)
     await restart(cluster, "kill")
     await leads(cluster)
     assert (found, log_of(cluster).high_watermark) == ([(3, 6)], 6)

@@ -169,14 +169,14 @@ async def test_late(node: TopicBroker) -> None:
 async def test_a_topic_that_goes_before_all_are_there_is_waited_for_again(node: TopicBroker) -> None:
     node.propagates = False
     asked = asyncio.ensure_future(codes(node, topic("first"), topic("second"), timeout_ms=60_000))
-    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    await eventually(lambda: len(node.services.purgatory) == 1, "the request waits")
     node.propagates = True
     await node.propagate(["second"])
     await node.propagate(["first"])
     assert await asked == [0, 0]
     node.propagates = False
     asked = asyncio.ensure_future(codes(node, topic("third"), topic("fourth"), timeout_ms=60_000))
-    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    await eventually(lambda: len(node.services.purgatory) == 1, "the request waits")
     node.propagates = True
     await node.propagate(["fourth"])
     node.forget(["fourth"])

@@ -58,7 +58,7 @@ async def test_a_topic_that_is_back_before_all_are_gone_is_waited_for_again(node
     await create(node, topic("a"), topic("b"))
     node.propagates = False
     asked = asyncio.ensure_future(rows(node, "a", "b", timeout_ms=60_000))
-    await eventually(lambda: len(node.purgatory) == 1, "the request waits")
+    await eventually(lambda: len(node.services.purgatory) == 1, "the request waits")
     node.propagates = True
     node.forget(["b"])
     await node.propagate(["b"])

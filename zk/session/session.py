@@ -80,11 +80,12 @@ class ZkSession(ZkNodes):
         connect: Connect = KazooConnection,
         write_hook: WriteHook | None = None,
     ) -> None:
-        """`on_session` gets the changes after `start`, in order, on the loop; `write_hook` stands before and after every write."""
+        """`on_session` gets the changes after `start`, in order, on the loop; it may be set later. `write_hook` stands before and after
+        every write."""
         servers, slash, chroot = hosts.partition("/")
         super().__init__(servers, "".join(f"/{part}" for part in chroot.split("/") if part) if slash else "")
         self._session_timeout_ms = session_timeout_ms
-        self._on_session = on_session
+        self.on_session = on_session
         self.generation = 1
         self.session_id = 0
         self.is_connected = False
@@ -251,8 +252,8 @@ class ZkSession(ZkNodes):
                     asyncio.get_running_loop().call_later(_REOPEN_AFTER_S, self._open)
 
     def _report(self, change: SessionChange) -> None:
-        if self._started and self._on_session is not None:
-            self._on_session(change)
+        if self._started and self.on_session is not None:
+            self.on_session(change)
 
     def _fired(self, watch: Watch, change: Change) -> None:
         if change is Change.MISSED:

@@ -79,7 +79,8 @@ async def test_ten_minutes_of_timers_pass_in_less_than_a_second(driven: DrivenCl
             await request(controller, ApiKey.ALTER_PARTITION, proposal.version, proposal.message)
     assert follower not in (leaders(controller)).values()
 
-    waiting = [asyncio.ensure_future(controller.purgatory.wait(["never"], lambda: False, minutes * 60_000)) for minutes in (1, 5, 9, 11)]
+    wait_for = controller.services.purgatory.wait
+    waiting = [asyncio.ensure_future(wait_for(["never"], lambda: False, minutes * 60_000)) for minutes in (1, 5, 9, 11)]
     await asyncio.sleep(0)
     began = time.perf_counter()
     fired = await driven.advance(10 * MINUTE_S)

@@ -10,7 +10,8 @@ import pytest
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode
-from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local import cluster as cluster_module
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster

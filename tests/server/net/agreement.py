@@ -32,7 +32,7 @@ def agreed(cluster: LocalCluster, tree: Tree) -> bool:
         assert {(topic, p) for topic, p, _ in node.replicas} == {
             (topic, p) for topic, partitions in topics.items() for p, replicas in partitions.items() if node.id in replicas
         }, f"replicas of broker {node.id}"
-        assert len(node.purgatory) == 0
+        assert len(node.services.purgatory) == 0
     for topic, partitions in topics.items():
         topic_id = tree.topic_id(topic)
         for index, replicas in partitions.items():

@@ -78,7 +78,7 @@ class Cluster:
             hosted = self.replica(broker.id)
             ends = f"{hosted.log_end_offset=} {hosted.high_watermark=}"
             lines.append(f"{broker.id}: {hosted.role!r} {hosted.leader_epoch=} {hosted.isr=} {ends}")
-            for (leader, _), fetcher in broker._followers.fetchers.items():
+            for (leader, _), fetcher in broker.parts.followers.fetchers.items():
                 fetched = [(str(p), p.offset, p.standing.name, p.leader_epoch, p.in_session) for p in fetcher.session]
                 lines.append(f"   from {leader}: {fetcher.session.session_id} {fetcher.session.session_epoch} {fetched}")
             if hosted.leadership is not None:
@@ -262,7 +262,7 @@ async def has_fetchers(cluster: Cluster, count: int, number: int) -> None:
     """Wait until all brokers know that there are `count`, and both followers have the one with this number alone."""
     brokers, expected = cluster.local.brokers, [[(cluster.leader, number)]] * 2
     await eventually(lambda: all(b.config.get("num.replica.fetchers") == count for b in brokers), "all know the number")
-    await eventually(lambda: [list(cluster.broker(i)._followers.fetchers) for i in cluster.followers] == expected, f"fetcher {number}")
+    await eventually(lambda: [list(cluster.broker(i).parts.followers.fetchers) for i in cluster.followers] == expected, f"fetcher {number}")
 
 
 @pytest.mark.parametrize("on_disk", [False, True], ids=["in memory", "on disk"])

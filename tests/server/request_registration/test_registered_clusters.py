@@ -15,7 +15,8 @@ from klamm.controller.values import BrokerState
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode
-from klamm.server.broker_server import BrokerServer, StartFailed
+from klamm.server.broker_server import BrokerServer
+from klamm.server.lifecycle.start_failure import StartFailed
 from klamm.server.local.arguments import SeedTopic
 from klamm.server.local.cluster import LocalCluster
 from klamm.server.request_registration.registration import ControllerRegistration
@@ -78,7 +79,7 @@ def states(cluster: LocalCluster) -> dict[int, BrokerState]:
 
 
 def client_of(node: BrokerServer) -> Any:
-    registration = node._registration
+    registration = node.registration
     assert isinstance(registration, ControllerRegistration)
     return registration.client
 

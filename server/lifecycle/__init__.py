@@ -1,0 +1,1 @@
+"""How a broker comes up and ends: its parts, made and connected in one place, and the table of steps with their undo."""

@@ -1,0 +1,98 @@
+"""What a broker has before it knows its id: its settings, its ZooKeeper session, its listeners and its registration.
+
+Nothing here has begun to work. The other parts are made when the id is known (`server/lifecycle/broker_parts.py`).
+"""
+
+from __future__ import annotations
+
+from klamm.configs.broker_config import BrokerConfig
+from klamm.protocol.clock import Clock
+from klamm.protocol.value_class import dataclass
+from klamm.server.broker_registration import BrokerRegistration, Registration
+from klamm.server.configs import policies
+from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
+from klamm.server.identity import BrokerIdentity
+from klamm.server.journal.broker_journal import keeps_journal
+from klamm.server.net.listeners import Listeners
+from klamm.server.net.tap import BrokerTap
+from klamm.server.requests.quotas import MutationQuota
+from klamm.server.seams import Seams
+from klamm.server.security import absent_security
+from klamm.server.security.authorizer import AllowAll, Authorizer
+from klamm.zk.admin import AdminZk
+from klamm.zk.session.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """One broker's settings and its ways to the outside."""
+
+    config: BrokerConfig
+    seams: Seams
+    identity: BrokerIdentity
+    authorizer: Authorizer
+    topic_policy: TopicPolicy
+    alter_config_policy: AlterConfigPolicy
+    reassignment_policy: ReassignmentPolicy
+    mutation_quota: MutationQuota
+    tap: BrokerTap | None
+    zk: ZkSession
+    admin_zk: AdminZk
+    listeners: Listeners
+    registration: Registration
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the seams."""
+        return self.seams.clock
+
+    @property
+    def broker_id(self) -> int:
+        """The id that this broker has at the moment: -1 until it gets one, when none is configured."""
+        return self.identity.broker_id
+
+
+def make_foundation(
+    config: BrokerConfig,
+    seams: Seams,
+    authorizer: Authorizer | None,
+    topic_policy: TopicPolicy | None,
+    alter_config_policy: AlterConfigPolicy | None,
+    mutation_quota: MutationQuota,
+) -> Foundation:
+    """The foundation of one broker. Without an authorizer everything is allowed; policies that are None are those of the config.
+
+    Raises ConfigError.
+    """
+    absent_security.refuse(config, has_authorizer=authorizer is not None)
+    identity = BrokerIdentity(config.broker_id, "")
+    tap = seams.broker_tap(config.broker_id, keeps_journal(config))
+    zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"))
+    admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
+    listeners = Listeners(config, tap, seams.clock)
+    return Foundation(
+        config=config,
+        seams=seams,
+        identity=identity,
+        authorizer=AllowAll() if authorizer is None else authorizer,
+        topic_policy=policies.topic_policy(config) if topic_policy is None else topic_policy,
+        alter_config_policy=policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy,
+        reassignment_policy=policies.reassignment_policy(config),
+        mutation_quota=mutation_quota,
+        tap=tap,
+        zk=zk,
+        admin_zk=admin_zk,
+        listeners=listeners,
+        registration=_registration(config, identity, zk, admin_zk, listeners, tap, seams.clock),
+    )
+
+
+def _registration(
+    config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, admin_zk: AdminZk, listeners: Listeners, tap: BrokerTap | None,
+    clock: Clock,
+) -> Registration:
+    if config.get("klamm.broker.registration") == "controller":
+        from klamm.server.request_registration.registration import ControllerRegistration
+
+        return ControllerRegistration(config, identity, zk, listeners, tap, clock)
+    return BrokerRegistration(config, identity, zk, admin_zk, listeners, clock)
