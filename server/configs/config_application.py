@@ -1,5 +1,6 @@
-"""What changes in a running broker when its configs change: connection limits, listeners, cached responses, the controller's options,
-logs, throttles of replication, the number of fetchers, recovery after unclean elections."""
+"""Applies changed configs to a running broker: connection limits, listeners, cached responses, options of the controller, logs, replication
+throttles, number of fetchers, recovery after unclean elections.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ RECOVERY_MODE = "kip704.recovery.mode"
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
-    """What the controller decides by, as the configs say now."""
+    """The options of the controller, from the present configs."""
     get, step = config.get, config.inter_broker_protocol_version
     return ControllerOptions(
         unclean_leader_election_enable=get("unclean.leader.election.enable"),
@@ -49,7 +50,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
 
 
 class ConfigApplication:
-    """Listens to `DynamicConfigs` for one broker."""
+    """Applies the changes that `DynamicConfigs` reports to one broker."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class ConfigApplication:
         resize_fetchers: Callable[[int], None],
         recover_in_mode: Callable[[str], None],
     ) -> None:
-        """`resize_fetchers` sets how many fetchers this broker has for each leader, `recover_in_mode` how its leaders recover (KIP-704)."""
+        """`resize_fetchers` sets the number of fetchers for each leader, `recover_in_mode` the recovery mode of leaders (KIP-704)."""
         self._config = config
         self._listeners = listeners
         self._registration = registration
@@ -75,7 +76,7 @@ class ConfigApplication:
         self._recover_in_mode = recover_in_mode
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
-        """The configs of an entity have changed; see `DynamicConfigs`."""
+        """Apply changed configs of an entity; the arguments are those of `DynamicConfigs`."""
         self._throttles(kind, name, properties)
         if kind == "brokers":
             self._listeners.limit()
@@ -92,7 +93,7 @@ class ConfigApplication:
             self._controller.put(event, ConfigChanged())
 
     def announced(self, kind: str, name: str) -> None:
-        """A notification named an entity: the controller reads it itself where it decides by it, or keeps a log of configs."""
+        """A notification named an entity. Inform the controller if it uses these configs itself, or has them in its metadata log."""
         entity = ConfigEntity(kind, name)
         if self._config.get("registerbroker.enable") or (entity == DEFAULT_BROKER and self._config.get("kip491.enable")):
             self._controller.put(ConfigsChanged(entity), ConfigChanged())

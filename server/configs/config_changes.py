@@ -1,12 +1,15 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: who may change what, what the new configs may be, and storing them.
+"""What AlterConfigs and IncrementalAlterConfigs share: permissions, checks of the new configs, and storing them.
 
-A resource is a topic (2), a broker (4) or, incrementally, a broker's log levels (8). Each succeeds or fails alone. Requests are
-checked in Kafka's order, so that of several faults the same one is named: the resource listed twice, a key twice, a null value; for a
-broker then its id and the values, and only after that whether the caller may; for a topic first whether the caller may, then, where
-single configs are changed, whether that can be done with what is stored, then whether there is such a topic, and its values; then
-the policy, if there is one. Validate only stops before anything is stored.
+A resource is a topic (2), a broker (4) or, for incremental changes, the log levels of a broker (8). Each succeeds or fails alone. The
+checks are made in Kafka's order, so that a request with several errors gets the same error:
 
-What is stored takes effect through the notification that goes with it, here as on the other brokers.
+* for all: the resource is named twice, a key is named twice, a null value;
+* for a broker: its id, the values, the permission;
+* for a topic: the permission, whether the incremental change fits the stored configs, whether the topic exists, the values;
+* for all: the policy, if there is one.
+
+ValidateOnly stops before anything is stored. The stored configs take effect through a notification in ZooKeeper, on this broker as on
+the others.
 """
 
 from __future__ import annotations
@@ -36,16 +39,16 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 Configs = dict[str, str]
 Requested = Mapping[str, str | None]
-"""The configs that a request names, with its values."""
+"""Config → value in the request."""
 Proposal = Callable[[Configs], Configs]
-"""From what is stored to what is to be stored. Raises ApiError, ValueError for an operation that does not exist."""
+"""Returns the configs to store, from the stored ones. Raises ApiError; ValueError for an operation that does not exist."""
 
 
 _OF_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='{}'): "
 
 
 class ConfigOutcome(NamedTuple):
-    """One resource's result; the message is None where all is well or the code says it all."""
+    """The result of one resource. The message is None on success, or if the code has no text."""
 
     code: ErrorCode
     message: str | None
@@ -55,7 +58,7 @@ OK = ConfigOutcome(ErrorCode.NONE, None)
 
 
 async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[None]]) -> list[ConfigOutcome]:
-    """ConfigOutcome of each resource, in order. `alter` changes one, or raises ApiError."""
+    """Alter each resource with `alter`, which may raise ApiError; returns the outcomes in order."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
     pace = Pace()
@@ -72,7 +75,7 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
         except ControllerMoved:
             outcomes.append(ConfigOutcome(ErrorCode.STALE_CONTROLLER_EPOCH, "There is no active controller, so configs cannot be changed"))
         except (Unreadable, StoreLost, ZkError) as error:
-            log.warning("configs of %d %r are not changed: %s", resource.resource_type, resource.resource_name, error)
+            log.warning("cannot change the configs of resource %d %r: %s", resource.resource_type, resource.resource_name, error)
             outcomes.append(ConfigOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, None))
         else:
             outcomes.append(OK)
@@ -80,7 +83,7 @@ async def alter_each(resources: Sequence[Any], alter: Callable[[Any], Awaitable[
 
 
 async def result_rows(ctx: Context, response: str, resources: Sequence[Any], outcomes: Sequence[ConfigOutcome]) -> list[bytes]:
-    """The encoded rows of a response: each resource and what became of it."""
+    """The encoded rows of a response: each resource with its outcome."""
     pace = Pace()
     row_type = getattr(messages, response).AlterConfigsResourceResponse
     encode = messages.struct_encoder(response, "AlterConfigsResourceResponse", ctx.api_version)
@@ -92,7 +95,7 @@ async def result_rows(ctx: Context, response: str, resources: Sequence[Any], out
 
 
 async def replace_configs(ctx: Context, resource_type: int, name: str, configs: Configs, validate_only: bool) -> None:
-    """Give one topic or broker these configs. Raises as `alter_configs`."""
+    """Replace all configs of one topic or broker. Raises the same errors as `alter_configs`."""
     if resource_type == TOPIC:
         _check_topic(ctx, name)
         await _store_topic(ctx, name, configs, configs, validate_only)
@@ -101,7 +104,7 @@ async def replace_configs(ctx: Context, resource_type: int, name: str, configs: 
 
 
 async def alter_configs(ctx: Context, resource_type: int, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
-    """Change one topic's or broker's configs. Raises ApiError; ControllerMoved, Unreadable, StoreLost and ZkError from storing."""
+    """Change configs of one topic or broker. Raises ApiError, and ControllerMoved, Unreadable, StoreLost and ZkError from ZooKeeper."""
     match resource_type:
         case 2:
             await _alter_topic(ctx, name, requested, propose, validate_only)
@@ -127,8 +130,8 @@ def _check_topic(ctx: Context, topic: str) -> None:
 async def _alter_topic(ctx: Context, topic: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
     _check_topic(ctx, topic)
     if not may_be_in_path(topic):
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{_OF_TOPIC.format(topic)}it is no name of a topic")
-    # the change is judged before the topic is looked for; what is stored for a topic that does not exist changes no verdict
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{_OF_TOPIC.format(topic)}it is not a valid topic name")
+    # the change is checked before the existence of the topic, with no stored configs if it does not exist
     stored = await ctx.services.admin_store.read_config("topics", topic) if ctx.services.metadata.contains(topic) else None
     try:
         configs = propose(stored or {})
@@ -150,12 +153,12 @@ async def _store_topic(ctx: Context, topic: str, requested: Requested, configs: 
         raise
     _check_policy(ctx, TOPIC, topic, requested)
     if not validate_only:
-        log.info("configs of topic %s become %s", topic, ", ".join(configs) or "none")
+        log.info("storing configs of topic %s: %s", topic, ", ".join(configs) or "none")
         await ctx.services.admin_store.write_config("topics", topic, configs)
 
 
 async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: Proposal, validate_only: bool) -> None:
-    """An empty name is the default entity of all brokers."""
+    """Change the configs of this broker; with an empty name, the default configs of all brokers."""
     per_broker = bool(name)
     if per_broker:
         check_is_own_id(ctx, name)
@@ -175,17 +178,17 @@ async def _alter_broker(ctx: Context, name: str, requested: Requested, propose: 
         return
     for key in filter(is_password, configs):
         if passwords is None:
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password; without password.encoder.secret it cannot be stored")
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"{key} is a password: it cannot be stored without password.encoder.secret")
         configs[key] = passwords.encode(configs[key])
-    log.info("configs of broker %s become %s", entity, ", ".join(configs) or "none")
+    log.info("storing configs of broker %s: %s", entity, ", ".join(configs) or "none")
     await ctx.services.admin_store.write_config("brokers", entity, configs)
 
 
 def _check_policy(ctx: Context, resource_type: int, name: str, requested: Requested) -> None:
-    """Raises ApiError when the policy for configs refuses what was requested."""
+    """Raises ApiError if the policy for configs refuses the request."""
     try:
         violation = ctx.services.alter_config_policy(resource_type, name, requested)
-    except Exception as error:  # somebody else's code: its fault is loud, and only this resource's
+    except Exception as error:  # the user's code: log its fault with a traceback, and fail only this resource
         log.exception("the policy for configs raised an exception")
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     if violation is not None:
@@ -193,20 +196,20 @@ def _check_policy(ctx: Context, resource_type: int, name: str, requested: Reques
 
 
 def check_may_alter_cluster(ctx: Context) -> None:
-    """Raises ApiError when the caller may not change configs of brokers."""
+    """Raises ApiError if the client may not change configs of brokers."""
     if not ctx.authorize(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to alter configs of brokers")
 
 
 def check_is_own_id(ctx: Context, name: str, what: str = "Node", other: str = ", but ") -> None:
-    """Raises ApiError when the name is not the id of this broker, in the words that Kafka has for the request."""
+    """Raises ApiError if the name is not the id of this broker. The text is Kafka's for this request."""
     own_id = ctx.services.identity.broker_id
     if _number(name, what) != own_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own_id}{other}received {name}")
 
 
 def check_is_own_logger(ctx: Context, name: str) -> None:
-    """`check_is_own_id` for a change of log levels. As Kafka's, the text names this broker twice, and the one requested not at all."""
+    """Like `check_is_own_id`, for log levels. As in Kafka, the text contains the id of this broker twice instead of the requested one."""
     own_id = ctx.services.identity.broker_id
     if _number(name, "Node") != own_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {own_id}, but received {own_id}")

@@ -1,12 +1,12 @@
-"""Dynamic configs from ZooKeeper: read at start, then at each notification under /config/changes.
+"""Dynamic configs from ZooKeeper. They are read at the start, and again at each notification under /config/changes.
 
-A notification names an entity whose znode was written. Each broker executes every notification once, in order, by reading the znode of the
-entity; the highest executed number is kept in memory only. Every broker removes notifications older than 15 minutes. `start` executes
-the existing ones and reads the znodes of this broker and of the default entity; `look` is called again in every new session. A stored value
-cannot stop a broker: what cannot be read or is invalid is logged and left out.
+A notification names an entity whose znode was written. Each broker processes every notification once, in order, by reading the znode of the
+entity; the number of the last processed one is kept in memory only. Every broker removes notifications older than 15 minutes. `start`
+processes the existing ones and reads the znodes of this broker and of the default entity; `look` is called again in every new session. A
+stored value cannot stop a broker: an unreadable znode or an invalid value is logged and ignored.
 
 Listeners are called at each change with (kind, name, properties, changed). For this broker's configs, `changed` has the names with a new
-value in `BrokerConfig`; for other entities all that are set. `controller_events` returns the events for the controller.
+value in `BrokerConfig`; for other entities it has all names that are set. `controller_events` returns the events for the controller.
 Source: layout 3.8, 3.10.
 """
 
@@ -36,7 +36,7 @@ Entity = tuple[str, str]
 
 
 class DynamicConfigs:
-    """Keeps one broker's BrokerConfig up to date. `spawn` runs a coroutine, `now_ms` is the wall clock."""
+    """Keeps the BrokerConfig of one broker up to date. `spawn` runs a coroutine, `now_ms` is the wall clock."""
 
     def __init__(
         self,
@@ -59,20 +59,21 @@ class DynamicConfigs:
         self._look_again = False
 
     def listen(self, listener: Listener) -> None:
-        """Add a listener. It is called on the loop and must not wait."""
+        """Add a listener. It is called on the event loop and must not wait."""
         self._listeners.append(listener)
 
     def announce_to(self, announce: Callable[[str, str], None]) -> None:
-        """From now on this is called, after the listeners, with kind and name of each topic or broker that a notification names,
-        whether it is about this broker or not, and whether its znode can be read or not."""
+        """Call `announce` after the listeners, with kind and name of each topic or broker that a notification names, also if it is another
+        broker or its znode cannot be read.
+        """
         self._announce = announce
 
     async def start(self) -> None:
-        """Execute the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
+        """Process the notifications, then apply the stored configs. Raises ControllerMoved, StoreLost, ZkError."""
         self._looking = True
         try:
             await self._execute()
-            await self._encrypt_anew()
+            await self._encrypt_again()
             for entity, properties in (await self._read_all([("brokers", DEFAULT_ENTITY), ("brokers", self._own)])).items():
                 self._take(entity, properties)
         finally:
@@ -80,10 +81,10 @@ class DynamicConfigs:
         if self._look_again:
             self._spawn(self.look())
 
-    async def _encrypt_anew(self) -> None:
-        """When the secret of passwords has changed: what the former one encrypted is stored under the new one, and announced.
+    async def _encrypt_again(self) -> None:
+        """If the secret for passwords has changed, store passwords that were encrypted with the old secret under the new one.
 
-        Raises ControllerMoved when there is no controller: an Apache Kafka broker does not start then either.
+        Raises ControllerMoved if there is no controller; an Apache Kafka broker does not start in that case either.
         """
         former, now = self._config.former_passwords, self._config.passwords
         stored = await self._read(("brokers", self._own))
@@ -98,7 +99,7 @@ class DynamicConfigs:
         await self._admin_zk.write_config("brokers", self._own, renewed)
 
     async def look(self) -> None:
-        """Execute new notifications and watch for the next ones. Does nothing when the session is over: the next one looks again."""
+        """Process new notifications and watch for the next ones. After a loss of the session the next session calls it again."""
         self._look_again = True
         if self._looking:
             return
@@ -108,7 +109,7 @@ class DynamicConfigs:
                 self._look_again = False
                 await self._execute()
         except (StoreLost, ZkError) as error:
-            log.warning("config changes cannot be watched at the moment: %s", error)
+            log.warning("cannot watch config changes at the moment: %s", error)
         finally:
             self._looking = False
 
@@ -126,11 +127,11 @@ class DynamicConfigs:
                 if self._announce is not None and entity[0] in ("topics", "brokers"):
                     self._announce(*entity)
             self._executed = number
-        if self._executed >= 0:  # also when nothing is new, as in a new session
+        if self._executed >= 0:  # also if there is nothing new, as in a new session
             await self._admin_zk.purge_config_changes(now_ms)
 
     async def _read_all(self, entities: list[Entity]) -> dict[Entity, Mapping[str, str] | None]:
-        """The configs of entities, None where a znode cannot be read: in one request, or one by one when some are unreadable."""
+        """Entity → its configs, None if its znode is unreadable. They are read in one request, or one by one if some are unreadable."""
         stored: dict[Entity, Mapping[str, str] | None] = {}
         for kind in {kind for kind, _ in entities}:
             names = list(dict.fromkeys(name for of, name in entities if of == kind))
@@ -151,7 +152,7 @@ class DynamicConfigs:
             return None
 
     def _take(self, entity: Entity, properties: Mapping[str, str] | None) -> None:
-        """The znode of an entity was read: apply it if it is about this broker, and call the listeners."""
+        """Apply the configs of an entity if they are for this broker, and call the listeners."""
         kind, name = entity
         if properties is None or (kind == "brokers" and name not in self._stored):
             return
@@ -170,14 +171,14 @@ class DynamicConfigs:
         for listener in self._listeners:
             try:
                 listener(kind, name, properties, changed)
-            except Exception:  # a listener's fault is loud, but must not keep this broker from later changes
+            except Exception:  # log the fault of a listener with a traceback, but process later changes
                 log.exception("a listener for the configs of %s/%s raised an exception", kind, name)
 
 
 def controller_events(
     config: BrokerConfig, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]
 ) -> Iterator[UncleanLeaderElectionEnabled | TopicUncleanLeaderElectionEnabled]:
-    """What the controller has to do because of a change: look for unclean leaders where they are allowed now."""
+    """The events that a change causes in the controller: unclean leader election may be allowed now."""
     if kind == "brokers" and UNCLEAN in changed and config.get(UNCLEAN):
         yield UncleanLeaderElectionEnabled()
     elif kind == "topics" and properties.get(UNCLEAN, "").lower() == "true":
@@ -185,11 +186,11 @@ def controller_events(
 
 
 def _entity(path: str | None) -> Entity | None:
-    """Kind and name of the entity a notification is about; None for one that says nothing."""
+    """Kind and name of the entity that a notification names; None if the notification is not valid."""
     if path is None:
         return None
     kind, slash, name = path.partition("/")
     if slash and name:
         return kind, name
-    log.warning("a config change about %r is skipped", path)
+    log.warning("ignoring a config change of unknown entity %r", path)
     return None

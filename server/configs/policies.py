@@ -1,8 +1,8 @@
-"""Policies: what else topics and configs must be, by somebody else's rules.
+"""Policies: the user's own rules for topics, configs and reassignments.
 
-`create.topic.policy.class.name` and `alter.config.policy.class.name` name a Java class in Kafka. Here they may name a Python function,
-`python:module:function`; a Java class cannot run, and a broker that is configured with one does not start, because otherwise it would allow
-everything. A program that makes its own brokers hands functions to `BrokerServer` instead, which win over the properties.
+In Kafka `create.topic.policy.class.name` and `alter.config.policy.class.name` name a Java class. Here they may name a Python function:
+`python:module:function`. Klamm cannot run a Java class; a broker that is configured with one does not start, because otherwise it would
+allow everything. A program can also give functions to its `BrokerServer`; they take precedence over the properties.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REASSIGNMENT = "kip179.policy.class.name"
 
 
 class TopicPolicy(Protocol):
-    """create.topic.policy.class.name: may a topic look like this?"""
+    """create.topic.policy.class.name: decides whether a topic may be created."""
 
     def __call__(
         self,
@@ -30,25 +30,25 @@ class TopicPolicy(Protocol):
         assignments: Mapping[int, Sequence[int]] | None,
         configs: Mapping[str, str | None],
     ) -> str | None:
-        """None when it is fine, else the text of the violation. Counts are None when assignments are given."""
+        """Return None to allow the topic, else the text of the violation. The counts are None if assignments are given."""
 
 
 class AlterConfigPolicy(Protocol):
-    """alter.config.policy.class.name: may somebody change configs so?"""
+    """alter.config.policy.class.name: decides whether configs may be changed."""
 
     def __call__(self, resource_type: int, name: str, configs: Mapping[str, str | None]) -> str | None:
-        """None when it is fine, else the text of the violation.
+        """Return None to allow the change, else the text of the violation.
 
-        The resource is a topic (2) or a broker (4, with an empty name all brokers). The configs are those that the request names, with
-        its values: for an incremental request also what is appended, subtracted or, mostly with None, deleted.
+        The resource is a topic (2) or a broker (4; an empty name means all brokers). The configs are those in the request, with its values.
+        An incremental request also has values to append or subtract, and configs to delete, mostly with None.
         """
 
 
 class ReassignmentPolicy(Protocol):
-    """kip179.policy.class.name: may a partition be reassigned to these brokers by ReassignPartitions (KIP-179)?"""
+    """kip179.policy.class.name: decides whether ReassignPartitions may move a partition to these brokers (KIP-179)."""
 
     def __call__(self, topic: str, partition: int, replicas: Sequence[int]) -> str | None:
-        """None when it is fine, else the text of the violation. It is called for what passes all checks, with validate_only too."""
+        """Return None to allow it, else the text of the violation. Called after all other checks, also for validate_only."""
 
 
 def any_topic(
@@ -58,32 +58,32 @@ def any_topic(
     assignments: Mapping[int, Sequence[int]] | None,
     configs: Mapping[str, str | None],
 ) -> str | None:
-    """The policy of a broker that has none."""
+    """The default policy: every topic is allowed."""
     return None
 
 
 def any_change(resource_type: int, name: str, configs: Mapping[str, str | None]) -> str | None:
-    """The policy of a broker that has none."""
+    """The default policy: every change is allowed."""
     return None
 
 
 def any_reassignment(topic: str, partition: int, replicas: Sequence[int]) -> str | None:
-    """The policy of a broker that has none."""
+    """The default policy: every reassignment is allowed."""
     return None
 
 
 def topic_policy(config: BrokerConfig) -> TopicPolicy:
-    """The policy that the properties name. Raises ConfigError."""
+    """The configured policy, or the default. Raises ConfigError."""
     return _named(config, CREATE_TOPIC) or any_topic
 
 
 def alter_config_policy(config: BrokerConfig) -> AlterConfigPolicy:
-    """The policy that the properties name. Raises ConfigError."""
+    """The configured policy, or the default. Raises ConfigError."""
     return _named(config, ALTER_CONFIG) or any_change
 
 
 def reassignment_policy(config: BrokerConfig) -> ReassignmentPolicy:
-    """The policy that the properties name. Raises ConfigError."""
+    """The configured policy, or the default. Raises ConfigError."""
     return _named(config, REASSIGNMENT) or any_reassignment
 
 
@@ -94,12 +94,12 @@ def _named(config: BrokerConfig, key: str) -> Callable[..., Any] | None:
     scheme, _, path = text.partition(":")
     module, _, function = path.partition(":")
     if scheme != "python" or not module or not function:
-        raise ConfigError(key, text, "is a Java class, which cannot run here; a Python function is named python:module:function")
+        raise ConfigError(key, text, "is a Java class, which Klamm cannot run; name a Python function as python:module:function")
     try:
-        found = getattr(importlib.import_module(module), function)
+        policy = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(key, text, f"cannot be found: {error}") from error
-    if not callable(found):
-        raise ConfigError(key, text, "is no function")
-    policy: Callable[..., Any] = found
-    return policy
+        raise ConfigError(key, text, f"cannot be imported: {error}") from error
+    if not callable(policy):
+        raise ConfigError(key, text, "is not a function")
+    checked: Callable[..., Any] = policy
+    return checked

@@ -1,4 +1,4 @@
-"""The configs of topics as the log manager reads them: in one request to ZooKeeper, or one by one when some cannot be read."""
+"""Reads configs of topics for the log manager: in one request to ZooKeeper, or one by one if some are unreadable."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class TopicConfigs:
         self._admin_zk = admin_zk
 
     async def __call__(self, topics: Sequence[str]) -> list[Mapping[str, str] | None]:
-        """The configs of each topic, None where it has none. Raises ApiError(KAFKA_STORAGE_ERROR) when there is no session."""
+        """The configs of each topic, None if it has none. Raises ApiError(KAFKA_STORAGE_ERROR) if ZooKeeper cannot be reached."""
         try:
             try:
                 return [*await self._admin_zk.read_configs("topics", topics)]
             except Unreadable:
                 return [await self._read(topic) for topic in topics]
         except (StoreLost, ZkError) as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"configs of topics cannot be read at the moment: {error}") from error
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read configs of topics at the moment: {error}") from error
 
     async def _read(self, topic: str) -> Mapping[str, str] | None:
         try:

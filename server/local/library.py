@@ -1,8 +1,8 @@
-"""`klamm.Cluster`: a local cluster for programs, with or without an event loop of their own.
+"""`klamm.Cluster`: a local cluster for programs, with or without asyncio.
 
-`Cluster` has the arguments. `with` runs it on an event loop in a thread of its own and gives a `BlockingCluster`; `async with`
-runs it on the caller's loop, uvloop or not, and gives the `LocalCluster` itself. Both have the same properties and methods: what is a
-coroutine in the one blocks in the other. Several clusters may run in one process, inside each other or side by side.
+`Cluster` takes the arguments. `with` runs the cluster on an event loop in its own thread and gives a `BlockingCluster`; `async with`
+runs it on the caller's loop, uvloop or not, and gives the `LocalCluster`. Both have the same properties and methods: they block in the
+first and are coroutines in the second. Several clusters may run in one process at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class BlockingHold(Generic[P]):
-    """A `Hold` of controllers at phases, for threads that have no event loop."""
+    """A `Hold` of controllers at phases, for threads without an event loop."""
 
     def __init__(self, hold: Hold[P], thread: LoopThread) -> None:
         self._hold = hold
@@ -37,47 +37,49 @@ class BlockingHold(Generic[P]):
 
     @property
     def held(self) -> list[P]:
-        """The phases that are held now, in the order of their arrival."""
+        """The phases that are held now, in the order in which they were reached."""
         return self._hold.held
 
     def reached(self, count: int = 1) -> P:
-        """Block until `count` phases are held; the first of them. An interrupt ends the wait."""
+        """Block until `count` phases are held; returns the first of them. An interrupt ends the wait."""
         return self._thread.call(self._hold.reached(count))
 
     def step(self) -> P:
-        """Let the first one go on; which it was. Raises IndexError when none is held."""
+        """Let the first held phase continue and return it. Raises IndexError if none is held."""
         return self._thread.call(_made_of(self._hold.step))
 
     def fail(self, error: BaseException) -> P:
-        """Let the event of the first one fail; which it was. Raises IndexError when none is held, ValueError at a phase between events."""
+        """Let the event of the first held phase fail and return the phase. Raises IndexError if none is held, ValueError at a phase between
+        events.
+        """
         return self._thread.call(_made_of(self._hold.fail, error))
 
     def release(self) -> None:
-        """Hold nothing any more; what is held goes on."""
+        """End the hold; held phases continue."""
         self._thread.call(_made_of(self._hold.release))
 
 
 class BlockingSteering:
-    """The `Steering` of a running cluster, for threads that have no event loop."""
+    """The `Steering` of a running cluster, for threads without an event loop."""
 
     def __init__(self, steering: Steering, thread: LoopThread) -> None:
         self._steering = steering
         self._thread = thread
 
     def hold(self, *kinds: type[P], where: Mapping[str, object] | None = None) -> BlockingHold[P]:
-        """From now on phases of these kinds are held, those whose fields have the values of `where` (`klamm.controller.steering.Where`).
+        """Hold phases of these kinds from now on; with `where`, only those with these field values (`klamm.controller.steering.Where`).
 
-        Raises ValueError if a kind lacks one of these fields.
+        Raises ValueError if a kind does not have one of these fields.
         """
         return BlockingHold(self._thread.call(_made_of(lambda: self._steering.hold(*kinds, where=where))), self._thread)
 
     def release(self) -> None:
-        """End all holds; what is held goes on."""
+        """End all holds; held phases continue."""
         self._thread.call(_made_of(self._steering.release))
 
 
 class BlockingCluster:
-    """A running cluster, for threads that have no event loop. Any thread may use it."""
+    """A running cluster, for threads without an event loop. Any thread may use it."""
 
     def __init__(self, cluster: LocalCluster, thread: LoopThread) -> None:
         self._cluster = cluster
@@ -85,17 +87,17 @@ class BlockingCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of every broker that runs, with commas between them."""
+        """host:port of every running broker, separated by commas."""
         return self._cluster.bootstrap_servers
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
-        """(id, host, port) of every broker that runs, by id."""
+        """(id, host, port) of every running broker, sorted by id."""
         return self._cluster.addresses
 
     @property
     def controller_id(self) -> int:
-        """Broker id of the controller, -1 when there is none right now."""
+        """Broker id of the controller, -1 if there is none at the moment."""
         return self._cluster.controller_id
 
     @property
@@ -104,7 +106,7 @@ class BlockingCluster:
 
     @property
     def zookeeper(self) -> str:
-        """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use it too, with a chroot of its own."""
+        """host:port[,…][/chroot] of its ZooKeeper. Another cluster may use the same ZooKeeper with another chroot."""
         return self._cluster.zookeeper
 
     @property
@@ -113,48 +115,49 @@ class BlockingCluster:
         return BlockingSteering(self._cluster.steering, self._thread)
 
     def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
-        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more.
+        """Stop a broker with a controlled shutdown. Returns when no other broker shows it any more.
 
         Its logs stay, in memory or in its log directories, and `start_broker` finds them: records, high watermarks, leader epochs,
-        states of producers, topic ids. With `lose_log` they are removed, as when its disk is replaced. Raises OSError when that fails.
+        producer states, topic ids. With `lose_log` they are removed, as if its disk was replaced. Raises OSError if they cannot be removed.
         """
         self._thread.call(self._cluster.stop_broker(broker_id, lose_log=lose_log))
 
     def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
-        """End a broker as `kill -9` does: its connections are cut, nothing is sent.
+        """End a broker like `kill -9`: its connections are cut, and it sends nothing.
 
-        Its logs stay with every record that was appended to them, in memory or in its log directories. As a killed process it writes no
+        Its logs stay with every record that was appended, in memory or in its log directories. Like a killed process it does not write a
         checkpoint: `start_broker` finds the high watermarks and log start offsets of the last one
-        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as `stop_broker` says.
+        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as in `stop_broker`.
 
-        ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
-        `expire` its session expires at once, and this returns when no other broker shows it any more.
+        ZooKeeper notices the loss after `zookeeper.session.timeout.ms`. Until then the broker stays registered, and stays controller if it
+        was the controller. With `expire` its session expires at once, and this returns when no other broker shows it any more.
         """
         self._thread.call(self._cluster.kill_broker(broker_id, expire=expire, lose_log=lose_log))
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it.
+        """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.
 
-        It finds the logs that it left, unless they were lost on purpose (`lose_log`), or topics were deleted meanwhile. Raises StartFailed.
+        It finds its logs, unless they were removed with `lose_log`; those of topics that were deleted in the meantime are deleted. Raises
+        StartFailed.
         """
         self._thread.call(self._cluster.start_broker(broker_id))
 
     def move_controller(self, to: int | None = None) -> int:
-        """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it."""
+        """Make this broker the controller, or with None any other than the present one. Returns its id when every broker shows it."""
         return self._thread.call(self._cluster.move_controller(to))
 
     @property
     def recovering(self) -> list[Recovery]:
-        """The partitions whose leaders wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        """The partitions whose leaders wait for `release_recovery`, with `kip704.recovery.mode=manual` (KIP-704)."""
         return self._cluster.recovering
 
     def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
-        """Let leaders go on that wait in recovery: all, those of a topic, or that of a partition. Which ones."""
+        """Release leaders that wait in recovery: all, those of a topic, or that of one partition. Returns the released ones."""
         return self._thread.call(self._cluster.release_recovery(topic, partition))
 
 
 class Cluster:
-    """Brokers in this process and a real ZooKeeper, ready when the body of `with` begins and gone when it ends.
+    """A cluster of brokers in this process with a real ZooKeeper. It is ready when the body of `with` begins and stops when it ends.
 
     >>> import klamm
     >>> with klamm.Cluster(brokers=3, topics=["orders:6:3"]) as cluster:
@@ -185,15 +188,18 @@ class Cluster:
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
     ) -> None:
-        """Broker ids are 1, 2, 3, … Raises ValueError; nothing is started here.
+        """Check the arguments; nothing is started here. Broker ids are 1, 2, 3, … Raises ValueError.
 
-        `topics` are names, `NAME:PARTITIONS:RF` or such tuples, or one such text; `config` holds properties of all brokers; `port` is the
-        first broker's, 0 takes free ones. `zookeeper` is `host:port[,…][/chroot]` of one that runs, such as another cluster's `zookeeper`
-        and a chroot; without it an embedded one is started, which needs Java. With a `data_dir` that ZooKeeper and the brokers' logs are
-        kept there; without it logs are in memory and last as long as the cluster, also while a broker is down, all of them together
-        within `klamm.log.memory.bytes`. The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they
-        are called on the cluster's loop and must not wait. `seams` are those of all brokers: clock, random source, tap and the others of
-        `klamm.server.seams`; the cluster itself waits in real time, and keeps logs in memory by itself, whatever `memory_directory` says.
+        `topics` are names, `NAME:PARTITIONS:RF` or tuples of these, or a single such text. `config` has the properties of all brokers.
+        `port` is the port of the first broker; 0 takes any free ports. `zookeeper` is `host:port[,…][/chroot]` of a running ZooKeeper, for
+        example that of another cluster with a chroot; without it an embedded ZooKeeper is started, which needs Java.
+
+        With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
+        also while their broker is down; all logs share `klamm.log.memory.bytes`.
+
+        The policies may refuse topics and changes of configs (see `klamm.server.configs.policies`); they are called on the event loop of
+        the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
+        The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
         """
         self._seams = seams
         self._topic_policy = topic_policy
@@ -248,7 +254,7 @@ class Cluster:
         await cluster.stop()
 
     def _made(self) -> LocalCluster:
-        """The cluster to start. One `Cluster` may run again after it has ended, but not twice at a time."""
+        """A new local cluster to start. A `Cluster` may run again after it has ended, but not twice at the same time."""
         if self._running is not None:
             raise RuntimeError("this cluster is already running")
         self._running = LocalCluster(
@@ -267,12 +273,12 @@ class Cluster:
 
 
 async def _made_of(call: Callable[..., T], *arguments: Any) -> T:
-    """What a plain function returns or raises, for the loop's thread."""
+    """Call a plain function on the thread of the loop; returns or raises what it does."""
     return call(*arguments)
 
 
 def _property(value: object) -> str:
-    """As it stands in a file of properties."""
+    """The value as it is written in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none: they call, and block until a coroutine there has ended."""
+"""An event loop in its own thread, for callers without a loop. A call blocks until its coroutine has ended there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """The loop runs from the making of this object until `close`. The thread ends with the process, closed or not."""
+    """The loop runs from construction until `close`. It is a daemon thread: it ends with the process even if it was not closed."""
 
     def __init__(self, name: str) -> None:
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
@@ -23,7 +23,7 @@ class LoopThread:
         self._loop, self._end = self._started.result()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns or raises. May be called from any thread but the loop's own, from several at a time.
+        """Run a coroutine; returns or raises what it does. Any threads except the loop's own may call it, also at the same time.
 
         An interrupt (Ctrl-C) while it waits cancels the coroutine.
         """
@@ -38,7 +38,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """End the loop, cancelling what still runs on it, and wait for the thread."""
+        """End the loop, cancel its tasks, and wait for the thread."""
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""What a local cluster does about its ZooKeeper before its brokers start, and while they run."""
+"""How a local cluster waits for its ZooKeeper before its brokers start, and watches it while they run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Iterable[int]) -> None:
-    """Wait for ZooKeeper before the brokers do, so that only one waits and complains. Raises StartFailed.
+    """Wait for ZooKeeper before the brokers start, so that a problem is logged once and not by each broker. Raises StartFailed.
 
-    A ZooKeeper that was killed with its owner still has the ephemeral znodes of that owner, until their sessions expire: those of the
-    brokers `left_over` are deleted, and `/controller` with them.
+    An embedded ZooKeeper that was killed with its cluster still has the ephemeral znodes of that cluster until their sessions expire: the
+    registrations of the brokers `left_over` are deleted, and `/controller` too.
     """
     session = ZkSession(zookeeper, SESSION_TIMEOUT_MS)
     try:
@@ -35,7 +35,7 @@ async def reach_zookeeper(zookeeper: str, config: BrokerConfig, left_over: Itera
 
 
 async def wait_for_end(embedded: EmbeddedZooKeeper | None) -> None:
-    """Wait until the embedded ZooKeeper ends by itself, then raise EmbeddedZooKeeperError with the reason; for ever without one."""
+    """Wait until the embedded ZooKeeper ends by itself, then raise EmbeddedZooKeeperError with the reason. With None wait for ever."""
     if embedded is not None:
         reason = await asyncio.to_thread(embedded.wait_for_end)
         if reason is not None:

@@ -1,11 +1,11 @@
-"""A cluster whose brokers are processes of their own, with a ZooKeeper of their own when none is given.
+"""A cluster with one process for each broker. It starts an embedded ZooKeeper unless one is given.
 
-To a client it is the same cluster as `LocalCluster`. Each broker has its own event loop and can use its own core, and it can be killed.
-The owner starts a child process for each broker and writes the broker's properties, one line of JSON, to the child's standard input. The
-child answers with one line of JSON on its standard output as soon as it serves. The end of its standard input, by closing or by the
-owner's death, tells it to stop; so no broker outlives its owner. Children run in sessions of their own: Ctrl-C reaches the owner only.
+For a client it is the same as `LocalCluster`. But each broker has its own event loop, can use its own core and can be killed. The owner
+starts a child process for each broker and writes the properties of the broker, one line of JSON, to its standard input. The child responds
+with one line of JSON on its standard output when it serves. When its standard input ends, because the owner closed it or died, it stops; so
+no broker outlives its owner. Each child has its own terminal session, so that Ctrl-C only reaches the owner.
 
-A child that ends by itself is logged, and the others go on. When the last one has ended, the cluster has failed.
+If a child ends by itself, that is logged, and the others continue. The cluster has failed when the last one has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_LINE_BYTES = 1 << 20
 
 
 class BrokerProcess:
-    """One broker's process. Host and port are there after `ready`."""
+    """The process of one broker. Host, port and cluster id are set by `ready`."""
 
     def __init__(self, broker_id: int, process: asyncio.subprocess.Process) -> None:
         self.broker_id = broker_id
@@ -59,21 +59,21 @@ class BrokerProcess:
         return self._process.returncode is None
 
     async def ready(self) -> None:
-        """Wait until the broker serves. Raises StartFailed with the child's reason."""
+        """Wait until the broker serves. Raises StartFailed with the reason from the child."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
-        said: dict[str, Any] = json.loads(line) if line else {"error": f"broker {self.broker_id} ended {await self._end()}"}
-        if "error" in said:
-            raise StartFailed(said["error"])
-        self.host, self.port, self.cluster_id = said["host"], said["port"], said["cluster_id"]
+        report: dict[str, Any] = json.loads(line) if line else {"error": f"broker {self.broker_id} ended {await self._end()}"}
+        if "error" in report:
+            raise StartFailed(report["error"])
+        self.host, self.port, self.cluster_id = report["host"], report["port"], report["cluster_id"]
 
     async def ended(self) -> str:
-        """Wait for the end of the process; a clause that says how it ended."""
+        """Wait for the end of the process; returns how it ended, such as "with exit code 1"."""
         await self._process.wait()
         return await self._end()
 
     async def stop(self) -> None:
-        """Tell the broker to stop, and wait for its end."""
+        """Let the broker stop, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
@@ -90,7 +90,9 @@ class BrokerProcess:
 
 
 class ProcessCluster:
-    """Brokers 1 to `brokers`, a process each. `port` is the first one's, 0 for free ports; `config` holds properties of all of them."""
+    """Brokers 1 to `brokers`, each in its own process. `port` is the port of the first one, 0 for any free ports; `config` has the
+    properties of all brokers.
+    """
 
     def __init__(
         self,
@@ -104,9 +106,10 @@ class ProcessCluster:
         config: Mapping[str, str] | None = None,
         topics: Sequence[SeedTopic] = (),
     ) -> None:
-        """`command` runs a broker as described above; `zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one.
+        """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
+        starts and stops; with None it makes one.
 
-        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process: none is
+        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
         started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
         """
         self._command = command
@@ -128,18 +131,18 @@ class ProcessCluster:
         self.processes: list[BrokerProcess] = []
         self.cluster_id = ""
         self.controller_id = -1
-        """The controller when the cluster was ready."""
+        """Id of the broker that was the controller when the cluster became ready; -1 before."""
         self._watches: list[asyncio.Task[None]] = []
         self._stopping = False
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
-        """(id, host, port) of every broker, by id."""
+        """(id, host, port) of every broker, sorted by id."""
         return [(p.broker_id, p.host, p.port) for p in self.processes]
 
     @property
     def pids(self) -> dict[int, int]:
-        """Process id of each broker, by broker id."""
+        """Broker id → process id."""
         return {p.broker_id: p.pid for p in self.processes}
 
     @property
@@ -147,7 +150,7 @@ class ProcessCluster:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
 
     async def start(self) -> None:
-        """Come up and be ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; then `stop` ends what is left."""
+        """Start and wait until the cluster is ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; then call `stop`."""
         if self._embedded is not None:
             if not self._embedded.running:
                 await asyncio.to_thread(self._embedded.start)
@@ -170,9 +173,9 @@ class ProcessCluster:
         self._watches = [asyncio.create_task(self._watch(process)) for process in self.processes]
 
     async def stop(self) -> None:
-        """Stop every broker in order, the controller last, then the ZooKeeper that was started. Also after a start that failed.
+        """Stop the brokers, the controller last, then the embedded ZooKeeper. May also be called after a failed start.
 
-        The others stop at the same time: the limit is one for all of them, however many there are.
+        The other brokers stop at the same time, because one time limit holds for all of them.
         """
         self._stopping = True
         try:
@@ -188,7 +191,7 @@ class ProcessCluster:
             await asyncio.to_thread(self._embedded.stop)
 
     async def failure(self) -> None:
-        """Wait until the cluster cannot go on, then raise the reason: no broker is left, or the embedded ZooKeeper has ended."""
+        """Wait until the cluster has failed, then raise the reason: every broker has ended, or the embedded ZooKeeper has."""
         zookeeper = asyncio.ensure_future(wait_for_end(self._embedded))
         brokers = asyncio.ensure_future(self._all_ended())
         try:
@@ -208,8 +211,8 @@ class ProcessCluster:
     async def _watch(self, process: BrokerProcess) -> None:
         how = await process.ended()
         if not self._stopping:
-            lost = "" if are_on_disk(BrokerConfig(self._properties(process.broker_id))) else "; its logs were in memory and are gone"
-            log.warning("broker %d (process %d) ended %s; the others go on%s", process.broker_id, process.pid, how, lost)
+            lost = "" if are_on_disk(BrokerConfig(self._properties(process.broker_id))) else "; its logs were in memory and are lost"
+            log.warning("broker %d (process %d) ended %s; the others continue%s", process.broker_id, process.pid, how, lost)
 
     async def _spawn(self, broker_id: int) -> None:
         process = await asyncio.create_subprocess_exec(
@@ -225,7 +228,7 @@ class ProcessCluster:
         try:
             await process.stdin.drain()
         except ConnectionError:
-            log.debug("broker %d ended before it had its properties", broker_id)
+            log.debug("broker %d ended before it read its properties", broker_id)
 
     def _properties(self, broker_id: int) -> dict[str, str]:
         port = 0 if self._port == 0 else self._port + broker_id - 1
@@ -237,7 +240,7 @@ class ProcessCluster:
         return properties | log_directory(self._data_dir, broker_id) | with_own_log_directories(self._config, broker_id, self._count)
 
     async def _controller(self) -> tuple[str, int] | None:
-        """Where the controller listens, None when there is none now."""
+        """(host, port) of the controller, None if there is none at the moment."""
         for process in [process for process in self.processes if process.runs]:
             metadata = await self._metadata(process, [])
             if metadata is not None:
@@ -249,10 +252,10 @@ class ProcessCluster:
     async def _until_shown(self, topics: Sequence[str]) -> None:
         """Wait until every broker shows the same controller, all brokers, and a leader for every partition of these topics."""
         while True:
-            asked = await asyncio.gather(*(self._metadata(process, topics) for process in self.processes))
-            shown = [metadata for metadata in asked if metadata is not None and self._shows_all(metadata)]
-            controllers = {metadata.controller_id for metadata in shown}
-            if len(shown) == len(asked) and len(controllers) == 1:
+            responses = await asyncio.gather(*(self._metadata(process, topics) for process in self.processes))
+            complete = [metadata for metadata in responses if metadata is not None and self._shows_all(metadata)]
+            controllers = {metadata.controller_id for metadata in complete}
+            if len(complete) == len(responses) and len(controllers) == 1:
                 self.controller_id = controllers.pop()
                 return
             ended = [process for process in self.processes if not process.runs]
@@ -272,7 +275,7 @@ class ProcessCluster:
 
     @staticmethod
     async def _metadata(process: BrokerProcess, topics: Sequence[str]) -> messages.MetadataResponse | None:
-        """What a broker shows of these topics; None when it does not respond."""
+        """The Metadata response of a broker for these topics; None if it does not respond."""
         rows = [messages.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = messages.MetadataRequest(topics=rows, allow_auto_topic_creation=False)
         try:

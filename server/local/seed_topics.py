@@ -1,4 +1,4 @@
-"""Creates the topics that a cluster is to have at its start, as a client does: by a request to the controller."""
+"""Creates the topics that a cluster should have at its start, with a CreateTopics request like a client."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Address = tuple[str, int]
 
 
 async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Awaitable[Address | None]], timeout_s: float) -> None:
-    """Create the topics that do not exist. `controller` gives the controller's address, None while there is none; then it is asked again.
+    """Create the topics that do not exist. `controller` returns the address of the controller; while it returns None it is called again.
 
-    Raises StartFailed. The caller limits the time; `timeout_s` is what the request carries.
+    Raises StartFailed. The caller limits the time; `timeout_s` is the time-out in the request.
     """
     if not topics:
         return
@@ -49,7 +49,7 @@ async def create_topics(topics: Sequence[SeedTopic], controller: Callable[[], Aw
 async def _request(
     request: messages.CreateTopicsRequest, controller: Callable[[], Awaitable[Address | None]], timeout_s: float
 ) -> messages.CreateTopicsResponse | None:
-    """The controller's response; None when it could not be asked, or is not the controller any more."""
+    """The response of the controller; None if it cannot be reached or is not the controller any more."""
     address = await controller()
     if address is None:
         return None

@@ -1,1 +1,1 @@
-"""From a request's bytes to a response's bytes: dispatch, what a handler sees, and what requests wait for."""
+"""From the bytes of a request to the bytes of its response: dispatch, the context of handlers, the purgatory, the response cache."""

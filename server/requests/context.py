@@ -1,6 +1,6 @@
-"""What a handler gets with its request: who sent it, in which version, and the services of the broker.
+"""The context that a handler gets with its request: the client, the version and the services of the broker.
 
-Every check of a permission goes through the context, so that an authorizer works in every API at once.
+All permission checks go through the context, so that an authorizer works for every API.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler when the only right response is to close the connection. Its text goes into the log."""
+    """Raised by a handler if the connection must be closed instead of a response. Its text is logged."""
 
 
 class Context:
-    """One request's surroundings.
+    """The context of one request.
 
-    `cacheable` becomes false when the response may be different although the request's bytes and the metadata cache are the same.
-    `large`: the response is so long that it is encoded in a thread.
+    `cacheable` becomes false if another response is possible for the same request bytes and the same metadata cache.
+    `large`: the response is so large that it is encoded in a thread.
     """
 
     __slots__ = ("api_key", "api_version", "cacheable", "client_id", "correlation_id", "large", "peer", "services")
@@ -47,13 +47,13 @@ class Context:
         return RequestReceived(APIS[self.api_key].name, self.peer.connection, self.correlation_id)
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the principal may do this. The name is needed for everything but the cluster."""
+        """Whether the principal may do this operation. `name` is needed for every resource type except the cluster."""
         authorizer = self.services.authorizer
         if type(authorizer) is AllowAll:
             return True
-        self.cacheable = False  # rules may change between two requests, and differ by principal
+        self.cacheable = False  # the rules may change between two requests
         return authorizer.authorize(self.peer.principal, operation, Resource(resource_type, name))
 
     def authorized_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """Bit set of what the principal may do to a resource, as Metadata and DescribeCluster report it."""
+        """The operations that the principal may do on a resource, as the bit field of Metadata and DescribeCluster."""
         return sum(1 << operation for operation in SUPPORTED_OPERATIONS[resource_type] if self.authorize(operation, resource_type, name))

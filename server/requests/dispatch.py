@@ -1,16 +1,17 @@
-"""From one request's bytes to one response's bytes: everything that is the same for all APIs.
+"""From the bytes of a request to the bytes of its response: everything that is the same for all APIs.
 
-Which APIs there are is said by the table that the dispatcher is given (`server/requests/handlers.py`). A request for an API that is not
-in it closes the connection, as on an Apache Kafka broker that does not expose it (`server/requests/not_offered.py` logs it). So do a
-version out of range and bytes that do not decode; surplus bytes after the body are ignored. Only ApiVersions has a response to a
-version it does not know, in the shape of version 0, so that the client can try again.
+A table of handlers defines the APIs of a dispatcher (`server/requests/handlers.py`). A request for an API that is not in the table closes
+the connection, as on an Apache Kafka broker that does not expose the API (`server/requests/not_offered.py` logs it). A version out of range
+and bytes that cannot be decoded also close the connection; extra bytes after the body are ignored. Only ApiVersions responds to an
+unsupported version, in the layout of version 0, so that the client can try again.
 
-A frame of more than LARGE_REQUEST_BYTES is decoded, and its response encoded, in a thread: both are pure, and the event loop goes on
-serving others. Handlers of such requests walk long lists in slices (`protocol/pace.py`).
+A request of more than LARGE_REQUEST_BYTES is decoded in a thread, and its response is encoded in a thread, so that the event loop can serve
+other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
 
-`Dispatcher.begin` returns the response at once, without a task, when the handler is a plain function; a handler that has to wait is a
-coroutine function, and `begin` returns a coroutine for its response. A handler's unknown exception is a fault: logged with its traceback,
-and the response is UNKNOWN_SERVER_ERROR; a problem with ZooKeeper is a line in the log and has its own code (`server/requests/faults.py`).
+If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait is a
+coroutine function, and `begin` returns a coroutine for its response. An unknown exception of a handler is a fault: it is logged with its
+traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its own error code
+(`server/requests/faults.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from klamm.server.services import Services
 log = logging.getLogger(__name__)
 
 LARGE_REQUEST_BYTES = 256 << 10
-"""Requests up to this size are decoded at once: ten thousand partition states or so, some tens of milliseconds at most."""
+"""Larger requests are decoded in a thread. This size is about ten thousand partition states, some tens of milliseconds at most."""
 
 _KEY_AND_VERSION = Struct(">hh")
 
@@ -44,28 +45,28 @@ Repeated = Callable[[Peer, bytes, Following], bytes | asyncio.Future[bytes | Non
 
 
 class Refuse(Protocol):
-    """A response that says "the whole request failed with this code"."""
+    """Makes the response for a request that failed as a whole."""
 
     def __call__(self, request: Any, version: int, code: ErrorCode, message: str | None = None) -> Any:
-        """The code at the top where the response has one, and on every element that the request names. None: there is no such
-        response, the connection has to be closed.
+        """The response with this code: at the top if it has one there, and for every element of the request. None if the API has no
+        such response; then the connection is closed.
         """
 
 
 def no_refusal(request: Any, version: int, code: ErrorCode, message: str | None = None) -> None:
-    """Of an API that cannot say that a request failed: its connection is closed."""
+    """For an API whose responses have no error code: the connection is closed."""
 
 
 class Handler(NamedTuple):
-    """One API. `handle(ctx, request)` returns a response, its encoded body (bytes, or a list of pieces), or None for no response; or a
-    coroutine of one of these.
+    """One API. `handle(ctx, request)` returns a response, its encoded body (bytes, or a list of pieces), None for no response, or a
+    coroutine that returns one of these.
 
-    `cached`: the response depends only on what a `ResponseCache` is cleared for.
-    `pipelined`: requests that follow one another on a connection may be begun before the first has its response; what they do happens
-    in their order all the same (they go through the controller's queue), and the responses leave in their order.
-    `repeated` makes a function that handles some requests from their bytes: (peer, payload, those that follow) → frames, a future for
-    them, or None, and the handler does it.
-    `unsupported_version`: the encoded version 0 of the response to a version out of range; None closes the connection.
+    `cached`: the response depends only on the request and on state whose changes clear the `ResponseCache`.
+    `pipelined`: the next requests of a connection may be begun before the first has its response. Their effects still happen in their
+    order (for example through the controller's queue), and the responses are sent in order.
+    `repeated` makes a function that handles some requests from their bytes: (peer, payload, later requests) → frames, a future for
+    frames, or None if the handler must do it.
+    `unsupported_version`: the encoded response, in version 0, to a version out of range; None closes the connection.
     """
 
     handle: Callable[[Context, Any], Any]
@@ -77,30 +78,31 @@ class Handler(NamedTuple):
 
 
 class Dispatcher:
-    """Responds to the requests of one broker. `begin` raises RemoteProtocolError or CloseConnection when the connection must be closed."""
+    """Responds to the requests of one broker. `begin` raises RemoteProtocolError or CloseConnection if the connection must be closed."""
 
     def __init__(self, services: Services, handlers: Mapping[int, Handler]) -> None:
         self.metadata = services.metadata
-        """Cached responses are valid for one generation of it."""
+        """The metadata cache; cached responses are valid for one generation of it."""
         self._services = services
         self._handlers = handlers
         self._repeated = {key.to_bytes(2, "big"): handler.repeated(services) for key, handler in handlers.items() if handler.repeated}
         self._pipelined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.pipelined)
 
     def is_pipelined(self, api_key: bytes) -> bool:
-        """Whether requests of this API, by the first two bytes of its requests, may be under way together."""
+        """Whether several requests of this API may be in progress on a connection. `api_key` is the first two bytes of a request."""
         return api_key in self._pipelined
 
     def may_pipeline(self, api_key: bytes, payload: bytes) -> bool:
-        """Whether a request may be begun while one of the API with this key, which came before it, still waits for its response."""
+        """Whether a request may be begun while an earlier request of the API `api_key` still waits for its response."""
         return payload[:2] == api_key and api_key in self._pipelined
 
     def begin(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS, logged: bool = False) -> Response:
-        """One request's response as a frame, None when it gets none, or a coroutine or future for either.
+        """Handle a request. Returns the response as a frame, None if there is no response, or a coroutine or future for one of these.
 
-        `following` are the requests that came behind it; some of them may be handled with it, and their responses are behind its own.
+        `following` are the requests after it on the connection. Some of them may be handled with it; then the frame also contains their
+        responses.
 
-        `logged` is for `_logged`: this request is in the log already, and the same must come here again.
+        `logged` is set by `_logged`, which calls this method again for a request that it logs.
         """
         if not logged and request_log.log.isEnabledFor(logging.DEBUG):
             return self._logged(peer, payload)
@@ -142,7 +144,7 @@ class Dispatcher:
         return frame
 
     def _refusal(self, peer: Peer, api_key: int, payload: bytes) -> RemoteProtocolError:
-        """Why a request for an API without a handler closes the connection."""
+        """The error for a request to an API without a handler; it closes the connection."""
         api = messages.APIS.get(api_key)
         if api is None or api.draft:
             return RemoteProtocolError(f"API {api_key} is unknown")
@@ -151,7 +153,7 @@ class Dispatcher:
         return NotOffered(f"{api.name} is not offered")
 
     def _logged(self, peer: Peer, payload: bytes) -> Response:
-        """`begin`, with a line in the log when the response is there."""
+        """Call `begin`, and log a line when the response is made."""
         line = request_log.RequestLine(peer.host, peer.listener, payload, self._services.clock.monotonic)
         try:
             response = self.begin(peer, payload, logged=True)
@@ -210,7 +212,7 @@ def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
 
 
 def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fault: Exception) -> bytes:
-    """The response to a request whose handler failed; without one the connection must go."""
+    """The response to a request whose handler raised `fault`. Raises CloseConnection if the API has no such response."""
     code, name = faults.code_of(fault), messages.APIS[ctx.api_key].name
     if code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -219,5 +221,5 @@ def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fa
         log.warning("%s version %d from %s gets %s: %s", name, ctx.api_version, ctx.peer.host, code.name, fault)
     frame = _frame(ctx, correlation_id, handler.refuse(request, ctx.api_version, code))
     if frame is None:
-        raise CloseConnection("its request has no response that says so")
+        raise CloseConnection(f"{name} failed, and its response cannot contain an error")
     return frame

@@ -1,6 +1,6 @@
-"""Which code a client gets for an exception that a handler did not handle.
+"""The error code that a client gets if a handler raises an exception.
 
-A request that ends with the ZooKeeper session is no fault: a client that sends it again finds another controller.
+A request that fails because the ZooKeeper session ended is not a fault: a client that sends it again finds another controller.
 """
 
 from __future__ import annotations

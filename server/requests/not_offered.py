@@ -1,6 +1,7 @@
-"""What Apache Kafka's brokers offer and this one does not yet, in words for readers of the log: once for each API and client.
+"""APIs of Apache Kafka that Klamm does not support yet, and their line in the log: one for each API and client.
 
-A request for it closes the connection, as any request that a broker does not expose; most clients come again, which is not said again.
+A request for such an API closes the connection, like a request for any API that a broker does not expose. Most clients send it again; that
+is not logged again.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ NOT_OFFERED: Mapping[str, str] = {
     "UpdateFeatures": "changes of features",
     "Envelope": "forwarded requests",
 }
-"""What each API is for."""
+"""API name → the feature that it belongs to, for the log."""
 
 
 class NotOffered(RemoteProtocolError):
-    """A request for what this broker does not offer, of which the log says so already."""
+    """A request for an API that this broker does not offer. It has been logged already."""
 
 
 class NotOfferedLog:
-    """Writes once for each client what it cannot have here."""
+    """Logs requests for APIs that this broker does not offer, once for each API and client."""
 
     def __init__(self) -> None:
         self._written: set[tuple[int, str | None]] = set()
 
     def write(self, api_key: int, client_id: str | None, host: str) -> None:
-        """One line, unless there was one for this API and client."""
+        """Write one line, unless there was one for this API and client."""
         client = client_id if len(self._written) < MAX_CLIENTS else None
         if (api_key, client) in self._written or (api_key, client_id) in self._written:
             return

@@ -1,4 +1,4 @@
-"""The other end of a client connection: where it connected from, on which listener, and who it is."""
+"""The client at the other end of a connection: its address, its listener and its principal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from klamm.server.security.authorizer import ANONYMOUS, Principal
 
 
 class Peer:
-    """One per connection, which has the id `connection` among those of its broker. `responses` are the cached responses for it.
+    """One client connection. `connection` is its id, unique within the broker; `responses` are the cached responses for this client.
 
-    `is_open` is false once the connection is lost.
-    `exclusive`: the request that is handled has not done its work yet, so that no other may be begun, whatever may be pipelined.
-    `on_lost` is called when the connection is lost; a request that waits sets it, and takes it back.
-    `repeated`: what the last Produce request for one partition had in front of its records; `repeated_fetch`: the last Fetch request
-    that may be repeated.
-    A peer that authenticates gets another `principal`, and the response cache of that one (`ClientConnection.identify`).
+    `is_open` is false after the connection is lost.
+    `exclusive`: the request in progress has not done its work yet, so no other request may be begun, even if its API may be pipelined.
+    `on_lost` is called when the connection is lost. A waiting request sets it, and removes it afterwards.
+    `repeated`: the bytes before the records in the last Produce request for one partition; `repeated_fetch`: the last Fetch request that
+    may be repeated.
+    A client that authenticates gets another `principal`, and the response cache of that principal (`ClientConnection.identify`).
     """
 
     __slots__ = (
@@ -32,8 +32,8 @@ class Peer:
         self.connection = connection
         self.exclusive = False
         self.is_open = True
-        self.repeated: Any = None  # of `server/produce/repeated_produce.py`
-        self.repeated_fetch: Any = None  # of `server/fetch/repeated_fetch.py`
+        self.repeated: Any = None  # belongs to `server/produce/repeated_produce.py`
+        self.repeated_fetch: Any = None  # belongs to `server/fetch/repeated_fetch.py`
         self.listener = listener
         self.host = host
         self.responses = responses

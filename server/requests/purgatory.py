@@ -1,9 +1,9 @@
-"""Where requests wait for the metadata cache: until a condition on some topics or partitions holds, or their time is over.
+"""The purgatory: requests wait here until the metadata cache fulfils a condition on some topics or partitions, or until a time-out.
 
-A handler that changed something waits with the topics, or the partitions, that it depends on and a condition. The condition is checked once
-right away, then whenever somebody says that one of those was named (each UpdateMetadata does), and never by polling. Waits are found
-by what was named, so that a request that waits for other partitions of the same topic costs nothing. Waits are woken in the
-order they began. A time-out of zero or less means: look once, do not wait.
+A handler that changed something waits with a condition and the topics or partitions that it depends on. The condition is checked once at
+the beginning, then whenever `check` names one of these topics or partitions (each UpdateMetadata calls it). There is no polling. Waits are
+found by topic and partition, so requests that wait for other partitions of the same topic cost nothing. Waits are woken in the order in
+which they began. With a time-out of zero or less the condition is checked once, without waiting.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from klamm.protocol.pace import SLICE, Pace
 log = logging.getLogger(__name__)
 
 Named = Mapping[str, Sequence[int]]
-"""Topics, each with some of its partitions."""
+"""Topic → some of its partitions."""
 
 Condition = Callable[[Named], bool]
-"""Whether the wait is over. It is told which of its partitions may have changed; it must be quick and must not wait."""
+"""Returns whether the wait is over. It gets the partitions that may have changed; it must be quick and must not wait."""
 
 _WHOLE = -1
-"""Instead of a partition: any of the topic."""
+"""Stands for any partition of a topic."""
 
 
 class _Wait:
-    """`keys` are those by which it can be found."""
+    """A request that waits. `keys` are the topics and partitions under which it is stored."""
 
     __slots__ = ("done", "keys", "look")
 
@@ -44,7 +44,7 @@ class Purgatory:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        # a dict is used as an ordered set: waits are woken in the order they came
+        # a dict as an ordered set: waits are woken in the order in which they began
         self._open: dict[_Wait, None] = {}
         self._waits: dict[str, dict[int, list[_Wait]]] = {}
         self._closed = False
@@ -53,11 +53,11 @@ class Purgatory:
         return len(self._open)
 
     async def wait(self, topics: Iterable[str], ready: Callable[[], bool], timeout_ms: int) -> bool:
-        """True once `ready()` holds, False when `timeout_ms` passed before. `ready` must be quick and must not wait."""
+        """Return True as soon as `ready()` does, False after `timeout_ms`. `ready` must be quick and must not wait."""
         return await self._wait([dict.fromkeys(topics, (_WHOLE,))], lambda _: ready(), timeout_ms)
 
     async def wait_for_partitions(self, partitions: Named, look: Condition, timeout_ms: int) -> bool:
-        """True once `look` does, False when `timeout_ms` passed before. At first it is told all partitions, in slices."""
+        """Return True as soon as `look` does, False after `timeout_ms`. At first `look` gets all partitions, in slices."""
         return await self._wait(_slices(partitions), look, timeout_ms)
 
     async def _wait(self, slices: Iterable[Named], look: Condition, timeout_ms: int) -> bool:
@@ -68,7 +68,7 @@ class Purgatory:
         try:
             for some in slices:
                 await pace(sum(map(len, some.values())))
-                if waits:  # from here on a change is noticed; what was before is seen now
+                if waits:  # later changes wake the wait; `look` sees the earlier ones
                     self._remember(wait, some)
                 if look(some):
                     return True
@@ -79,7 +79,7 @@ class Purgatory:
             self._forget(wait)
 
     def check(self, named: Iterable[tuple[str, Iterable[int]]]) -> None:
-        """Look again at every wait that cares for one of these topics, or for one of the partitions named with them."""
+        """Check the condition of every request that waits for one of these topics or partitions."""
         if not self._open:
             return
         found: dict[_Wait, dict[str, list[int]]] = {}
@@ -95,15 +95,15 @@ class Purgatory:
                 continue
             try:
                 ready = wait.look(some)
-            except Exception as fault:  # the waiting handler's own fault: hand it to that handler, not to the request that woke it
-                log.debug("a condition raised an exception; its request gets the error", exc_info=True)
+            except Exception as fault:  # the fault belongs to the waiting handler, not to the request that woke it
+                log.debug("the condition of a waiting request raised an exception; the request fails with it", exc_info=True)
                 wait.done.set_exception(fault)
                 ready = False
             if ready:
                 _complete(wait, True)
 
     def close(self) -> None:
-        """Every wait ends as if its time were over; later ones do not wait."""
+        """End every wait as if its time-out had passed. Later requests do not wait."""
         self._closed = True
         for wait in self._open:
             _complete(wait, False)
@@ -135,7 +135,7 @@ def _complete(wait: _Wait, result: bool) -> None:
 
 
 def _slices(partitions: Named) -> Iterator[Named]:
-    """The partitions in slices of a size that stops nobody; one that is empty if there are none."""
+    """Split the partitions into slices of at most SLICE; yields one empty slice if there are none."""
     some: dict[str, Sequence[int]] = {}
     size = 0
     for topic, indexes in partitions.items():

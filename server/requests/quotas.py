@@ -1,4 +1,4 @@
-"""Quotas: how much a principal may do in a time. There is one so far, for changes of topics; the default has no limit."""
+"""Quotas of principals. So far there is one, for creating and deleting topics; by default it has no limit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from klamm.server.security.authorizer import Principal
 
 
 class MutationQuota(Protocol):
-    """controller_mutation_rate: how long a client has to wait after it creates or deletes this number of partitions."""
+    """Kafka's controller_mutation_rate: limits the partitions that a client creates and deletes."""
 
     def __call__(self, principal: Principal, mutations: int) -> int:
-        """Throttle time in ms, 0 when the mutations fit into the quota (and are counted)."""
+        """Count these partitions; returns the throttle time in ms, 0 if they are within the quota."""
 
 
 def no_quota(principal: Principal, mutations: int) -> int:
-    """The quota of a broker that has none."""
+    """The quota of a broker without a quota: never throttles."""
     return 0

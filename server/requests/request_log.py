@@ -1,7 +1,7 @@
-"""One line per request at level DEBUG: who requested what, the errors in the response, how long it took.
+"""The request log: one line for each request at level DEBUG, with the client, the request, the errors in the response and the duration.
 
-Responses are decoded again for it, whatever made them. While it is on, no response is cached, so that every request is seen; at other
-levels it costs one look at the level for each request that has no cached response.
+Every response is decoded again for the line. While the log is on, no response is cached, so that every request is logged. At other
+levels it costs one check of the level for each request without a cached response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN_CODES = 3
 
 
 class RequestLine:
-    """A request that is being handled, from its first moment on. `monotonic` is a clock's."""
+    """A request that is being handled; its duration counts from the construction of this object. `monotonic` returns seconds."""
 
     def __init__(self, host: str, listener: str, payload: bytes, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -38,18 +38,18 @@ class RequestLine:
         self._what = f"{name} v{header.api_version} from client {shown(header.client_id)} at {host} on {listener}"
 
     def responded(self, frame: bytes | None) -> None:
-        """Its response is made."""
+        """Log the request with its response."""
         self._write("no response" if frame is None else self._codes(frame))
 
     def closed(self, reason: Exception) -> None:
-        """Its connection is closed instead of a response."""
+        """Log that the connection is closed instead of a response."""
         self._write(f"connection closed, {reason}")
 
     def _write(self, outcome: str) -> None:
         log.debug("%s: %s, %.3f ms", self._what, outcome, (self._monotonic() - self._began) * 1000)
 
     def _codes(self, frame: bytes) -> str:
-        """The errors in a response, each with its number where there are several."""
+        """The error codes in a response, each with its count if there are several."""
         payload = frame[4:]
         version = self._version
         if self._api_key == ApiKey.API_VERSIONS and not version <= messages.APIS[self._api_key].max_version:
@@ -67,14 +67,14 @@ class RequestLine:
 
 
 def shown(client_id: str | None) -> str:
-    """A client id as it may stand in a line: quoted, and not too long."""
+    """A client id for a log line: quoted, and shortened if it is long."""
     if client_id is None:
         return "without an id"
     return repr(client_id if len(client_id) <= MAX_CLIENT_ID_LENGTH else f"{client_id[:MAX_CLIENT_ID_LENGTH]}…")
 
 
 def _errors(message: Any) -> Iterator[int]:
-    """Every error code in a message that is not NONE, from the top down."""
+    """All error codes in a message except NONE, in the order of its fields."""
     for name, value in zip(message._fields, message, strict=True):
         if name.endswith("error_code"):
             if value:

@@ -1,8 +1,8 @@
-"""Encoded responses by the bytes of their requests, for requests that many clients send again and again.
+"""A cache of encoded responses, found by the bytes of the request, for requests that many clients repeat.
 
-A response is cached when it depends on nothing but the request's bytes, the listener, the principal, and what the caches are cleared for:
-metadata cache, features, configs, levels of the log. `server/net/connection.py` looks here first, and needs neither decoder nor handler
-for a request it has seen.
+A response is cached if it depends only on the bytes of the request, the listener, the principal, and on state whose changes clear the
+caches: metadata cache, features, configs, log levels. `server/net/connection.py` looks here first; a repeated request needs neither the
+decoder nor a handler.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MAX_RESPONSE_BYTES = 64 << 20
 
 
 class ResponseCache:
-    """Finds a response without understanding anything of its request, in two steps.
+    """Finds a response in two steps, without decoding the request.
 
-    The first eight bytes of a request (length, API key, version) lead to the length of the whole frame and to a dict; in it the bytes
-    after the correlation id lead to the response's length field and to what follows the correlation id in the response.
-    All responses are of one `generation` of the metadata cache. Their number and size are limited.
+    The first eight bytes of a request (length, API key, version) give the length of the whole frame and a dict. In this dict the bytes
+    after the correlation id of the request give the length field of the response and the bytes after its correlation id.
+    All responses belong to one `generation` of the metadata cache. Their number and size are limited.
     """
 
     __slots__ = ("__weakref__", "_count", "_size", "by_frame", "generation")
@@ -34,7 +34,7 @@ class ResponseCache:
         _caches.add(self)
 
     def use_generation(self, generation: int) -> None:
-        """Drop responses that were made from another state of the metadata cache."""
+        """Drop all responses if they belong to another generation of the metadata cache."""
         if generation != self.generation:
             self.clear()
             self.generation = generation
@@ -56,9 +56,9 @@ class ResponseCache:
 
 
 class ResponseCaches:
-    """The caches of one listener, one for each principal: what a client may see depends on who it is.
+    """The caches of one listener, one for each principal, because different principals may see different things.
 
-    A cache lasts as long as a connection uses it, that of clients without authentication always.
+    A cache exists as long as a connection uses it. The cache of anonymous clients always exists.
     """
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class ResponseCaches:
 
     def of(self, principal: Principal) -> ResponseCache:
         """The cache of this principal."""
-        found = self._by_principal.get(principal)
-        if found is None:
-            found = self._by_principal[principal] = ResponseCache()
-        return found
+        cache = self._by_principal.get(principal)
+        if cache is None:
+            cache = self._by_principal[principal] = ResponseCache()
+        return cache
 
     def clear(self) -> None:
-        """Forget all responses; connections go on with the caches that they have."""
+        """Drop all responses. Connections keep their caches."""
         for cache in list(self._by_principal.values()):
             cache.clear()
 
@@ -82,6 +82,6 @@ _caches: WeakSet[ResponseCache] = WeakSet()
 
 
 def clear_all() -> None:
-    """Clear the caches of all brokers of this process: they share their loggers, and the request log may be on now."""
+    """Clear the caches of all brokers in this process: they share the loggers, and the request log may have been switched on."""
     for cache in _caches:
         cache.clear()

@@ -1,6 +1,6 @@
-"""What the three requests of KIP-179 have in common: entries with a key each, results in time, rows of the response.
+"""What the three requests of KIP-179 share: entries with keys, results within a time-out, rows of the response.
 
-The controller goes on with the work of such a request when the time-out of its sender is over.
+The controller continues the work of such a request after its time-out.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from klamm.protocol.pace import Pace
 K = TypeVar("K")
 V = TypeVar("V")
 PartitionsResponse = TypeVar("PartitionsResponse", messages.ReassignPartitionsResponse, messages.AlterInterbrokerThrottledReplicasResponse)
-"""Responses with a row for each partition, which are alike."""
+"""The two responses that have a row for each partition."""
 
 _DUPLICATE: Result = ErrorCode.INVALID_REQUEST, "It is named twice."
 
 
 class Entries(Generic[K, V]):
-    """`wanted` has what a request wants of each key, `refused` the keys that have failed, from the beginning those that are named twice."""
+    """The entries of a request. `wanted` has the value of each key; `refused` the result of each failed key, such as those named twice."""
 
     def __init__(self) -> None:
         self.wanted: dict[K, V] = {}
         self.refused: dict[K, Result] = {}
 
     def add(self, key: K, value: V) -> None:
-        """The next entry of the request."""
+        """Add the next entry of the request. A key that is named twice is refused."""
         if key in self.wanted:
             self.refused[key] = _DUPLICATE
         self.wanted[key] = value
 
     def refuse(self, results: Mapping[K, Result]) -> None:
-        """These keys have failed."""
+        """Store the results of keys that have failed."""
         self.refused.update(results)
 
     async def results(self, clock: Clock, work: Coroutine[Any, Any, dict[K, Result]], received: float, timeout_ms: int) -> dict[K, Result]:
-        """The results of the work, or, `timeout_ms` after `received`, REQUEST_TIMED_OUT for all keys that are not refused by then.
+        """Return the results of the work. If it takes longer than `timeout_ms` after `received`, all keys that are not refused by then get
+        REQUEST_TIMED_OUT.
 
-        Raises what the work raises in time.
+        Raises what the work raises within that time.
         """
         task = asyncio.ensure_future(work)
         task.add_done_callback(_look)
@@ -57,7 +58,7 @@ class Entries(Generic[K, V]):
 
 
 def _look(task: asyncio.Future[Any]) -> None:
-    """Nobody may be there any more for the error of a task that took too long."""
+    """Retrieve the error of a task that may have exceeded its time-out; otherwise asyncio warns that nobody did."""
     if not task.cancelled():
         task.exception()
 
@@ -65,7 +66,7 @@ def _look(task: asyncio.Future[Any]) -> None:
 async def partitions_response(
     kind: type[PartitionsResponse], version: int, results: Mapping[TopicPartition, Result]
 ) -> PartitionsResponse:
-    """The response with these results, topics together."""
+    """The response with these results, grouped by topic."""
     pace = Pace()
     encode = messages.struct_encoder(kind.__name__, "PartitionResult", version)
     by_topic: dict[str, list[bytes]] = {}

@@ -1,8 +1,8 @@
-"""Creating topics, for CreateTopics and for requests that name a topic that does not exist yet (Metadata).
+"""Creates topics, for CreateTopics and for Metadata requests that name topics which do not exist.
 
-Topics are planned one by one (`controller/topics/topic_requests.py`), counted against the mutation quota, and written together into
-ZooKeeper by this broker itself, config znode first; the controller finds them there. The caller may then wait until this broker's own
-metadata cache shows a leader for every partition: that is what "created" means to a client.
+Topics are planned one by one (`controller/topics/topic_requests.py`), counted against the mutation quota, and written to ZooKeeper together
+by this broker, config znode first; the controller finds them there. The caller may then wait until this broker's metadata cache shows a
+leader for every partition. For a client that means "created".
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 TOPIC_ENTRIES = 10
-"""A topic is as much work as this number of plain entries of a list."""
+"""Work for one topic, in list entries (for `Pace`)."""
 
 
 @dataclass(slots=True)
 class Creation:
-    """What became of one topic. The plan is None where a check refused it, the id zero where nothing was written."""
+    """The outcome for one topic. The plan is None if the topic was refused; the id is zero if nothing was written."""
 
     code: ErrorCode
     message: str | None = None
@@ -52,9 +52,9 @@ class Creation:
 async def create_topics(
     ctx: Context, topics: Sequence[Any], *, validate_only: bool = False, strict_quota: bool = True
 ) -> tuple[dict[str, Creation], int]:
-    """Check and write CreatableTopics with different names; the outcomes by name, and how long the caller is to be throttled (ms).
+    """Check and write CreatableTopics with different names; returns the outcome of each name and the throttle time of the client (ms).
 
-    A quota that is not strict throttles the caller but refuses nothing.
+    Without `strict_quota` the quota throttles the client but does not refuse topics.
     """
     services = ctx.services
     outcomes = await _plan(services, topics, written=not validate_only)
@@ -85,15 +85,15 @@ async def create_topics(
 
 
 async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create topics with the broker's defaults, without waiting; the code of each in the Metadata response.
+    """Create topics with the broker's defaults, without waiting; returns the code of each topic for the Metadata response.
 
-    LEADER_NOT_AVAILABLE stands for "created, look again".
+    LEADER_NOT_AVAILABLE means that the topic is being created and the client should repeat its request.
     """
     topics = [_default_topic(ctx.services, name) for name in names if is_valid_name(name)]
     try:
         outcomes, _ = await create_topics(ctx, topics, strict_quota=False)
     except StoreLost as problem:
-        log.warning("%d topics are not created until they are requested again: %s", len(topics), problem)
+        log.warning("cannot create %d topics until a client requests them again: %s", len(topics), problem)
         outcomes = {topic.name: Creation(ErrorCode.NONE) for topic in topics}
     codes: dict[str, ErrorCode] = {}
     for name in names:
@@ -108,13 +108,13 @@ async def auto_create(ctx: Context, names: Iterable[str]) -> dict[str, ErrorCode
 
 
 async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable[int]], timeout_ms: int) -> set[str]:
-    """Wait until all partitions have a leader in the metadata cache at the same time; the topics that miss one when the time is over.
+    """Wait until all partitions have a leader in the metadata cache at the same time; returns the topics that do not after the time-out.
 
-    A time-out of zero or less does not even look: all of them count as missing.
+    With a time-out of zero or less nothing is checked: all topics are returned.
     """
     if timeout_ms <= 0:
         return set(partitions)
-    # looked at from the end: a topic once seen is looked at again only when all were
+    # checked from the end: a topic that was complete once is checked again only after all others
     waiting = list(partitions)
 
     def leaderless(topic: str) -> bool:
@@ -132,7 +132,7 @@ async def wait_for_leaders(services: Services, partitions: Mapping[str, Iterable
 
 
 async def _plan(services: Services, topics: Sequence[Any], written: bool) -> dict[str, Creation]:
-    """Plan each topic; the names of all topics are read only when one of them needs it.
+    """Plan each topic. The names of all topics are read from ZooKeeper only if a topic needs them.
 
     Names that collide with each other are planned in the order of Apache Kafka, so that the same one is created.
     """
@@ -188,7 +188,7 @@ def _facts(services: Services) -> CreationFacts:
 
 
 def _default_topic(services: Services, name: str) -> Any:
-    """A topic as auto-creation makes it. The two internal ones have counts and configs of their own."""
+    """The topic that auto-creation makes. The two internal topics have their own counts and configs."""
     config = services.config
     request = messages.CreateTopicsRequest
     if name == "__consumer_offsets":

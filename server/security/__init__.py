@@ -1,1 +1,1 @@
-"""Who may do what, and the security that Klamm does not have."""
+"""The authorizer, and the check for security that Klamm does not have."""

@@ -1,7 +1,7 @@
-"""Security that a configuration requests and Klamm does not have stops the start: a broker that ignored it would let everybody in.
+"""A broker does not start if its configuration requests security that Klamm does not have. If it ignored that, everybody would have access.
 
-TLS and SASL of listeners are refused by `configs/listeners.py`. Properties that only matter to such listeners, or to an authorizer, do
-nothing without them in Apache Kafka either, so they may stand in the file.
+Listeners with TLS or SASL are refused by `configs/listeners.py`. Properties that only matter for such listeners, or for an authorizer, have
+no effect without them in Apache Kafka either, so they are allowed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ AUTHORIZER = "authorizer.class.name"
 
 
 def refuse(config: BrokerConfig, has_authorizer: bool) -> None:
-    """Raises ConfigError. An authorizer that a program hands to its broker wins over the property."""
+    """Raises ConfigError. An authorizer that a program gives to its broker takes precedence over the property."""
     authorizer = config.get(AUTHORIZER).strip()
     if authorizer and not has_authorizer:
-        raise ConfigError(AUTHORIZER, authorizer, "ACLs are not built: without them everybody would be allowed everything")
+        raise ConfigError(AUTHORIZER, authorizer, "ACLs are not supported: without them every client could do everything")
     if config.get("zookeeper.set.acl"):
-        raise ConfigError("zookeeper.set.acl", "true", "ACLs of znodes are not built: everybody could write them")
+        raise ConfigError("zookeeper.set.acl", "true", "ACLs of znodes are not supported: every client of ZooKeeper could write them")
     if config.get("zookeeper.ssl.client.enable"):
-        raise ConfigError("zookeeper.ssl.client.enable", "true", "TLS is not built: the connection to ZooKeeper would not be encrypted")
+        raise ConfigError("zookeeper.ssl.client.enable", "true", "TLS is not supported: the connection to ZooKeeper would not be encrypted")

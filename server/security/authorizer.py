@@ -1,6 +1,7 @@
-"""The nouns of access control: principals, operations, resources, and the authorizer that decides.
+"""Access control: principals, operations, resources, and the interface of authorizers.
 
-Numbers are Kafka's (AclOperation, ResourceType): they also make the bit sets of "authorized operations" in Metadata and DescribeCluster.
+The numbers are Kafka's (AclOperation, ResourceType). The bit fields of "authorized operations" in Metadata and DescribeCluster use them
+too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class Operation(IntEnum):
-    """What somebody wants to do to a resource."""
+    """An operation on a resource, such as READ."""
 
     READ = 3
     WRITE = 4
@@ -30,7 +31,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that can be protected."""
+    """Kinds of resources that can be protected."""
 
     TOPIC = 2
     GROUP = 3
@@ -65,7 +66,7 @@ SUPPORTED_OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
 
 
 class Resource(NamedTuple):
-    """One protected thing. The cluster is named "kafka-cluster"."""
+    """One protected resource. The name of the cluster is "kafka-cluster"."""
 
     type: ResourceType
     name: str
@@ -88,11 +89,11 @@ class Authorizer(Protocol):
     """Decides whether a principal may do something. Called once for each check, on the event loop: it must not block."""
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """True when allowed."""
+        """Whether the principal may do the operation on the resource."""
 
 
 class AllowAll:
-    """The authorizer of a broker that has none configured."""
+    """The default authorizer: everything is allowed."""
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
         return True

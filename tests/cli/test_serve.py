@@ -184,7 +184,7 @@ def test_a_topic_that_exists_with_another_shape_is_left_and_warned_of(start: Sta
     assert first.ended() == 0
     second = start("serve", "--port", 0, "--brokers", 1, "--json", "--zookeeper", zookeeper + chroot, "--topic", "orders:3")
     second.ready()
-    second.logged("topic orders exists already with 2 partitions instead of 3")
+    second.logged("topic orders already exists with 2 partitions instead of 3")
 
 
 def test_properties_of_all_brokers_are_judged_once_with_a_suggestion(serve: Start) -> None:

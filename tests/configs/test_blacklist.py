@@ -179,7 +179,7 @@ def test_in_the_properties_file_it_has_no_effect_and_a_warning_says_so(caplog):
     assert LIST not in config.static and LIST not in config.unknown
     with caplog.at_level(logging.WARNING):
         log_properties(config, "")
-    assert f"property {LIST} is ignored: it is set for all brokers at once, as a dynamic config" in caplog.text
+    assert f"property {LIST} is ignored: it can only be set for all brokers, as a dynamic config" in caplog.text
     off = BrokerConfig({"zookeeper.connect": "z:1", LIST: "1", "kip491.enable": "off"})
     (row,) = [row for row in describe_broker(off) if row.name == LIST]
     assert (row.value, row.sensitive, row.source) == (None, True, ConfigSource.STATIC_BROKER) and LIST in off.unknown

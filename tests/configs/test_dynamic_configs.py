@@ -166,7 +166,7 @@ async def test_a_session_that_is_over(brokers, caplog):
     node = await brokers(0)
     await node.zk.stop()
     await node.dynamic.look()
-    assert "cannot be watched at the moment" in caplog.text
+    assert "cannot watch config changes at the moment" in caplog.text
 
 
 async def test_what_the_controller_hears(brokers):
