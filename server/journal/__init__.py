@@ -1,1 +1,1 @@
-"""What a broker and its controller do, written to the broker's journal."""
+"""Writes the events of a broker and its controller to the broker's journal."""

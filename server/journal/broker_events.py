@@ -1,4 +1,4 @@
-"""What a broker's journal says of the broker itself: its start and end, the APIs that it offers, configs that change."""
+"""Rows of a journal about the broker itself: its start and stop, the APIs that it offers, changes of configs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from klamm.server.journal.journaling import Journal, to_text
 
 
 class BrokerEvents:
-    """Rows about one broker. Each JSON is made at once: they are few."""
+    """Writes the rows about one broker. Their JSON is made at once, because there are few of them."""
 
     def __init__(self, journal: Journal, broker_id: int) -> None:
         self._event = journal.event
         self._broker_id = broker_id
 
     def started(self, config: BrokerConfig, version: str) -> None:
-        """The journal is open; `version` is that of this program."""
+        """The broker has started and the journal is open; `version` is the version of Klamm."""
         what = {
             "broker": self._broker_id,
             "version": version,
@@ -28,17 +28,17 @@ class BrokerEvents:
         self._event("broker_started", broker=self._broker_id, output=to_text(what))
 
     def offers(self, listeners: Iterable[str], apis: Collection[Api]) -> None:
-        """ApiVersions has these on these listeners."""
+        """These listeners offer these APIs in ApiVersions."""
         what = to_text({"apis": [[int(api.key), api.min_version, api.max_version] for api in apis]})
         for name in listeners:
             self._event("advertised", input=to_text({"listener": name}), output=what)
 
     def config_changed(self, kind: str, name: str, properties: Mapping[str, str], changed: frozenset[str]) -> None:
-        """Stored configs of an entity changed, as `DynamicConfigs` says it. Values are not written down."""
+        """The stored configs of an entity have changed; the arguments are those of `DynamicConfigs`. Values are not journaled."""
         self._event(
             "config_change", input=to_text({"entity_type": kind, "entity": name}), output=to_text({"keys": sorted(changed)})
         )
 
     def stopped(self) -> None:
-        """The broker has ended in order."""
+        """The broker has stopped normally."""
         self._event("broker_stopped", broker=self._broker_id)

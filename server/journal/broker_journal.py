@@ -1,4 +1,4 @@
-"""Opens a broker's journal, where its configs ask for one. Arrow is imported only then."""
+"""Opens a broker's journal if its configs request one. Only then Arrow is imported."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _TABLES: tuple[Mapping[str, ConfigKey], ...] = (BROKER, SWITCHES, OWN, QUOTAS, T
 
 
 class JournalMissing(Exception):
-    """The broker shall keep a journal and cannot; the text says why."""
+    """The broker should keep a journal but cannot; the text says why."""
 
 
 def keeps_journal(config: BrokerConfig) -> bool:
-    """Whether the configs ask for a journal."""
+    """Whether the configs request a journal."""
     return bool(config.get(DIRECTORY))
 
 
 def public_configs() -> frozenset[str]:
-    """Names of configs that are no passwords."""
+    """Names of all configs that are not sensitive."""
     return frozenset(name for table in _TABLES for name, key in table.items() if not key.sensitive)
 
 
 async def open_journal(config: BrokerConfig, cluster_id: str, broker_id: int, tap: BrokerTap, clock: Clock) -> OpenJournal:
-    """The journal of this broker in its run. Raises JournalMissing."""
+    """Open the journal of this broker. Raises JournalMissing."""
     try:
         from klamm.journal.writer import JournalRefused, JournalWriter
     except ModuleNotFoundError as error:

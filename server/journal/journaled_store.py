@@ -1,8 +1,7 @@
-"""The store of a controller whose broker keeps a journal: every write has a row `zk_write` with what came of it, versions as ZooKeeper
-answered them.
+"""The store of a controller whose broker keeps a journal. Every write has a row `zk_write` with its outcome and the version from ZooKeeper.
 
-Reads pass as they are. Values of configs are not written down, but for throttles: they are no secrets, and what a write of a config changes
-of them is a row of its own (`throttle_set`, `throttle_removed`), found by comparing it with what was read before.
+Reads are passed through. Values of configs are not journaled, except throttles, which are not secret: if a write changes throttles, that is
+a separate row (`throttle_set`, `throttle_removed`), found by comparing the write with the configs that were read before.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ class _Change(NamedTuple):
     op: str
     path: str
     more: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = _NOTHING
-    """What else the row says, or what makes it in the writer's thread."""
+    """Other values of the row, or a function that makes them in the writer's thread."""
     columns: Mapping[str, Any] = {}
 
 
 class JournaledStore:
-    """A store, and the journal that learns what is written."""
+    """A store that passes everything to another store, and journals the writes."""
 
     def __init__(self, store: Store, journal: ControllerJournal) -> None:
         self._store = store
         self._journal = journal
         self._event = journal.journal.event
         self._versions = store.follow_versions()
-        """What ZooKeeper answered to writes that have no row yet."""
+        """Path → version from ZooKeeper, of writes that do not have a row yet."""
         self._read: dict[ConfigEntity, Mapping[str, str]] = {}
-        """Configs as they were read last, together."""
+        """The configs from the last `read_configs`."""
         self.watch_controller = store.watch_controller
         self.controller_id = store.controller_id
         self.controller_epoch = store.controller_epoch
@@ -198,7 +197,7 @@ class JournaledStore:
         return outcomes
 
     def _throttled(self, write: ConfigWrite) -> None:
-        """What a write changed of throttles."""
+        """Write rows for the throttles that this write has changed."""
         before, after = self._read.get(write.entity, {}), write.properties
         changed = {name: after[name] for name in sorted(_THROTTLES & after.keys()) if before.get(name) != after[name]}
         removed = sorted(name for name in _THROTTLES & before.keys() if name not in after)
@@ -248,7 +247,7 @@ class JournaledStore:
     # --- rows ---
 
     async def _written(self, work: Awaitable[T], *changes: _Change) -> T:
-        """Rows of writes that succeed or fail together."""
+        """Await writes that succeed or fail together, and write their rows."""
         try:
             result = await work
         except Exception as error:
@@ -262,7 +261,7 @@ class JournaledStore:
     async def _each(
         self, work: Awaitable[list[WriteOutcome]], changes: Sequence[_Change], expected: Sequence[int] | None = None
     ) -> list[WriteOutcome]:
-        """Rows of writes that succeed or fail alone; versions as far as the writes are conditional."""
+        """Await writes that each succeed or fail alone, and write their rows. `expected` are the versions of conditional writes."""
         before: Sequence[int | None] = [None] * len(changes) if expected is None else expected
         try:
             outcomes = await work
@@ -288,7 +287,7 @@ class JournaledStore:
 
 
 def _columns_of(entity: ConfigEntity) -> dict[str, Any]:
-    """Columns of the rows about an entity's configs."""
+    """The columns `topic` or `broker` of rows about the configs of an entity."""
     if entity.kind == "topics":
         return {"topic": entity.name}
     return {"broker": int(entity.name)} if entity.kind == "brokers" and entity.name.isdecimal() else {}
@@ -310,7 +309,7 @@ def _outcome_json(outcome: str, version: int | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _members(state: LeaderAndIsr) -> str:
-    """What a state's row says beside its columns."""
+    """The JSON members of a state's row that are not columns, without the opening brace."""
     what = {"leader": state.leader, "isr": state.isr, "recovery": state.recovery, "controller_epoch": state.controller_epoch}
     return to_text(what)[1:]
 

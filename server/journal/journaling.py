@@ -1,9 +1,9 @@
-"""What a controller does, written into the journal of its broker: an `Observer` that makes rows of events (`klamm.journal.kinds`).
+"""Journals the work of a controller: an `Observer` that writes a row for each thing that happens (`klamm.journal.kinds`).
 
-Every row names the row that it follows from. While an event of the controller is processed that is the row of the event, which in turn
-names the frame of the request or response that it came from. Frames to brokers get the number of their batch. On the loop's thread only
-tuples are put together; JSON is made of them in the writer's thread, so everything that is handed over is immutable. Equal states have
-one text, because thousands of partitions share one.
+Every row names the row that caused it. While the controller processes an event, that is the row of the event, which names the frame of the
+request or response that it came from. Frames to brokers have the number of their batch. The thread of the event loop only makes tuples; the
+writer's thread makes JSON of them. So everything that is passed to it must be immutable. The JSON of equal states is made once, because
+thousands of partitions can share a state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN = 5
 
 
 class Journal(Protocol):
-    """What of a journal's writer is needed here."""
+    """The part of `JournalWriter` that is needed here."""
 
     def event(
         self,
@@ -53,21 +53,21 @@ class Journal(Protocol):
         input: object = None,  # noqa: A002 - the name of the column
         output: object = None,
     ) -> int:
-        """Append a row; its number. `input` and `output` are JSON, or callables that make it, called in another thread."""
+        """Append a row; returns its number. `input` and `output` are JSON, or callables that return it; another thread calls them."""
 
 
 class Frames(Protocol):
-    """Where the numbers of frames can be looked up."""
+    """Looks up the row numbers of frames."""
 
     def request_seq(self, connection_id: str, correlation_id: int) -> int | None:
-        """The number of a request that came on this connection."""
+        """The row number of a request that was received on this connection."""
 
     def response_seq(self, broker_id: int) -> int | None:
-        """The number of the response that was read last on the controller's channel to this broker."""
+        """The row number of the last response on the controller's channel to this broker."""
 
 
 class NoFrames:
-    """Frames are not journaled."""
+    """For a journal without frames: no frame has a number."""
 
     def request_seq(self, connection_id: str, correlation_id: int) -> int | None:
         return None
@@ -77,15 +77,15 @@ class NoFrames:
 
 
 class ControllerJournal:
-    """The observer of one broker's controller. `ibp` is its inter.broker.protocol.version."""
+    """Journals one broker's controller, as its observer. `ibp` is the inter.broker.protocol.version."""
 
     def __init__(self, journal: Journal, broker_id: int, ibp: str, frames: Frames | None = None) -> None:
         self.journal = journal
         self.epoch: int | None = None
-        """Of the term, or of the last one: work that is under way when a term ends may still change what the controller remembers."""
+        """The controller epoch of this term, or of the last one: work in progress at the end of a term may still change the cluster."""
         self._is_elected = False
         self.cause: int | None = None
-        """The row of the event that is being processed."""
+        """Row number of the event that is being processed."""
         self._event = journal.event
         self._broker_id = broker_id
         self._ibp = ibp
@@ -93,7 +93,7 @@ class ControllerJournal:
         self._topic_ids: dict[str, str] = {}
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of a topic that the controller knows, as Kafka writes it."""
+        """The id of a topic in Kafka's base64 form; None if the controller does not know it."""
         return self._topic_ids.get(topic)
 
     # --- events ---
@@ -194,9 +194,9 @@ class ControllerJournal:
             case changes.StatesChanged(states):
                 self._states_changed(states)
             case changes.PartitionStatesChanged() | changes.ReplicaStatesChanged():
-                pass  # the controller's own bookkeeping: what follows from it is in the rows around it
+                pass  # internal to the controller; the effects are in other rows
             case changes.ReassignmentsBegan() | changes.ReassignmentsEnded():
-                pass  # phases U and B7 say it
+                pass  # journaled as phases U and B7
             case changes.PartitionAdded(key, assignment):
                 self._assigned(key, assignment, True)
             case changes.AssignmentChanged(key, assignment):
@@ -276,7 +276,7 @@ class ControllerJournal:
         shown, text = None, None
         for (topic, index), state in states:
             if state is not None:
-                if state is not shown:  # partitions that were decided together share one
+                if state is not shown:  # partitions that were decided together share a state
                     shown, text = state, partial(_state_json, state)
                 event(
                     "partition_state",
@@ -331,7 +331,7 @@ def _event_json(number: int, event: Event, cause: Cause) -> str:
 
 
 def _event_text(event: Event) -> str:
-    """What an event is about, as far as it is short and can be read in another thread."""
+    """A short description of an event, from fields that another thread can read."""
     if isinstance(event, PhaseReleased):
         return repr(event.phase)
     named = [(field.name, getattr(event, field.name)) for field in dataclasses.fields(event) if field.name not in _HIDDEN]

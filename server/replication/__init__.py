@@ -1,1 +1,1 @@
-"""How a broker follows leaders: fetchers, and the ISR changes of the partitions that it leads."""
+"""Replication: the fetchers with which a broker follows leaders, and the ISR changes of partitions that it leads."""

@@ -1,12 +1,12 @@
-"""Follows one leader broker: fetches all partitions that this broker follows there, and keeps their logs equal to the leader's.
+"""A fetcher: it fetches the partitions that this broker follows on one leader broker, and keeps their logs equal to the leader's.
 
-One task, one connection, one request in flight. The leader holds a Fetch request back until there is news or `replica.fetch.wait.max.ms`
-is over, so a fetcher whose partitions are idle sends two small requests a second, whatever their number.
+It has one task, one connection and one request in flight. The leader delays the response to a Fetch request until it has new data, at most
+for `replica.fetch.wait.max.ms`. So a fetcher with idle partitions sends two small requests a second, independent of their number.
 
-What is done with a response, and before the first fetch of a partition, is in `server/replication/followed_logs.py`.
+`server/replication/followed_logs.py` applies the responses, and prepares partitions before their first fetch.
 
-A request that fails as a whole ends the session; all partitions wait for the back-off. A fetcher whose last partition went tells the
-leader to forget it, which ends the session there; then it is idle, and its owner closes it. Source: controller 14 and 15, wire 5;
+A request that fails as a whole ends the session, and all partitions wait for the back-off. When the last partition is removed, the fetcher
+lets the leader forget it, which ends the session there. Then it is idle, and its owner closes it. Source: controller 14 and 15, wire 5;
 `AbstractFetcherThread` and `ReplicaFetcherThread` of 3.9.1.
 """
 
@@ -29,16 +29,16 @@ from klamm.server.replication.leader_requests import SLICE, fetch_request, last_
 log = logging.getLogger(__name__)
 
 _LARGE_RESPONSE = 4 * SLICE
-"""A response of more partitions is decoded in a thread."""
+"""A response with more partitions than this is decoded in a thread."""
 
 
 class LeaderFetcher:
-    """See the file's text. `session` has the partitions; code that changes it calls `wake` afterwards."""
+    """Fetches from one leader broker. `session` has the partitions; code that changes it calls `wake` afterwards."""
 
     def __init__(
         self, leader: int, services: FollowerServices, connection: LeaderConnection, on_idle: Callable[[LeaderFetcher], None]
     ) -> None:
-        """`on_idle` is called when there is nothing to fetch, and nothing to forget, any more."""
+        """`on_idle` is called when there are no partitions left to fetch or to forget."""
         self.leader = leader
         self._on_idle = on_idle
         self.session: FollowerSession[HostedPartition] = FollowerSession()
@@ -53,7 +53,7 @@ class LeaderFetcher:
     # --- from the owner
 
     def follow(self, hosted: HostedPartition, topic_id: bytes, leader_epoch: int) -> None:
-        """Fetch this partition from now on, from the end of its log. With another leader epoch it starts again."""
+        """Fetch this partition from the end of its log. If it is fetched already, it starts again, with this leader epoch."""
         offset, standing = 0, Standing.READY
         if hosted.log is not None:
             offset = hosted.log.next_offset
@@ -65,7 +65,7 @@ class LeaderFetcher:
             self._logs.truncating[partition] = None
 
     def stop(self, topic: str, index: int) -> bool:
-        """Fetch a partition no more; whether it was fetched. A response that is on its way is not applied to it."""
+        """Stop fetching a partition; returns whether it was fetched. A response in flight is not applied to it."""
         partition = self.session.get(topic, index)
         if partition is None:
             return False
@@ -73,17 +73,17 @@ class LeaderFetcher:
         return True
 
     def wake(self) -> None:
-        """There are new partitions, or none any more."""
+        """Continue, because partitions were added, or the last one was removed."""
         self._news.set()
 
     @property
     def is_throttled(self) -> bool:
-        """Whether partitions are not fetched at the moment because the quota is exceeded."""
+        """Whether some partitions are not fetched at the moment because the quota is exceeded."""
         return bool(self._logs.throttle.left_out)
 
     async def close(self) -> None:
-        """Stop fetching. A response that is being applied is applied no further."""
-        task, self._task = self._task, None  # a task that is over holds its last frame, and with it this object
+        """Stop fetching. If a response is being applied, the rest of it is dropped."""
+        task, self._task = self._task, None  # an ended task refers to its last frame, and so to this object
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -100,21 +100,21 @@ class LeaderFetcher:
                 await self._fetch()
             except (OSError, RemoteProtocolError) as error:
                 if self.session.count:
-                    log.warning("no response to a fetch from broker %d: %s", self.leader, str(error) or "no response in time")
+                    log.warning("cannot fetch from broker %d: %s", self.leader, str(error) or "no response in time")
                 await self._back_off()
             except Exception:
-                log.exception("a fault in the fetcher from broker %d", self.leader)
+                log.exception("unexpected exception in the fetcher from broker %d", self.leader)
                 await self._back_off()
 
     async def _back_off(self) -> None:
-        """All partitions wait, unless the controller sends a new one meanwhile."""
+        """Wait for the back-off, with all partitions, unless the controller sends a new partition in the meantime."""
         self._connection.close()
         self.session.fail()
         if self.session.count:
             await self._wait(self._options.backoff_ms / 1000)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until there are new partitions, or this number of seconds is over."""
+        """Wait until `wake` is called, or for this number of seconds; with None without limit."""
         self._news.clear()
         timer = None if seconds is None else self._clock.call_later(seconds, self._news.set)
         try:
@@ -149,5 +149,5 @@ class LeaderFetcher:
         await self._logs.apply(response, version)
 
     def _session_ended(self, code: int) -> None:
-        reason = "its response does not have what was fetched" if code == ErrorCode.NONE else ErrorCode(code).name
+        reason = "its response does not have the requested partitions" if code == ErrorCode.NONE else ErrorCode(code).name
         log.info("the fetch session with broker %d ended: %s", self.leader, reason)

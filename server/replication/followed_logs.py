@@ -1,17 +1,17 @@
 """Keeps the logs of the partitions that a broker follows on one leader equal to the leader's.
 
-Each response to a Fetch is applied partition by partition, in slices: records are appended, then the leader's high watermark and log start
-offset are taken over. The next request tells the leader how far the logs are, and it counts what a request tells as replicated. So where
-logs are on disk, `apply` returns when the records of the response are written.
+Each Fetch response is applied partition by partition, in slices: records are appended, then the high watermark and the log start offset of
+the leader are adopted. The next request contains the new end offsets, and the leader counts records up to these offsets as replicated. So
+for logs on disk, `apply` returns when the records of the response have been written.
 
-What goes wrong with one partition changes nothing for the others:
+A problem with one partition does not affect the others:
 
 * the leader is not ready (unknown topic or id, newer leader epoch here, not leader, recovering: error 6): the partition is left out for
   `replica.fetch.backoff.ms`;
 * the leader has a newer leader epoch: the partition is dropped, the controller sends a LeaderAndIsr for it;
-* the offset is out of range: ListOffsets says whether to cut the log or to start again (`broker/follower_truncation.py`);
-* the leader names an epoch from which on the logs differ: the log is cut, and the next request compares again;
-* this broker's disk failed: the partition is dropped; an error of the records: back-off.
+* the offset is out of range: ListOffsets decides whether to truncate the log or to start it again (`broker/follower_truncation.py`);
+* the leader names the epoch after which the logs differ: the log is truncated, and the next request compares again;
+* this broker's disk failed: the partition is dropped; the records are invalid: back-off.
 
 Below inter-broker protocol 2.7 the logs are compared by OffsetForLeaderEpoch before the first fetch. Source: controller 14 and 15;
 `AbstractFetcherThread` and `ReplicaFetcherThread` of 3.9.1.
@@ -58,7 +58,7 @@ PartitionData: TypeAlias = "messages.FetchResponse.PartitionData"
 
 
 class _Later(NamedTuple):
-    """What is done with parts of a response when all its records are appended."""
+    """Work on partitions of a response that is done after all its records are appended."""
 
     appended: list[HostedPartition]
     diverging: list[tuple[Partition, PartitionData]]
@@ -68,7 +68,7 @@ class _Later(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowerServices:
-    """What a fetcher needs of its broker. `open_log` makes or loads the log of a replica; it raises ApiError."""
+    """What a fetcher needs from its broker. `open_log` creates or loads the log of a replica; it may raise ApiError."""
 
     options: FetcherOptions
     clock: Clock
@@ -78,7 +78,7 @@ class FollowerServices:
 
 
 class FollowedLogs:
-    """The logs behind one fetcher's session. `truncating` are partitions that have to be compared before their first fetch."""
+    """The logs of the partitions in one fetcher's session. `truncating` are those that must be compared before their first fetch."""
 
     def __init__(
         self, leader: int, services: FollowerServices, connection: LeaderConnection, session: FollowerSession[HostedPartition]
@@ -92,12 +92,12 @@ class FollowedLogs:
         self._clock = services.clock
         self._connection = connection
         self._delayed: deque[tuple[float, Partition, Standing]] = deque()
-        """(end, partition, its standing from then on), in the order of the ends."""
+        """(end of the back-off, partition, its standing afterwards), in the order of the ends."""
 
     # --- delays
 
     def end_delays(self) -> None:
-        """Go on with the partitions whose back-off is over."""
+        """Continue with the partitions whose back-off is over."""
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
             _, partition, standing = self._delayed.popleft()
@@ -105,7 +105,7 @@ class FollowedLogs:
                 self._resume(partition, standing)
 
     def until_next_delay_ends(self) -> float | None:
-        """Seconds until the first back-off is over, or the rate of what is throttled is low enough; None without either."""
+        """Seconds until the first back-off ends or the throttled rate is below the quota; None if nothing waits."""
         ends = [self._delayed[0][0] - self._clock.monotonic()] if self._delayed else []
         if self.throttle.left_out:
             ends.append(self._services.quota.seconds_until_below())
@@ -121,7 +121,7 @@ class FollowedLogs:
     # --- responses
 
     async def apply(self, response: messages.FetchResponse, version: int) -> None:
-        """Take a response over, partition by partition. Raises OSError, RemoteProtocolError: no response about offsets out of range."""
+        """Apply a response, partition by partition. Raises OSError, RemoteProtocolError: the requests after OFFSET_OUT_OF_RANGE failed."""
         parts = self._parts(response, version)
         await self._open_logs(parts)
         later = _Later([], [], [], [])
@@ -144,7 +144,7 @@ class FollowedLogs:
             await self._find_offsets(later.out_of_range)
 
     def _parts(self, response: messages.FetchResponse, version: int) -> list[tuple[Partition, PartitionData]]:
-        """The parts of a response that are for partitions as they are now."""
+        """The partitions of a response that are still fetched as they were when the request was sent."""
         session = self.session
         parts = []
         for topic in response.responses:
@@ -158,7 +158,7 @@ class FollowedLogs:
         return parts
 
     async def _open_logs(self, parts: Sequence[tuple[Partition, PartitionData]]) -> None:
-        """Have a log where records came for an empty partition."""
+        """Open the logs of empty partitions for which records came."""
         lacking = [partition for partition, data in parts if data.records and partition.hosted.log is None]
         if not lacking:
             return
@@ -168,11 +168,11 @@ class FollowedLogs:
                 continue
             if isinstance(result, BaseException):
                 self._failed(partition, result)
-            elif result.next_offset != partition.offset:  # it was emptied, and does not begin at 0
+            elif result.next_offset != partition.offset:  # an emptied log that does not begin at 0
                 self._moved(partition, result.next_offset)
 
     def _apply_one(self, partition: Partition, data: PartitionData, later: _Later) -> int:
-        """Take one partition's part over; how many bytes were appended."""
+        """Apply the data of one partition; returns the number of bytes appended."""
         code = data.error_code
         if code == ErrorCode.NONE:
             if data.diverging_epoch.epoch >= 0 and self._options.protocol.has_truncation_on_fetch:
@@ -180,7 +180,7 @@ class FollowedLogs:
                 return 0
             try:
                 return self._append(partition, data, later)
-            except Exception as error:  # noqa: BLE001 whatever a log raises ends the fetching of its partition only
+            except Exception as error:  # noqa: BLE001 any exception of a log only affects its partition
                 self._failed(partition, error)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             later.out_of_range.append(partition)
@@ -189,7 +189,7 @@ class FollowedLogs:
         return 0
 
     def _append(self, partition: Partition, data: PartitionData, later: _Later) -> int:
-        """Append the records of a response, and take over the leader's high watermark and start. Raises what the log raises."""
+        """Append the records of a response, and adopt the leader's high watermark and log start offset. Raises what the log raises."""
         hosted = partition.hosted
         replica_log = hosted.log
         if replica_log is None:
@@ -218,7 +218,7 @@ class FollowedLogs:
         return size
 
     def _advance_start(self, partition: Partition, offset: int) -> None:
-        """Take over the leader's log start offset: it deleted what was before."""
+        """Adopt the leader's log start offset, because it has deleted older records."""
         replica_log = partition.hosted.log
         if replica_log is not None and replica_log.advance_log_start(min(offset, replica_log.log_end_offset)):
             self.session.change(partition)
@@ -236,9 +236,9 @@ class FollowedLogs:
         self._delay(partition)
 
     def _failed(self, partition: Partition, error: BaseException) -> None:
-        """The records of a partition could not be taken over. An error of the records, and a full memory, may go away."""
+        """The records of a partition cannot be appended. Retry after invalid records or a full memory, else stop fetching it."""
         if isinstance(error, (ApiError, CorruptRecords)) and not partition.hosted.offline:
-            log.error("%s: what broker %d returned at offset %d is not appended: %s", partition, self.leader, partition.offset, error)
+            log.error("%s: cannot append the records of broker %d at offset %d: %s", partition, self.leader, partition.offset, error)
             self._delay(partition)
             return
         log.error("%s is not fetched any more", partition, exc_info=None if partition.hosted.offline else error)
@@ -252,7 +252,7 @@ class FollowedLogs:
             self._delayed.append((self._clock.monotonic() + self._options.backoff_ms / 1000, partition, standing))
 
     def drop(self, partition: Partition) -> None:
-        """Fetch it no more."""
+        """Stop fetching a partition."""
         if partition.standing is not Standing.REMOVED:
             self.truncating.pop(partition, None)
             self.session.remove(partition.topic.name, partition.index)
@@ -260,8 +260,9 @@ class FollowedLogs:
     # --- truncation
 
     async def compare(self) -> None:
-        """Before the first fetch of a partition: cut its log to the high watermark where nothing is known of epochs, else where the
-        leader says that the last epoch ends."""
+        """Truncate logs before the first fetch of their partitions: to the high watermark if leader epochs are not known, otherwise to the
+        leader's end offset of the last epoch.
+        """
         with_epochs = []
         for partition in list(self.truncating):
             if partition.hosted.log is None:
@@ -281,13 +282,13 @@ class FollowedLogs:
                 self._go_on(partition)
 
     def _go_on(self, partition: Partition) -> None:
-        """The log agrees with the leader's: fetch."""
+        """Fetch the partition, because its log agrees with the leader's."""
         if partition.standing is Standing.TRUNCATING:
             del self.truncating[partition]
             self.session.resume(partition)
 
     async def _cut(self, partition: Partition, leader_epoch: int, leader_end_offset: int) -> bool:
-        """Cut a log to where it is the leader's; whether the logs agree now."""
+        """Truncate a log to the offset up to which it equals the leader's; returns whether the logs agree now."""
         replica_log = partition.hosted.log
         if replica_log is None:
             return True
@@ -299,7 +300,7 @@ class FollowedLogs:
         return await self._truncate(partition, cut.offset) and cut.is_complete
 
     async def _truncate(self, partition: Partition, offset: int) -> bool:
-        """Cut a log to this offset and fetch from there; whether that worked."""
+        """Truncate a log to this offset and fetch from there; returns whether it succeeded."""
         hosted = partition.hosted
         replica_log = hosted.log
         if replica_log is None:
@@ -310,14 +311,14 @@ class FollowedLogs:
             rest = replica_log.truncate_to(offset)
             if rest is not None:
                 await rest
-        except Exception as error:  # noqa: BLE001 whatever a log raises ends the fetching of its partition only
+        except Exception as error:  # noqa: BLE001 any exception of a log only affects its partition
             self._failed(partition, error)
             return False
         self._moved(partition, replica_log.next_offset)
         return True
 
     def _moved(self, partition: Partition, offset: int) -> None:
-        """The log ends at this offset now."""
+        """Continue at this offset, which is the new end of the log."""
         partition.offset = offset
         if partition.standing is Standing.READY:
             self.session.change(partition)
@@ -327,7 +328,7 @@ class FollowedLogs:
     # --- offsets out of range
 
     async def _find_offsets(self, partitions: Sequence[Partition]) -> None:
-        """Find where the leader's logs end and, where that is not below ours, where they start; cut or start again."""
+        """Read the end offsets of the leader's logs, and their start offsets if they do not end before ours; truncate or start again."""
         ends = await self._list_offsets(partitions, LATEST)
         starts = await self._list_offsets([p for p, end in ends.items() if end >= self._end_offset(p)], EARLIEST)
         for partition, end in ends.items():
@@ -337,17 +338,17 @@ class FollowedLogs:
             if step is None:
                 self._delay(partition)
                 continue
-            log.warning("%s: offset %d is out of range on broker %d, whose log ends at %d; going on at %d",
+            log.warning("%s: offset %d is out of range on broker %d, whose log ends at %d; continuing at %d",
                         partition, partition.offset, self.leader, end, step.offset)
             if step.starts_anew:
-                await self._start_anew(partition, step.offset)
+                await self._start_again(partition, step.offset)
             elif step.is_truncated:
                 await self._truncate(partition, step.offset)
             else:
                 self._moved(partition, step.offset)
 
-    async def _start_anew(self, partition: Partition, offset: int) -> None:
-        """Empty a log, to begin at this offset."""
+    async def _start_again(self, partition: Partition, offset: int) -> None:
+        """Delete all records of a log and start it at this offset."""
         hosted = partition.hosted
         try:
             replica_log = await self._services.open_log(hosted)
@@ -358,7 +359,7 @@ class FollowedLogs:
             self._failed(partition, error)
 
     async def _list_offsets(self, partitions: Sequence[Partition], timestamp: int) -> dict[Partition, int]:
-        """The leader's offsets; partitions with an error are refused."""
+        """Partition → the leader's offset. Partitions with an error wait for the back-off, or are dropped."""
         offsets: dict[Partition, int] = {}
         if partitions:
             for partition, code, offset in await list_offsets(self._connection, self._options, partitions, timestamp):

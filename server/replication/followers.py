@@ -1,12 +1,12 @@
-"""Which leaders this broker follows: `num.replica.fetchers` fetchers for each, made and stopped as the controller's requests say.
+"""The fetchers of a broker: `num.replica.fetchers` for each leader that it follows, started and stopped by the controller's requests.
 
-What a LeaderAndIsr or StopReplica request changed comes as effects, after the replica manager has applied them: a follower's partition goes
-to the fetcher of its leader, one that leads, was stopped, deleted or went offline leaves its fetcher. A partition whose leader is not alive
-stays with the leader it had. A fetcher without partitions ends. A replica without a log has no records,
-also on disk: its log is opened when the first ones come.
+The changes of a LeaderAndIsr or StopReplica request come as effects, after the replica manager has applied them. A partition that became a
+follower goes to a fetcher of its leader. A partition that became leader, was stopped or deleted, or went offline leaves its fetcher. A
+partition whose leader is not alive stays with the former leader. A fetcher without partitions ends. A replica without a log does not have
+records, also not on disk; its log is opened when the first records come.
 
-The fetcher of a partition follows from a hash of its name, as in Apache Kafka. When their number changes, partitions go to other fetchers
-as soon as what they have fetched is written. Source: `AbstractFetcherManager` of 3.9.1.
+The fetcher of a partition follows from a hash of its name, as in Apache Kafka. When the number of fetchers changes, partitions move to
+other fetchers after their fetched records have been written. Source: `AbstractFetcherManager` of 3.9.1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Fetchers: TypeAlias = "dict[tuple[int, int], LeaderFetcher]"
 
 
 def fetcher_number(topic: str, partition: int, count: int) -> int:
-    """Which of `count` fetchers a partition has, by the hash of Apache Kafka: that of a Java string, in 32 bits."""
+    """The number of a partition's fetcher, below `count`, by Apache Kafka's hash (that of a Java string, in 32 bits)."""
     units = topic.encode("utf-16-be")
     value = 0
     for at in range(0, len(units), 2):
@@ -65,7 +65,7 @@ class Followers:
     ) -> None:
         """`count` fetchers for each leader."""
         self.fetchers: dict[tuple[int, int], LeaderFetcher] = {}
-        """By the leader's broker id and the fetcher's number, from 0 on."""
+        """(broker id of the leader, number of the fetcher from 0 on) → fetcher."""
         self._count = count
         self._services = services
         self._replicas = replicas
@@ -77,7 +77,7 @@ class Followers:
         services.quota.listeners.append(self._quota_changed)
 
     def apply(self, effects: Iterable[Effect]) -> None:
-        """Follow and stop following as the effects say."""
+        """Start and stop fetching partitions according to the effects."""
         if self._closed:
             return
         touched: Fetchers = {}
@@ -103,9 +103,9 @@ class Followers:
         self._settle(touched)
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """A partition that is fetched, as its fetcher sees it."""
-        found = (fetcher.session.get(topic, partition) for fetcher in self.fetchers.values())
-        return next((each for each in found if each is not None), None)
+        """The partition in the session of its fetcher; None if it is not fetched."""
+        sessions = (fetcher.session.get(topic, partition) for fetcher in self.fetchers.values())
+        return next((followed for followed in sessions if followed is not None), None)
 
     def resize(self, count: int) -> None:
         """Use `count` fetchers for each leader from now on."""
@@ -126,7 +126,7 @@ class Followers:
             self._background.start(self._follow_when_written(moving))
 
     async def _follow_when_written(self, moving: Sequence[tuple[int, Partition]]) -> None:
-        """Go on with partitions that had another fetcher: what a request says that the log has counts as replicated."""
+        """Fetch partitions that had another fetcher, after their records are written: the leader counts fetched offsets as replicated."""
         await all_written([partition.hosted for _, partition in moving])
         if self._closed:
             return
@@ -144,7 +144,8 @@ class Followers:
         fetcher.follow(hosted, topic_id, leader_epoch)
 
     def _settle(self, touched: Fetchers) -> None:
-        """Fetchers with other partitions than before go on. Without any they end: at once if the leader is gone, else when it knows."""
+        """Wake fetchers whose partitions changed. One without partitions ends: at once if the leader is gone, else when the leader knows.
+        """
         for fetcher in touched.values():
             if fetcher.session.count or fetcher.leader in self._metadata.brokers:
                 fetcher.wake()
@@ -152,7 +153,7 @@ class Followers:
                 self._end(fetcher)
 
     def _end(self, fetcher: LeaderFetcher) -> None:
-        """Close a fetcher that has nothing to do, unless all are being closed."""
+        """Close an idle fetcher, unless all are being closed."""
         if self._closed:
             return
         key = next((key for key, each in self.fetchers.items() if each is fetcher), None)
@@ -161,8 +162,8 @@ class Followers:
             self._background.start(fetcher.close())
 
     def lag(self, topic: str, index: int) -> int | None:
-        """Messages that a partition is behind its leader's high watermark, -1 before the leader's first response; None for a partition that
-        is not followed.
+        """Number of records that a partition is behind its leader's high watermark, -1 before the leader's first response; None if the
+        partition is not followed.
         """
         partition = self.find(topic, index)
         return None if partition is None else partition.lag
@@ -179,7 +180,7 @@ class Followers:
         self.fetchers.clear()
 
     def _quota_changed(self) -> None:
-        """Have fetchers look again whose partitions wait for the quota."""
+        """Wake the fetchers whose partitions wait for the quota."""
         for fetcher in self.fetchers.values():
             if fetcher.is_throttled:
                 fetcher.wake()

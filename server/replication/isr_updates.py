@@ -1,9 +1,9 @@
-"""A leader's changes of ISRs, requested from the active controller by AlterPartition.
+"""ISR changes of leaders, sent to the active controller by AlterPartition.
 
-One request is in flight; what comes meanwhile goes together into the next one. A proposal waits until the controller has judged it, or
-until it is not wanted any more, as its partition got another leader epoch or role. Whatever goes wrong with a whole request (no controller
-known, connection lost, STALE_BROKER_EPOCH, any other error at the top, NOT_CONTROLLER for a partition) is repeated every RETRY_S, for ever,
-and so is a proposal with an error that nothing else follows from. The leader says which ones these are (`Leaders.isr_refused`).
+One request is in flight; proposals that come in the meantime go into the next request together. A proposal waits until the controller has
+accepted or refused it, or until it is obsolete because its partition has another leader epoch or role. A request that fails as a whole (no
+controller known, connection lost, STALE_BROKER_EPOCH, any other top-level error, NOT_CONTROLLER for a partition) is repeated every RETRY_S
+seconds without limit. A proposal with a retriable error is repeated too; `Leaders.isr_refused` decides which errors are retriable.
 Source: controller 14.
 """
 
@@ -29,7 +29,7 @@ LAST_VERSION_WITH_NAMES = 1
 
 
 class IsrUpdates:
-    """Proposals on their way to the controller. `requests` negotiates versions; `timeout_s` limits one try."""
+    """Sends proposals to the controller. `requests` negotiates versions; `timeout_s` limits one attempt."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class IsrUpdates:
         self._is_sending = False
 
     def submit(self, proposal: IsrProposal) -> None:
-        """Request a change. It takes the place of an older one for the partition, whose result does not count any more."""
+        """Request a change. It replaces an older proposal for the partition, whose result is ignored."""
         self._unsent[proposal.partition.topic, proposal.partition.index] = proposal
         if not self._is_sending:
             self._is_sending = True
@@ -65,7 +65,7 @@ class IsrUpdates:
             self._is_sending = False
 
     async def _send(self, proposals: Sequence[IsrProposal]) -> bool:
-        """One request with all proposals; whether everything in it is settled."""
+        """Send one request with all proposals; returns whether none of them must be repeated."""
         newest = APIS[ApiKey.ALTER_PARTITION].max_version
         if any(proposal.partition.topic_id == ZERO_UUID for proposal in proposals):
             newest = LAST_VERSION_WITH_NAMES
@@ -78,7 +78,7 @@ class IsrUpdates:
             log.debug("broker %d: AlterPartition: %s", broker_id, error)
             return False
         if response.error_code != ErrorCode.NONE:
-            log.warning("broker %d: the controller refuses AlterPartition with error %d; trying again", broker_id, response.error_code)
+            log.warning("broker %d: the controller refuses AlterPartition with error %d; retrying", broker_id, response.error_code)
             return False
         by_name = {
             (topic.topic_name if version < 2 else topic.topic_id, row.partition_index): row
@@ -91,7 +91,7 @@ class IsrUpdates:
         return all(outcomes)
 
     def _settle(self, proposal: IsrProposal, row: messages.AlterPartitionResponse.PartitionData | None) -> bool:
-        """Give a result to the leader; false when the proposal has to be sent again."""
+        """Report a result to the leader; returns False if the proposal must be sent again."""
         if row is None:
             return False
         if row.error_code == ErrorCode.NONE:

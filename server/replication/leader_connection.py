@@ -1,6 +1,6 @@
-"""A fetcher's connection to its leader, closed after any failure.
+"""A fetcher's connection to its leader. The fetcher closes it after any failure.
 
-No ApiVersions request comes first, and versions follow from the inter-broker protocol alone, as with followers of 3.9.1.
+ApiVersions is not sent: versions follow from the inter-broker protocol alone, as in followers of 3.9.1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.server.net.tap import BrokerTap, ConnectionKind
 
 
 class LeaderConnection:
-    """`find` returns where the leader listens, None while that is not known. Times are in seconds."""
+    """The connection to one leader. `find` returns its endpoint, None while it is not known. Times are in seconds."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class LeaderConnection:
         self._timeout = timeout
 
     async def exchange(self, api_key: int, version: int, body: bytes) -> tuple[bytes, int]:
-        """Send a request; the payload of its response, and where the body starts in it.
+        """Send a request; returns the payload of the response and the offset of the body in it.
 
         Raises OSError (no leader known, no connection, connection lost, no response in time) and RemoteProtocolError.
         """
@@ -39,5 +39,5 @@ class LeaderConnection:
         return await self._connection.exchange(api_key, version, body, self._timeout)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         self._connection.close()

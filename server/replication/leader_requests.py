@@ -1,7 +1,7 @@
-"""The requests that a follower sends to a leader, as messages: Fetch, and where the leader's log starts, ends and changes its epoch.
+"""The requests of a follower to its leader: Fetch, ListOffsets and OffsetForLeaderEpoch.
 
-Versions come from the inter-broker protocol and are not negotiated. A large Fetch request is encoded in slices, so that tens of thousands
-of partitions do not hold up the loop. Source: wire 5, `RemoteLeaderEndPoint` of 3.9.1.
+Versions follow from the inter-broker protocol and are not negotiated. A large Fetch request is encoded in slices, so that tens of thousands
+of partitions do not block the event loop. Source: wire 5, `RemoteLeaderEndPoint` of 3.9.1.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ Topic: TypeAlias = "FollowedTopic[HostedPartition]"
 LATEST = -1
 EARLIEST = -2
 SLICE = 1000
-"""How many partitions are encoded, or taken from a response, in one slice."""
+"""Partitions that are encoded, or applied from a response, in one slice."""
 WITHOUT_IDS = 12
-"""The last version of Fetch that names topics."""
+"""Last version of Fetch with topic names instead of ids."""
 OLDEST = 4
-"""Followers of 3.9.1 send 0 to 3 below inter-broker protocol 0.11. For those a leader converts records to formats that no log keeps."""
+"""Oldest version of Fetch that is sent. Followers of 3.9.1 send 0 to 3 below inter-broker protocol 0.11; for those versions a leader
+converts records to old formats, which logs here do not contain.
+"""
 _PARTITION_12 = Struct(">iiqiqix")
-"""A partition of versions 12 to 17, with no tagged field."""
+"""A partition in versions 12 to 17, without tagged fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class FetcherOptions:
 
     @classmethod
     def of(cls, config: BrokerConfig, broker_id: int) -> FetcherOptions:
-        """As a broker is configured."""
+        """The options from the configs of a broker."""
         return cls(
             broker_id=broker_id,
             protocol=config.inter_broker_protocol_version,
@@ -68,7 +70,7 @@ class FetcherOptions:
 
 
 async def fetch_request(options: FetcherOptions, content: Content[HostedPartition], broker_epoch: int) -> tuple[int, bytes]:
-    """Version and body of a Fetch request."""
+    """Encode a Fetch request; returns (version, body)."""
     version = max(options.protocol.fetch_version, OLDEST)
     if version > WITHOUT_IDS and not content.has_ids:
         version = WITHOUT_IDS
@@ -122,7 +124,7 @@ def _encoded_partitions(options: FetcherOptions, partitions: Iterable[Partition]
 
 
 def last_epoch(hosted: HostedPartition) -> int:
-    """The leader epoch of the last record, -1 where there is none."""
+    """The latest leader epoch in the log, -1 if there is none."""
     log = hosted.log
     if log is None:
         return NO_EPOCH
@@ -133,7 +135,10 @@ def last_epoch(hosted: HostedPartition) -> int:
 async def list_offsets(
     connection: LeaderConnection, options: FetcherOptions, partitions: Sequence[Partition], timestamp: int
 ) -> list[tuple[Partition, int, int]]:
-    """(partition, error code, offset) each: where the leader's logs start (EARLIEST) or end (LATEST). Raises as `exchange`."""
+    """Read where the leader's logs start (EARLIEST) or end (LATEST); returns (partition, error code, offset) for each partition.
+
+    Raises the errors of `exchange`.
+    """
     version = options.protocol.list_offsets_version
     row_of = messages.ListOffsetsRequest.ListOffsetsPartition
     topics = [
@@ -162,7 +167,10 @@ async def list_offsets(
 async def epoch_ends(
     connection: LeaderConnection, options: FetcherOptions, partitions: Sequence[Partition]
 ) -> list[tuple[Partition, int, int, int]]:
-    """(partition, error code, leader epoch, its end offset on the leader) each, for the last epoch of each log. Raises as `exchange`."""
+    """Read the end of each log's last epoch on the leader; returns (partition, error code, leader epoch, end offset) for each partition.
+
+    Raises the errors of `exchange`.
+    """
     version = options.protocol.offset_for_leader_epoch_version
     row_of = messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     topics = [
@@ -189,7 +197,7 @@ async def epoch_ends(
 
 
 def _by_topic(partitions: Iterable[Partition]) -> list[tuple[Topic, list[Partition]]]:
-    """Partitions grouped by their topic, in the order in which topics appear first."""
+    """The partitions grouped by topic, in the order in which the topics first appear."""
     grouped: dict[Topic, list[Partition]] = {}
     for partition in partitions:
         grouped.setdefault(partition.topic, []).append(partition)

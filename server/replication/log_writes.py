@@ -1,4 +1,4 @@
-"""Waiting until logs on disk have written what was appended to them."""
+"""Waits until logs on disk have written their appended records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from klamm.broker.partition import HostedPartition, Role
 
 
 async def all_written(partitions: Iterable[HostedPartition]) -> None:
-    """Return when everything that is in the logs now can be read, or the replica is not a follower's any more, or its disk failed.
-
-    In memory that is at once.
+    """Return when the present records of all logs are written. A log does not count any more if its replica is not a follower, or its disk
+    failed. Logs in memory are always written.
     """
     waiting = _Waiting()
     for partition in partitions:
@@ -20,7 +19,7 @@ async def all_written(partitions: Iterable[HostedPartition]) -> None:
 
 
 class _Waiting:
-    """Watches partitions until each has written up to its offset."""
+    """Watches partitions until each log is written up to its target offset."""
 
     def __init__(self) -> None:
         self._targets: dict[HostedPartition, int] = {}

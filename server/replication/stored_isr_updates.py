@@ -1,8 +1,8 @@
-"""A leader's changes of ISRs below inter-broker protocol 2.7-IV2: it writes the partition's state znode itself and notifies the controller.
+"""ISR changes of leaders below inter-broker protocol 2.7-IV2: the leader writes the state znode itself and notifies the controller.
 
-The write is conditional on the partition epoch and keeps the controller epoch with which the leader was elected. Every CHECK_S, as long as
-changes are remembered, one notification names them all, when the last change is older than LINGER_S or the last notification older than
-MAX_DELAY_S. Source: controller 9.
+The write is conditional on the partition epoch and keeps the controller epoch with which the leader was elected. Changes are collected and
+checked every CHECK_S seconds. One notification names them all, if the last change is older than LINGER_S or the last notification is older
+than MAX_DELAY_S. Source: controller 9.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ RETRY_S = 1.0
 
 
 class StateStore(Protocol):
-    """Where the states of partitions are: `AdminZk`."""
+    """Stores the states of partitions; see `AdminZk`."""
 
     async def write_isr(self, topic: str, partition: int, state: LeaderAndIsr) -> int | None:
-        """Write a state over the version `state.partition_epoch`; its new version, None when it has another one."""
+        """Write a state if its znode has the version `state.partition_epoch`; returns the new version, None if it had another version."""
 
     async def announce_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
         """Create a notification of ISR changes."""
 
 
 class StoredIsrUpdates:
-    """Writes what leaders propose."""
+    """Writes the proposals of leaders to ZooKeeper."""
 
     def __init__(self, leaders: Leaders, store: StateStore, background: BackgroundTasks, clock: Clock) -> None:
         self._leaders = leaders
@@ -49,7 +49,7 @@ class StoredIsrUpdates:
         self._is_notifying = False
 
     def submit(self, proposal: IsrProposal) -> None:
-        """Write a change."""
+        """Write a change, in the background."""
         self._background.start(self._write(proposal))
 
     async def _write(self, proposal: IsrProposal) -> None:
@@ -62,7 +62,7 @@ class StoredIsrUpdates:
             try:
                 version = await self._store.write_isr(*name, state)
             except (StoreLost, ZkError) as error:
-                log.debug("the ISR of %s is not written yet: %s", name, error)
+                log.debug("cannot write the ISR of %s yet: %s", name, error)
                 await self._clock.sleep(RETRY_S)
                 continue
             if version is None:
@@ -77,7 +77,7 @@ class StoredIsrUpdates:
             return
 
     async def _notify(self) -> None:
-        """Notify until nothing is remembered."""
+        """Send notifications until no change is left."""
         try:
             while self._changed:
                 await self._clock.sleep(CHECK_S)
@@ -92,7 +92,7 @@ class StoredIsrUpdates:
         try:
             await self._store.announce_isr_changes(names)
         except (StoreLost, ZkError) as error:
-            log.debug("the controller is not notified of changed ISRs yet: %s", error)
+            log.debug("cannot notify the controller of ISR changes yet: %s", error)
             self._changed = names | self._changed
             return
         self._last_notification = now

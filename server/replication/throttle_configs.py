@@ -1,8 +1,8 @@
-"""Brings the configs that throttle replication to the quotas of a broker.
+"""Applies the configs that throttle replication to the quotas of a broker.
 
-The rates are configs of this broker, the lists of throttled replicas those of topics. Lists come with the notification of each topic whose
-configs change. What was set before this broker started is read once, when the broker has a rate for the first time: without one no list
-matters, and nothing is read. Source: controller 17; `BrokerConfigHandler`, `TopicConfigHandler` of Apache Kafka 3.9.1.
+The rates are configs of this broker; the lists of throttled replicas are configs of topics. A list arrives with the notification about its
+topic. Lists from before the start of this broker are read once, when the broker has a rate for the first time. Without a rate the lists do
+not matter, and nothing is read. Source: controller 17; `BrokerConfigHandler`, `TopicConfigHandler` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ RETRY_S = 1.0
 
 
 class ThrottleConfigs:
-    """Listens to `DynamicConfigs`. `topics` lists those with configs, `read` returns the configs of some, None where there are none."""
+    """A listener of `DynamicConfigs`. `topics` lists the topics with configs; `read` returns the configs of topics, None if there are none.
+    """
 
     def __init__(
         self,
@@ -43,10 +44,10 @@ class ThrottleConfigs:
         """Whether the lists of all topics are known, or are being read."""
         self._is_reading = False
         self._announced: set[str] = set()
-        """Topics whose configs came while others were read."""
+        """Topics that were announced while the others were being read."""
 
     def __call__(self, kind: str, name: str, properties: Mapping[str, str]) -> None:
-        """The configs of an entity have changed; see `DynamicConfigs`."""
+        """Apply changed configs of an entity; the arguments are those of `DynamicConfigs`."""
         if kind == "topics":
             if self._is_reading:
                 self._announced.add(name)
@@ -58,7 +59,7 @@ class ThrottleConfigs:
                 self._background.start(self._read_all())
 
     async def _read_all(self) -> None:
-        """Read the lists of all topics; what a notification brought is newer."""
+        """Read the lists of all topics, except those from notifications, which are newer."""
         self._is_reading = True
         while True:
             try:
@@ -69,7 +70,7 @@ class ThrottleConfigs:
                         if properties and name not in self._announced:
                             self._quotas.set_topic(name, properties)
             except (ApiError, StoreLost, ZkError) as error:
-                log.warning("throttled replicas of topics are read later: %s", error)
+                log.warning("cannot read the throttled replicas of topics; retrying: %s", error)
                 await self._clock.sleep(RETRY_S)
             else:
                 self._is_reading = False

@@ -1,14 +1,14 @@
 """The broker's side of RegisterBroker: it registers with the controller, then fetches the metadata log for ever (controller 25).
 
-A fetch is the heartbeat, and its answer has the records that this broker has not applied yet. One task does both, one request at a time, on
-one connection that is kept. What goes wrong is tried again, after a short time that grows up to RETRY_MOST_S:
+A fetch is also the heartbeat. Its response has the records that this broker has not applied yet. One task registers and fetches, one
+request at a time, on one kept connection. After a failure it tries again, with a back-off that grows up to RETRY_MOST_S:
 
-* no controller, no connection, connection lost, no answer, NOT_CONTROLLER: the controller is looked for again;
-* FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE: the log is another one, or does not go back so far; the view starts again where it begins;
-* STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED: the broker registers again, and keeps its place in the log (RREG-9, RREG-21);
-* DUPLICATE_BROKER_REGISTRATION: another broker has the id, or the controller does not know yet that it has gone; it registers again.
+* no controller, no connection, connection lost, no response, NOT_CONTROLLER: it looks up the controller again;
+* FENCED_LEADER_EPOCH, OFFSET_OUT_OF_RANGE: the log is another one, or begins later; the view starts again at the beginning of the log;
+* STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED: the broker registers again, and keeps its offset in the log (RREG-9, RREG-21);
+* DUPLICATE_BROKER_REGISTRATION: another broker has the id, or the controller still has the former registration; the broker tries again.
 
-A broker that stops fetches with WantShutDown until the controller says that it may go (RREG-10).
+To stop, a broker fetches with WantShutDown until the controller lets it go (RREG-10).
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 RETRY_LEAST_S, RETRY_MOST_S = 0.02, 1.0
-"""After a failure nothing is sent for so long: the first time, and at most."""
+"""Back-off after a failed request: the first one, and the maximum."""
 SHUTDOWN_LEAST_S = 0.05
-"""After a fetch with WantShutDown that does not let the broker go, the next one comes so much later: the first time."""
+"""First pause after a fetch with WantShutDown that did not let the broker go; it grows up to RETRY_MOST_S."""
 PATIENCE_S = 1.0
-"""Failures are in the log when they last longer."""
+"""Failures that last longer than this are logged as warnings."""
 LOOKS = 4
-"""A broker without its controller looks into ZooKeeper this often while what it read last counts."""
+"""Reads of ZooKeeper within the time for which one read counts, while the controller does not respond."""
 LEAST_WAIT_MS = 10
-"""A fetch without news takes at least so long, whatever the configs say."""
+"""Minimum wait of a fetch without new records, even if the configs give less."""
 MAX_BYTES = 1 << 20
 GO_OFFLINE = 1
-"""ResultCode: the broker may go."""
+"""ResultCode of MetadataFetch: the broker may stop."""
 
 
 class ControllerLost(ConnectionError):
-    """The controller is not known, or is another one."""
+    """The controller is not known, or the broker at the other end is not the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationOptions:
-    """Times are in milliseconds."""
+    """The configs of a broker that registers by request. Times are in milliseconds."""
 
     rack: str | None
     heartbeat_interval_ms: int
@@ -81,7 +81,7 @@ class RegistrationOptions:
 
 
 class RegistrationClient:
-    """Registers one broker and keeps `view` and `own` up to date. `endpoints` are those to register."""
+    """Registers one broker and keeps `view` and `own` up to date. `endpoints` returns the endpoints to register."""
 
     def __init__(
         self,
@@ -94,10 +94,10 @@ class RegistrationClient:
         tap: BrokerTap | None,
         clock: Clock,
     ) -> None:
-        """`stored` reads what ZooKeeper has of this broker now. It may raise StoreLost, ZkError and Unreadable."""
+        """`stored` reads this broker's registration from ZooKeeper. It may raise StoreLost, ZkError and Unreadable."""
         self.own = OwnState(identity, options.session_timeout_ms, on_serving, clock)
         self.view = MetadataView()
-        """What this broker knows from the metadata log."""
+        """The state of the cluster according to the metadata log."""
         self._identity = identity
         self._options = options
         self._endpoints = endpoints
@@ -111,25 +111,25 @@ class RegistrationClient:
         self._must_register = True
         self._task: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
-        """Looks at what ZooKeeper has of this broker while the controller does not answer."""
+        """Reads this broker's registration in ZooKeeper while the controller does not respond."""
         self._session_until = 0.0
-        """Until then the ZooKeeper session lasts at least. Known only while this broker is the controller."""
+        """The ZooKeeper session lasts at least until this time. Only known while this broker is the controller."""
         self._retry_s = RETRY_LEAST_S
         self._failing_since: float | None = None
         self._failure = ""
-        """Why the last request failed; empty after one that did not."""
+        """Why the last request failed; empty after a success."""
         self._said = ""
-        """The failure that is in the log as a warning."""
+        """The failure that was logged as a warning."""
 
     @property
     def controller_endpoint(self) -> Endpoint | None:
-        """Where the controller listens, as far as is known."""
+        """The endpoint of the controller, None if it is not known."""
         return self._finder.endpoint
 
     # --- life
 
     async def start(self) -> None:
-        """Begin; return when the controller has registered this broker for the first time. Raises RegistrationRefused."""
+        """Start the task; returns when the controller has registered this broker for the first time. Raises RegistrationRefused."""
         loop = asyncio.get_running_loop()
         self._task, self._looking = loop.create_task(self._run()), loop.create_task(self._look())
         limit_s = self._options.first_registration_ms / 1000
@@ -137,27 +137,28 @@ class RegistrationClient:
             async with self._clock.timeout(limit_s):
                 await self._has_registered
         except TimeoutError:
-            reason = self._failure or "it did not answer"
+            reason = self._failure or "it did not respond"
             raise RegistrationRefused(
                 f"broker {self._identity.broker_id} could not register with the controller within {limit_s:g} s: {reason}"
             ) from None
 
     def register_again(self) -> None:
-        """The endpoints have changed: register with the present ones, now."""
+        """Register the present endpoints at once, because they have changed."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._task = asyncio.get_running_loop().create_task(self._run_after(self._task))
 
     def session_expired(self) -> None:
-        """The ZooKeeper session is over: if this broker was the controller, the next one has fenced it (RREG-13)."""
+        """The ZooKeeper session has expired. If this broker was the controller, the next controller fences it (RREG-13)."""
         if self._is_controller:
             self._finder.forget()
             self.own.session_expired()
 
     async def leave(self, limit_s: float, *, patient: bool) -> bool:
-        """Stop as RREG-10 says, for `limit_s` at most; whether the controller let this broker go. It serves clients meanwhile.
+        """Request the controlled shutdown of RREG-10; returns whether the controller let this broker go within `limit_s`. The broker serves
+        clients in the meantime.
 
-        With `patient` false, leaders that cannot be moved at once are not waited for.
+        With `patient` false it does not wait for leaders that cannot be moved at once.
         """
         await self._end_task()
         if self.own.state is BrokerState.OFFLINE:
@@ -172,7 +173,7 @@ class RegistrationClient:
                     wait_s = min(2 * wait_s, RETRY_MOST_S)
         except TimeoutError:
             return False
-        self.own.offline("it stops")
+        self.own.offline("it is stopping")
         return True
 
     async def close(self) -> None:
@@ -184,10 +185,10 @@ class RegistrationClient:
         self._connection.close()
         self.own.close()
         if not self._has_registered.cancel() and not self._has_registered.cancelled():
-            self._has_registered.exception()  # it may be that nobody waits for it any more
+            self._has_registered.exception()  # retrieved, in case nobody waits for it any more
 
     async def _end_task(self) -> None:
-        """End the task; a request that waits is given up with its connection."""
+        """Cancel the task. A request in flight is abandoned by closing the connection."""
         task, self._task = self._task, None
         if task is not None and not task.done():
             task.cancel()
@@ -197,7 +198,7 @@ class RegistrationClient:
     # --- the loop
 
     async def _run_after(self, former: asyncio.Task[None]) -> None:
-        """Register again on a new connection, when the former task, which was cancelled, has ended."""
+        """Register again on a new connection, after the former, cancelled task has ended."""
         await asyncio.gather(former, return_exceptions=True)
         self._connection.close()
         self._must_register = True
@@ -219,9 +220,7 @@ class RegistrationClient:
                 await self._clock.sleep(RETRY_MOST_S)
 
     async def _look(self) -> None:
-        """Prolong the lease by what ZooKeeper has of this broker, while the controller has not answered for as long as it takes it to note
-        that (RREG-24).
-        """
+        """While the controller does not respond, extend the lease if ZooKeeper does not show this broker as fenced or silent (RREG-24)."""
         own, notice_s = self.own, self.own.notice_s
         while True:
             await self._clock.sleep(max(own.remaining_s - notice_s, notice_s / LOOKS))
@@ -232,12 +231,12 @@ class RegistrationClient:
                 async with self._clock.timeout(notice_s):
                     own.stored(await self._stored(), sent)
             except (StoreLost, ZkError, Unreadable, TimeoutError) as error:
-                log.debug("broker %d: its registration cannot be read: %s", self._identity.broker_id, error)
+                log.debug("broker %d: cannot read its registration: %s", self._identity.broker_id, error)
             except Exception:
-                log.exception("broker %d: unexpected exception while it reads its registration", self._identity.broker_id)
+                log.exception("broker %d: unexpected exception while reading its registration", self._identity.broker_id)
 
     async def _register(self) -> None:
-        """One RegisterBroker request. Raises OSError and RemoteProtocolError."""
+        """Send one RegisterBroker request. Raises OSError and RemoteProtocolError."""
         kind = messages.RegisterBrokerRequest
         rows = [
             kind.Endpoint(port=port, host=host, listener=listener, security_protocol=protocol)
@@ -265,7 +264,7 @@ class RegistrationClient:
         raise RemoteProtocolError(reason)
 
     async def _fetch(self, want_shut_down: bool) -> int:
-        """One MetadataFetch request and all that follows from its answer; the ResultCode. Raises OSError and RemoteProtocolError."""
+        """Send one MetadataFetch request and process its response; returns the ResultCode. Raises OSError and RemoteProtocolError."""
         view, epoch = self.view, self._identity.broker_epoch
         max_wait_ms = self._max_wait_ms()
         request = messages.MetadataFetchRequest(
@@ -279,7 +278,7 @@ class RegistrationClient:
         timeout_ms = max_wait_ms + max(self._options.session_timeout_ms // 4, 500)
         response = await self._exchange(ApiKey.METADATA_FETCH, request, timeout_ms / 1000)
         if was_controller and not self._is_controller:
-            raise ControllerLost("this broker was the controller, and its ZooKeeper session is over")
+            raise ControllerLost("this broker was the controller, and its ZooKeeper session has expired")
         code = _code(response)
         match code:
             case ErrorCode.NONE:
@@ -300,7 +299,7 @@ class RegistrationClient:
 
     @property
     def _is_controller(self) -> bool:
-        """Whether the controller that this broker fetches from is itself."""
+        """Whether this broker fetches from itself, because it is the controller."""
         return self._finder.controller_id == self._identity.broker_id
 
     def _heard(self, sent: float) -> None:
@@ -310,7 +309,7 @@ class RegistrationClient:
             self.own.heartbeat(sent)
 
     async def _see_session(self) -> None:
-        """Ask ZooKeeper something: the session lasts for its time-out from now on, if there is an answer."""
+        """Read from ZooKeeper. If it responds, the session lasts for its time-out, counted from the time of the request."""
         sent = self._clock.monotonic()
         try:
             async with self._clock.timeout(min(self._options.zookeeper_timeout_ms, self._options.session_timeout_ms) / 1000 / LOOKS):
@@ -318,12 +317,12 @@ class RegistrationClient:
         except Unreadable:
             pass
         except (StoreLost, ZkError, TimeoutError) as error:
-            log.debug("broker %d, the controller, has no answer of ZooKeeper: %s", self._identity.broker_id, error)
+            log.debug("broker %d, the controller, has no response from ZooKeeper: %s", self._identity.broker_id, error)
             return
         self._session_until = sent + self._options.zookeeper_timeout_ms / 1000
 
     def _max_wait_ms(self) -> int:
-        """The heartbeat interval; less where the lease would be over before the next answer."""
+        """The heartbeat interval, or less if the lease would end before the next response."""
         options = self._options
         wait_ms = min(options.heartbeat_interval_ms, options.session_timeout_ms // 2)
         if self.own.serves:
@@ -331,7 +330,7 @@ class RegistrationClient:
         return max(wait_ms, LEAST_WAIT_MS)
 
     def _apply(self, response: messages.MetadataFetchResponse) -> None:
-        """Take the records of an answer. A log that makes no sense is read again from its start."""
+        """Apply the records of a response. After an invalid record the log is read again from its start."""
         view = self.view
         try:
             view.apply(bytes(response.records or b""), response.controller_epoch, self.own.apply)
@@ -344,7 +343,7 @@ class RegistrationClient:
             self.own.behind(response.state)
 
     async def _fetch_to_leave(self) -> bool:
-        """One fetch with WantShutDown; whether this broker may go."""
+        """Send one fetch with WantShutDown; returns whether this broker may stop."""
         try:
             result = await self._fetch(want_shut_down=True)
         except (OSError, RemoteProtocolError) as error:
@@ -359,8 +358,8 @@ class RegistrationClient:
         if await self._finder.look() is None:
             raise ControllerLost("it is not known")
         if await self._connection.connect(timeout_s) and api_key not in await versions(self._connection, timeout_s):
-            self._connection.close()  # a broker that does not know the API would close it, and log an error each time
-            raise ControllerLost(f"it does not know {APIS[api_key].name}")
+            self._connection.close()  # a broker without the API would close the connection, and log an error each time
+            raise ControllerLost(f"it does not support {APIS[api_key].name}")
         payload, offset = await self._connection.exchange(api_key, 0, messages.encode(request, 0), timeout_s)
         response: R
         response, _ = messages.decode(f"{APIS[api_key].name}Response", 0, payload, offset)
@@ -369,13 +368,13 @@ class RegistrationClient:
     def _succeeded(self) -> None:
         self._retry_s = RETRY_LEAST_S
         if self._said:
-            log.info("broker %d: the controller answers again", self._identity.broker_id)
+            log.info("broker %d: the controller responds again", self._identity.broker_id)
         self._failing_since, self._failure, self._said = None, "", ""
 
     def _failed(self, error: Exception) -> None:
-        """A request failed: wait longer the next time, look for the controller, and say so when that goes on."""
+        """A request failed: increase the back-off, look up the controller again, and log a warning if failures continue."""
         now = self._clock.monotonic()
-        reason = self._failure = str(error) or "no answer in time"
+        reason = self._failure = str(error) or "no response in time"
         if not isinstance(error, ControllerLost):
             self._connection.close()
         self._finder.forget()
@@ -390,7 +389,7 @@ class RegistrationClient:
 
 
 def _code(response: messages.RegisterBrokerResponse | messages.MetadataFetchResponse) -> ErrorCode:
-    """Raises RemoteProtocolError where there is no such code."""
+    """The error code of a response. Raises RemoteProtocolError if the code does not exist."""
     try:
         return ErrorCode(response.error_code)
     except ValueError:

@@ -1,13 +1,13 @@
-"""Finds the active controller for a broker that registers with it: no metadata cache tells it, as long as it is not registered.
+"""Finds the active controller for a broker that registers by request. Before it is registered, its metadata cache does not know it.
 
-The id comes from `/controller`, the endpoint from the registration of that broker; this broker knows its own endpoint. What was found is
-kept until a request shows that it is not right any more (no connection, connection lost, NOT_CONTROLLER), so that a broker without
-ZooKeeper goes on with the controller that it has; or until the watch of `/controller` shows another one, as a former controller that has
-lost ZooKeeper does not know that it is one.
+The id comes from `/controller`, the endpoint from the registration of that broker; this broker knows its own endpoint. The result is kept
+until a request shows that it is wrong (no connection, connection lost, NOT_CONTROLLER). So a broker that has lost ZooKeeper continues with
+the controller that it knows. The result is also dropped if the watch of `/controller` shows another controller, because a former
+controller that has lost ZooKeeper does not know that it was replaced.
 
-A broker takes part in the election of the controller when it is registered, so that a second broker with the id of another one is never
-elected; or as soon as there is no controller. Where `/controller` has its own id before that, this is what is left of its former life, or
-the controller is another broker with that id: it is tried once, at the endpoint with which it is registered.
+A broker takes part in the election of the controller after it has registered, so that a second broker with the same id is never elected. It
+also takes part as soon as there is no controller. If `/controller` has this broker's id before that, either the znode is left from its
+former process, or the controller is another broker with the same id. So that broker is tried once, at its registered endpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TIMEOUT_S = 5.0
 
 
 class ControllerFinder:
-    """`read` reads ZooKeeper; `own_endpoints` are those that this broker advertises."""
+    """Looks up the active controller. `read` reads it from ZooKeeper; `own_endpoints` returns the endpoints that this broker advertises."""
 
     def __init__(
         self,
@@ -40,13 +40,13 @@ class ControllerFinder:
         take_part: Callable[[], None],
         elected: Callable[[], int],
     ) -> None:
-        """`take_part` makes this broker take part in the election of the controller; it is called once. `elected` is the controller that
-        this broker knows from its watch, once it takes part: -1 is none.
+        """`take_part` makes this broker take part in the election of the controller; it is called once. `elected` returns the controller
+        that this broker knows from its watch, after it takes part; -1 if there is none.
         """
         self.endpoint: Endpoint | None = None
-        """Where the controller listens, as far as is known."""
+        """The endpoint of the controller, None if it is not known."""
         self.controller_id = -1
-        """Its broker id, -1 while it is not known."""
+        """Broker id of the controller, -1 if it is not known."""
         self._identity = identity
         self._listener = listener
         self._read = read
@@ -64,28 +64,30 @@ class ControllerFinder:
             self._take_part()
 
     def id_in_use(self) -> None:
-        """A controller says that another broker has this one's id."""
+        """The controller reports that another broker has this broker's id."""
         self._tried_own_id = False
 
     async def look(self) -> Endpoint | None:
-        """Look for the controller unless it is known; None if it cannot be found now. Without ZooKeeper it stays the one that is known."""
+        """The endpoint of the controller; None if it cannot be found. Looks it up if it is not known; without ZooKeeper the known one
+        stays.
+        """
         if self.endpoint is None or self._elected() not in (-1, self.controller_id):
             try:
                 async with self._clock.timeout(TIMEOUT_S):
-                    found = await self._read()
+                    controller = await self._read()
             except (StoreLost, ZkError, TimeoutError) as error:
-                log.debug("broker %d: the controller cannot be looked up: %s", self._identity.broker_id, error)
+                log.debug("broker %d: cannot look up the controller: %s", self._identity.broker_id, error)
                 return self.endpoint
-            if found is None:
+            if controller is None:
                 self.take_part()
                 return None
-            self.controller_id = found.id
-            self.endpoint = self._endpoint_of(found)
+            self.controller_id = controller.id
+            self.endpoint = self._endpoint_of(controller)
         return self.endpoint
 
-    def _endpoint_of(self, found: ElectedController) -> Endpoint | None:
-        endpoint, own = self._of_listener(found.endpoints), self._of_listener(self._own_endpoints())
-        if found.id != self._identity.broker_id:
+    def _endpoint_of(self, controller: ElectedController) -> Endpoint | None:
+        endpoint, own = self._of_listener(controller.endpoints), self._of_listener(self._own_endpoints())
+        if controller.id != self._identity.broker_id:
             return endpoint
         if not self._takes_part and endpoint not in (None, own) and not self._tried_own_id:
             self._tried_own_id = True
@@ -97,6 +99,6 @@ class ControllerFinder:
         return next((endpoint for endpoint in endpoints if endpoint.listener == self._listener), None)
 
     def forget(self) -> None:
-        """The controller is not where it was found: look again the next time."""
+        """Forget the controller, because it is not at this endpoint any more. The next `look` looks it up again."""
         self.endpoint = None
         self.controller_id = -1

@@ -1,11 +1,12 @@
-"""What a fenced broker responds: the APIs of a broker that the controller does not count as online (controller 25, RREG-6).
+"""The handlers of a fenced broker, which the controller does not count as online (controller 25, RREG-6).
 
-ApiVersions and the requests of controllers and brokers to each other (those that need CLUSTER_ACTION) stay as they are. Any other request
-gets BROKER_NOT_AVAILABLE where the response has an error code at its top in the version of the request; else the connection is closed.
-Fetch and InitProducerId are closed in every version: a consumer or follower that reads an unexpected code there asks the same broker
-again at once, and a producer gives up; after a lost connection both look for another leader.
+ApiVersions and the requests between controllers and brokers (those that need CLUSTER_ACTION) are handled as usual. Any other request gets
+BROKER_NOT_AVAILABLE if the response has a top-level error code in this version; otherwise the connection is closed. Produce, Fetch and
+InitProducerId always close the connection: after an unexpected code a consumer or follower sends its fetch to the same broker again at
+once, and a producer gives up. After a lost connection they look for another leader.
 
-Nothing here is cached or repeated: a broker that is fenced or not has two dispatchers, and the listeners have one of them.
+The responses are not cached, and there are no shortcuts for repeated requests. A broker has two dispatchers, one for each state, and its
+listeners use one of them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.dispatch import Handler
 
 CLOSED = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.INIT_PRODUCER_ID})
-"""APIs whose clients have to look for another broker."""
+"""APIs whose clients must look for another broker."""
 
 
 def fenced_handlers(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
-    """The handlers of a broker while it is fenced, from those of the same broker while it is online."""
+    """The handlers for a fenced broker, made from its handlers while it is online."""
     return {
         key: handler if APIS[key].cluster_action or key == ApiKey.API_VERSIONS else _refusing(key, handler)
         for key, handler in handlers.items()
@@ -43,7 +44,7 @@ def _refusing(api_key: int, handler: Handler) -> Handler:
 
 @cache
 def _versions_with_code(api_key: int) -> range:
-    """The versions of the response that have an error code at the top. Loads its definition, so it is looked at only when it is needed."""
+    """The response versions that have a top-level error code. Loads the message definition, so it is only called when needed."""
     schema = messages.message_type(f"{APIS[api_key].name}Response").schema
     for field in schema.root.fields:
         if field.attribute == "error_code":

@@ -1,8 +1,8 @@
-"""A broker's registration with the controller, in the place of its znode in `/brokers/ids` (RegisterBroker, controller 25).
+"""A broker's registration with the controller, instead of its znode in `/brokers/ids` (RegisterBroker, controller 25).
 
-The broker serves from the beginning, but is fenced until the log of the controller says that it is online: requests go to one of two
-dispatchers. Its ZooKeeper session has nothing to do with the registration, unless this broker is the controller: that ends with the
-session, and the next controller gives the broker of the former one no time to be heard.
+The listeners accept requests from the beginning, but the broker is fenced until the metadata log says that it is online: there is a
+dispatcher for each of the two states. The registration does not depend on the ZooKeeper session, unless this broker is the controller. Then
+the end of the session is also the end of its term, and the next controller fences this broker at once.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from klamm.zk.store.registrations import read_registration
 log = logging.getLogger(__name__)
 
 LEAST_S = 1.0
-"""The controller has so long to respond to a broker that stops, however soon it would give up."""
+"""Minimum time limit of a controlled shutdown, even if the configs give less."""
 
 
 class ControllerRegistration:
-    """Registers one broker with the controller and keeps `identity.broker_epoch` up to date. The counterpart of `BrokerRegistration`."""
+    """Registers one broker with the controller and keeps `identity.broker_epoch` up to date. `BrokerRegistration` does it in ZooKeeper."""
 
     def __init__(
         self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, listeners: Listeners, tap: BrokerTap | None, clock: Clock
@@ -44,7 +44,7 @@ class ControllerRegistration:
         self.advertised: tuple[Endpoint, ...] = ()
         """The endpoints that are registered."""
         self.client: RegistrationClient | None = None
-        """There from `join` on."""
+        """None before `join`."""
         self._zk = zk
         self._config = config
         self._identity = identity
@@ -67,20 +67,20 @@ class ControllerRegistration:
 
     @property
     def controller_endpoint(self) -> Endpoint | None:
-        """Where this broker fetches the metadata log."""
+        """The endpoint from which this broker fetches the metadata log, None if it is not known."""
         return None if self.client is None else self.client.controller_endpoint
 
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
-        """What the listeners begin with: that of a fenced broker."""
+        """Make both dispatchers; returns the one of a fenced broker, with which the listeners begin."""
         self._online = Dispatcher(services, handlers)
         self._fenced = Dispatcher(services, fenced_handlers(handlers))
         return self._fenced
 
     async def register(self) -> None:
-        """Nothing: neither the start before the listeners are served nor a new ZooKeeper session is the time for it."""
+        """Does nothing: the broker registers in `join`, when its listeners serve, and a new ZooKeeper session does not matter."""
 
     async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
-        """Register with the controller, from now on for ever; return when that has succeeded once. Raises RegistrationRefused."""
+        """Register with the controller and stay registered; returns after the first success. Raises RegistrationRefused."""
         config, identity, clock = self._config, self._identity, self._clock
         read = partial(find_controller, self._zk)
         stored = partial(read_registration, self._zk, identity.broker_id)
@@ -91,12 +91,12 @@ class ControllerRegistration:
         await self.client.start()
 
     def session_expired(self) -> None:
-        """The registration does not depend on ZooKeeper, but for that of the controller itself."""
+        """The ZooKeeper session has expired. This only matters if this broker is the controller."""
         if self.client is not None:
             self.client.session_expired()
 
     async def follow_listeners(self) -> None:
-        """Open and close listeners as the configs say now, and register the endpoints that follow, which bounces the broker (RREG-16)."""
+        """Open and close listeners according to the configs, and register the new endpoints, which bounces the broker (RREG-16)."""
         async with self._changing_listeners:
             await self._listeners.follow()
             self.advertised = self._listeners.advertised()
@@ -104,8 +104,8 @@ class ControllerRegistration:
             self.client.register_again()
 
     async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
-        """The controlled shutdown: leaders are moved away, then the broker is OFFLINE (RREG-10). Gives up after the time that the
-        controlled shutdown of a broker that is registered in ZooKeeper would take at most.
+        """Controlled shutdown: leaders move to other brokers, then this broker is OFFLINE (RREG-10). Gives up after the maximum time of a
+        controlled shutdown of a broker that is registered in ZooKeeper.
         """
         if self.client is None or self.client.own.state is BrokerState.OFFLINE or not self._config.get("controlled.shutdown.enable"):
             return
@@ -117,7 +117,7 @@ class ControllerRegistration:
         log.info("broker %d: controlled shutdown %s", self._identity.broker_id, "done" if done else "given up")
 
     async def close(self) -> None:
-        """End at once; the controller fences this broker when its session is over."""
+        """End at once. The controller fences this broker after the session time-out."""
         if self.client is not None:
             await self.client.close()
 

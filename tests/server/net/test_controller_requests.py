@@ -177,7 +177,7 @@ async def test_number_of_requests_that_wait_is_limited(
     monkeypatch.setattr(controller_requests, "MAX_WAITING", 2)
     pending = [sender.send(number) for number in range(2)]
     await brokers[0].received(1)
-    with pytest.raises(ControllerUnreachable, match="2 requests wait"):
+    with pytest.raises(ControllerUnreachable, match="2 requests already wait"):
         await sender.send()
     for number in range(2):
         await brokers[0].received(number + 1)
@@ -202,7 +202,7 @@ async def test_closing_ends_what_waits(brokers: list[ScriptedBroker], sender: Se
     await brokers[0].received(1)
     await sender.requests.close()
     for one in [*pending, sender.send()]:
-        with pytest.raises(ControllerUnreachable, match="stops"):
+        with pytest.raises(ControllerUnreachable, match="stopping"):
             await one
     await eventually(brokers[0].writers[0].is_closing, "the connection is closed")
 

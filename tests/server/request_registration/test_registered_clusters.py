@@ -446,7 +446,7 @@ async def test_broker_whose_controller_registers_nobody_does_not_start(zookeeper
     await controller.start()
     try:
         await eventually(lambda: controller.controller.is_active, "it is controller")
-        with pytest.raises(StartFailed, match=r"could not register with the controller within 1.5 s: it does not know RegisterBroker"):
+        with pytest.raises(StartFailed, match=r"could not register with the controller within 1.5 s: it does not support RegisterBroker"):
             await alone(zookeeper + chroot, 2, **CONFIG | {"initial.broker.registration.timeout.ms": "1500"}).start()
         versions = messages.ApiVersionsRequest(client_software_name="k", client_software_version="1")
         answer = await request(controller, ApiKey.API_VERSIONS, 3, versions)
