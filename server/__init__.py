@@ -1,3 +1,4 @@
-"""The broker process: listeners, dispatch of requests, handlers, and the parts that connect the other packages. Only this package imports
-uvloop.
+"""The broker process: listeners, dispatch of requests, handlers, and the code that connects the other packages.
+
+Only this package imports uvloop.
 """

@@ -1,9 +1,9 @@
-"""A broker's registration: the znode `/brokers/ids/<id>`, its endpoints, its rack, and the epoch that it gives the broker.
+"""A broker's registration in ZooKeeper: the znode `/brokers/ids/<id>` with its endpoints and rack. It gives the broker its epoch.
 
-`Registration` is what the broker needs of it, wherever it registers; `server/request_registration` has the other one.
+`Registration` is the interface of both kinds of registration; the one by requests is in `server/request_registration`.
 
-A session ends with its registration. The controller registers the broker again in the next one, under a new epoch
-(`Controller` calls `register`). A broker whose id was taken meanwhile stays unregistered.
+The registration ends with the ZooKeeper session. In the next session the broker registers again, with a new epoch (`Controller` calls
+`register`). If its id was taken in the meantime, the broker stays unregistered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Registration(Protocol):
-    """How one broker is registered. `advertised` are its endpoints, set when the listeners are bound."""
+    """The registration of one broker. `advertised` are its endpoints, set when the listeners are bound."""
 
     advertised: tuple[Endpoint, ...]
 
@@ -46,34 +46,34 @@ class Registration(Protocol):
 
     @property
     def controller_endpoint(self) -> Endpoint | None:
-        """Where the controller listens, if this registration knows it."""
+        """The endpoint of the controller, None if this registration does not know it."""
 
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
-        """What the listeners begin with."""
+        """The dispatcher with which the listeners begin."""
 
     async def register(self) -> None:
-        """The logs are loaded and nobody is served yet, or a new ZooKeeper session began. Raises RegistrationRefused."""
+        """Called when the logs are loaded, before clients are served, and in every new ZooKeeper session. Raises RegistrationRefused."""
 
     async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
-        """Requests are served: `take_part` makes this broker take part in the election of the controller, `elected` is the controller that
-        it knows of then, -1 none. Raises RegistrationRefused.
+        """Called when requests are served. `take_part` makes this broker take part in the election of the controller; `elected` returns the
+        controller that it then knows, -1 if there is none. Raises RegistrationRefused.
         """
 
     def session_expired(self) -> None:
-        """The ZooKeeper session is over."""
+        """The ZooKeeper session has expired."""
 
     async def follow_listeners(self) -> None:
-        """Open and close listeners as the configs say now, and register the endpoints that follow."""
+        """Open and close listeners according to the configs, and register the new endpoints."""
 
     async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
-        """The controlled shutdown, where this broker has one. An impatient broker does not retry what cannot succeed."""
+        """Request a controlled shutdown, if it is enabled. If not `patient`, do not repeat attempts that cannot succeed."""
 
     async def close(self) -> None:
-        """End at once what still runs."""
+        """End at once."""
 
 
 class BrokerRegistration:
-    """Writes one broker's registration and keeps `identity.broker_epoch` up to date."""
+    """Registers one broker in ZooKeeper and keeps `identity.broker_epoch` up to date."""
 
     def __init__(
         self, config: BrokerConfig, identity: BrokerIdentity, zk: ZkSession, admin_zk: AdminZk, listeners: Listeners, clock: Clock
@@ -96,11 +96,11 @@ class BrokerRegistration:
 
     @property
     def controller_endpoint(self) -> Endpoint | None:
-        """ZooKeeper is not asked: the metadata cache has it."""
+        """None: this broker knows the controller from its metadata cache."""
         return None
 
     def dispatcher(self, services: Services, handlers: Mapping[int, Handler]) -> Dispatcher:
-        """The only one."""
+        """The only dispatcher of this broker."""
         return Dispatcher(services, handlers)
 
     async def register(self) -> None:
@@ -110,37 +110,38 @@ class BrokerRegistration:
             now_ms = self._clock.now_ms()
             identity.broker_epoch = await self._admin_zk.register_broker(self._broker(), now_ms, json_version=self._json_version)
         except RegistrationRefused as refusal:
-            if identity.broker_epoch >= 0:  # a refusal at the start ends the start, which says so
-                log.error("broker %d is not registered: %s", identity.broker_id, refusal)
+            if identity.broker_epoch >= 0:  # at the start the refusal is reported by the start
+                log.error("broker %d cannot register: %s", identity.broker_id, refusal)
             raise
         self.is_current = True
         log.info("broker %d is registered with epoch %d", identity.broker_id, identity.broker_epoch)
 
     async def join(self, take_part: Callable[[], None], elected: Callable[[], int]) -> None:
-        """The broker is registered already."""
+        """Take part in the election of the controller; the broker is registered already."""
         take_part()
 
     async def leave(self, controller: ControllerRequests, *, patient: bool) -> None:
-        """Without ZooKeeper nothing can be moved; only a patient broker waits for it to come back."""
+        """Request a controlled shutdown. Without ZooKeeper no leader can move; only a patient broker waits for it."""
         if self.is_current and self._config.get("controlled.shutdown.enable") and (patient or self._zk.is_connected):
             await request_controlled_shutdown(self._identity, self._config, controller, self._zk, patient)
 
     async def close(self) -> None:
-        """Nothing: the znode goes with the session."""
+        """Does nothing: the znode is deleted with the session."""
 
     def session_expired(self) -> None:
-        """The znode is gone with its session."""
+        """The session has expired, and the znode was deleted with it."""
         self.is_current = False
 
     async def follow_listeners(self) -> None:
-        """Open and close listeners as the configs say now, and register the endpoints that follow; the epoch stays."""
+        """Open and close listeners according to the configs, and register the new endpoints; the epoch stays."""
         async with self._changing_listeners:
             await self._listeners.follow()
             self.advertised = self._listeners.advertised()
         try:
             await self._admin_zk.update_broker(self._broker(), self._clock.now_ms(), json_version=self._json_version)
         except (StoreLost, ZkError) as error:
-            log.warning("broker %d: new listeners are registered only with the next ZooKeeper session: %s", self._identity.broker_id, error)
+            broker_id = self._identity.broker_id
+            log.warning("broker %d: cannot register the new listeners before the next ZooKeeper session: %s", broker_id, error)
 
     def _broker(self) -> Broker:
         return Broker(self._identity.broker_id, -1, self.advertised, self._config.get("broker.rack"))

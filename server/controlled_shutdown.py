@@ -1,10 +1,10 @@
 """The broker's side of a controlled shutdown: before it stops, it requests that the controller moves its leaderships to other brokers.
 
-It makes `controlled.shutdown.max.retries` attempts, `controlled.shutdown.retry.backoff.ms` apart, until the controller responds that no
-partition remains. After the last attempt the broker stops in any case. Source: controller 10.4.
+It makes `controlled.shutdown.max.retries` attempts, `controlled.shutdown.retry.backoff.ms` apart, until no partition is left. After the
+last attempt the broker stops anyway. Source: controller 10.4.
 
-A patient broker does all that, as Apache Kafka. An impatient broker belongs to a cluster that stops as a whole: when leaderships do not
-move at the first attempt, no broker is left to take them, so it does not wait for the next attempt.
+A patient broker does all that, like Apache Kafka. An impatient broker belongs to a cluster that stops as a whole: if leaderships do not
+move at the first attempt, there is no broker left to take them, so it does not wait for the next attempt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BROKERS = "/brokers/ids"
 
 
 class RegisteredBrokers(Protocol):
-    """Where the registered brokers are: a session of ZooKeeper."""
+    """Lists the registered brokers; see `ZkSession`."""
 
     async def children(self, path: str) -> list[str]:
         """Names of the child znodes. Raises StoreLost."""
@@ -39,7 +39,7 @@ class RegisteredBrokers(Protocol):
 async def request_controlled_shutdown(
     identity: BrokerIdentity, config: BrokerConfig, controller: ControllerRequests, zk: RegisteredBrokers, patient: bool
 ) -> bool:
-    """Send requests until the controller responds that this broker leads nothing any more; whether it did."""
+    """Send requests until this broker does not lead any partition; returns whether that succeeded."""
     broker_id = identity.broker_id
     attempts = config.get("controlled.shutdown.max.retries")
     backoff_s = config.get("controlled.shutdown.retry.backoff.ms") / 1000 if patient else IMPATIENT_BACKOFF_S
@@ -59,7 +59,7 @@ async def request_controlled_shutdown(
 
 
 async def _attempt(identity: BrokerIdentity, config: BrokerConfig, controller: ControllerRequests, patient: bool) -> int | None:
-    """One attempt: how many partitions this broker still leads, None when there was no response, or an error."""
+    """Make one attempt; returns the number of partitions that this broker still leads, None after an error or without a response."""
     broker_id = identity.broker_id
     timeout_s = min(config.get("controller.socket.timeout.ms"), config.get("request.timeout.ms")) / 1000
     if not patient:
@@ -80,7 +80,7 @@ async def _attempt(identity: BrokerIdentity, config: BrokerConfig, controller: C
 
 
 async def _is_alone(broker_id: int, zk: RegisteredBrokers, clock: Clock) -> bool:
-    """Whether no other broker is registered; true also when ZooKeeper does not respond."""
+    """Whether no other broker is registered; also True if ZooKeeper does not respond."""
     try:
         async with clock.timeout(IMPATIENT_TIMEOUT_S):
             return not set(await zk.children(BROKERS)) - {str(broker_id)}

@@ -1,8 +1,8 @@
-"""The log directories of a broker: on disk when `log.dir` or `log.dirs` is in its properties, otherwise its logs are in memory.
+"""The log directories of a broker. Logs are on disk if `log.dir` or `log.dirs` is in its properties, otherwise they are in memory.
 
-Each directory has a small pool of threads of its own, so that a disk that hangs does not hold up others (ADR 8). When a directory fails,
-its replicas go offline and the controller learns it by a znode (controller 4.6); when the last one fails, the broker ends at once, as an
-Apache Kafka broker halts: nobody could trust what it would write in order.
+Each directory has its own small pool of threads, so that a disk that hangs does not block the others (ADR 8). When a directory fails,
+its replicas go offline, and a znode announces it to the controller (controller 4.6). When the last one fails, the broker ends at once, like
+an Apache Kafka broker, which halts: it cannot write anything that could be trusted.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from klamm.zk.session.session import ZkUnavailable
 log = logging.getLogger(__name__)
 
 THREADS = 4
-"""Of each log directory, for reads and writes."""
+"""Threads of each log directory, for reads and writes."""
 ANNOUNCE_AGAIN_S = 1.0
 MANY_FILES = 60_000
 
 
 def are_on_disk(config: BrokerConfig) -> bool:
-    """Whether the properties name log directories. Kafka's default directory is the same for the whole machine; it is not used."""
+    """Whether the properties name log directories. Kafka's default is not used, because all brokers of a machine would share it."""
     return not {"log.dir", "log.dirs"}.isdisjoint(config.static)
 
 
 class Disks:
-    """The directories of one broker, with their threads. `directories` is what its log manager gets."""
+    """The log directories of one broker, with their threads. Its log manager uses `directories`."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, random_bits: Callable[[int], int], quota: ReplicationQuota) -> None:
-        """`quota` is that of moves between the directories."""
+        """`quota` limits moves between the directories."""
         self._config = config
         self._clock = clock
         self._executors: list[ThreadPoolExecutor] = []
@@ -66,7 +66,7 @@ class Disks:
         background: BackgroundTasks,
         on_last_failed: Callable[[str], None],
     ) -> None:
-        """From now on take replicas offline and announce it when a directory fails. `on_last_failed` gets the reason, one line."""
+        """When a directory fails, take its replicas offline and announce it. `on_last_failed` gets the reason in one line."""
 
         def failed(path: str, partitions: Iterable[tuple[str, int]]) -> None:
             here = [TopicPartition(*key) for key in partitions if replicas.get(*key) is not None]
@@ -82,28 +82,28 @@ class Disks:
 
     @property
     def all_failed(self) -> str:
-        """Why the broker cannot go on when no directory is left."""
+        """The reason why the broker ends when all directories have failed."""
         return f"all log directories have failed: {', '.join(self.directories.paths)}"
 
     async def announce(self, broker_id: int, admin_zk: AdminZk) -> None:
-        """Have the controller send this broker's partitions again, so that it learns from the response which are offline."""
+        """Notify the controller. It sends this broker's partitions again, and the response shows which replicas are offline."""
         while True:
             try:
                 await admin_zk.announce_log_dir_failure(broker_id)
             except (ZkError, ZkUnavailable) as error:
-                log.warning("broker %d: the failure of a log directory is announced later: %s", broker_id, error)
+                log.warning("broker %d: cannot announce the failure of a log directory; retrying: %s", broker_id, error)
                 await self._clock.sleep(ANNOUNCE_AGAIN_S)
             else:
                 return
 
     async def close(self) -> None:
-        """Let go of the directories, after the log manager has closed its logs or as they are. Returns when no thread works."""
+        """Release the directories, usually after the log manager has closed its logs. Returns when no thread is working."""
         await self.directories.abandon()
         for executor in self._executors:
             executor.shutdown(wait=False)
 
 
 def _most_files() -> int:
-    """How many files of logs may stay open: half of what the process may have, the rest is for connections and reads."""
+    """Maximum number of open log files: half of the process limit. The rest is for connections and reads."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MANY_FILES if soft == resource.RLIM_INFINITY else min(soft // 2, MANY_FILES)

@@ -1,6 +1,7 @@
-"""The finalised features of the cluster from `/feature`: read at start and after each change, sent to clients by ApiVersions.
+"""The finalized features of the cluster, from `/feature`. They are read at the start and after each change; ApiVersions sends them to
+clients.
 
-The epoch of the features is the version of the znode. An absent, disabled or unreadable znode means that no feature is known.
+The epoch of the features is the version of the znode. If the znode is absent, disabled or unreadable, no feature is known.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({})
-"""What a broker of 3.9 with ZooKeeper supports, by name (lowest, highest): nothing."""
+"""Name → (lowest, highest) level of each supported feature. A 3.9 broker with ZooKeeper does not support any."""
 
 
 class Features(NamedTuple):
-    """Version levels of finalised features by name, and their epoch, -1 when unknown."""
+    """Version levels of finalized features by name, and their epoch, -1 if unknown."""
 
     epoch: int = -1
     finalized: Mapping[str, int] = MappingProxyType({})
 
 
 class FeatureCache:
-    """The features as they were last read."""
+    """The features from the last read."""
 
     __slots__ = ("current",)
 
@@ -43,7 +44,7 @@ class FeatureCache:
 
 
 class FeatureWatch:
-    """Keeps looking at `/feature`; `on_change` gets what is there, each time it was read and differs. `spawn` runs a coroutine."""
+    """Watches `/feature`. `on_change` gets the features when they have changed. `spawn` runs a coroutine."""
 
     def __init__(
         self, session: ZkSession, on_change: Callable[[Features], None], spawn: Callable[[Any], Any], clock: Clock = SYSTEM_CLOCK
@@ -57,14 +58,14 @@ class FeatureWatch:
         self._looked = asyncio.Event()
 
     async def look(self) -> None:
-        """Read the znode and watch it for its next change. Does nothing when the session is over: the next one looks again."""
+        """Read the znode and watch it for its next change. After a loss of the session the next session calls it again."""
         try:
-            # reading a znode that is missing arms nothing
+            # reading a missing znode does not set a watch
             while (znode := await self._session.get(FEATURE, self._changed)) is None:
                 if await self._session.exists(FEATURE, self._changed) is None:
                     break
         except (StoreLost, ZkError) as error:
-            log.warning("/feature cannot be watched at the moment: %s", error)
+            log.warning("cannot watch /feature at the moment: %s", error)
             return
         features = Features()
         if znode is not None:
@@ -73,7 +74,7 @@ class FeatureWatch:
                 if content.enabled:
                     features = Features(znode.version, {name: _level(levels) for name, levels in content.features.items()})
             except (Unreadable, KeyError, TypeError, ValueError) as error:
-                log.warning("/feature cannot be parsed: %s", error)
+                log.warning("cannot parse /feature: %s", error)
         if features != self._seen:
             self._seen = features
             self._on_change(features)
@@ -81,7 +82,7 @@ class FeatureWatch:
         self._looked.set()
 
     async def wait_for(self, version: int, timeout_s: float) -> None:
-        """Return when this version of the znode or a later one has been read. Raises StoreLost after `timeout_s`."""
+        """Return when this version of the znode, or a later one, has been read. Raises StoreLost after `timeout_s` seconds."""
         try:
             async with self._clock.timeout(timeout_s):
                 while self._version < version:
@@ -95,7 +96,7 @@ class FeatureWatch:
 
 
 def _level(levels: Any) -> int:
-    """The level of one finalised feature; 1 is the lowest there is."""
+    """The level of one finalized feature, at least 1. Raises KeyError, TypeError or ValueError."""
     level = levels["max_version_level"]
     if not isinstance(level, int) or level < 1:
         raise ValueError(f"{level!r} is not a level of a feature")

@@ -1,4 +1,4 @@
-"""A broker's first connection to ZooKeeper: waited for as long as its configuration says, with a line when that takes long."""
+"""A broker's first connection to ZooKeeper. It waits up to the configured time-out, and logs a warning if that takes long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klamm.zk.session.session import ZkSession
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
-"""A start that waits longer than this for ZooKeeper says so."""
+"""Log a warning if the start waits longer than this for ZooKeeper."""
 
 
 def zookeeper_timeout_ms(config: BrokerConfig) -> int:
@@ -24,7 +24,7 @@ def zookeeper_timeout_ms(config: BrokerConfig) -> int:
 
 
 async def connect(zk: ZkSession, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Connect. Raises ZkUnavailable."""
+    """Connect to ZooKeeper. Raises ZkUnavailable after the time-out."""
     timeout_ms = zookeeper_timeout_ms(config)
     warning = asyncio.get_running_loop().create_task(_warn(zk.servers, timeout_ms, clock))
     try:

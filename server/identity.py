@@ -1,4 +1,4 @@
-"""Who this broker is in its cluster."""
+"""The identity of a broker in its cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class BrokerIdentity:
-    """Ids that stay, and the epoch of the present registration (the czxid of the broker's znode), -1 before the first one."""
+    """The ids of a broker, and the epoch of its present registration (the czxid of its znode), -1 before the first registration."""
 
     broker_id: int
     cluster_id: str

@@ -1,8 +1,8 @@
-"""The file `meta.properties` of a log directory: the cluster id and the broker id that it belongs to.
+"""The file `meta.properties` of a log directory: the ids of the cluster and the broker to which the directory belongs.
 
-It is read in each directory that the properties name before the broker registers, as Apache Kafka does: a directory of another cluster or
-another broker ends the start, and a broker without a configured id takes the stored one. Directories that have none get one. A directory
-that is only a default of Kafka (the same for the whole machine) is neither read nor written.
+Like Apache Kafka, a broker reads it in each configured directory before it registers. If a directory belongs to another cluster or broker,
+the start fails. A broker without a configured id takes the stored one. Directories without the file get one. Kafka's default directory,
+which all brokers of a machine share, is neither read nor written.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ log = logging.getLogger(__name__)
 
 
 class ForeignDirectory(Exception):
-    """A log directory belongs to another cluster or broker; the text is one line."""
+    """A log directory belongs to another cluster or broker. The text is one line for the user."""
 
 
 class Stored(NamedTuple):
-    """One directory's file."""
+    """The content of one `meta.properties`."""
 
     file: Path
     properties: Mapping[str, str]
 
 
 def read_stored(config: BrokerConfig) -> list[Stored]:
-    """The files of all log directories that have one. Raises ForeignDirectory for one that cannot be read."""
+    """Read the files of all log directories that have one. Raises ForeignDirectory if one cannot be read."""
     files = [Path(folder, META_PROPERTIES) for folder in config.log_dirs] if are_on_disk(config) else []
     stored = []
     for file in files:
         try:
             stored.append(Stored(file, read_properties(file)))
         except (FileNotFoundError, NotADirectoryError):
-            continue  # a new directory, or one that cannot be used, which is found out when it is
+            continue  # a new directory, or an unusable one, which fails when it is used
         except (OSError, PropertiesError) as error:
-            raise ForeignDirectory(f"{file} cannot be read: {error}") from error
+            raise ForeignDirectory(f"cannot read {file}: {error}") from error
     return stored
 
 
 def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) -> int:
-    """The broker id of these directories, -1 without any. Raises ForeignDirectory when they are not this cluster's and this broker's."""
+    """The broker id from the configs or these files, -1 if neither has one. Raises ForeignDirectory if a file belongs to another cluster or
+    broker.
+    """
     broker_id = configured_id
     for file, properties in stored:
         if properties.get("version", "0") != "0":
@@ -57,7 +59,7 @@ def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) 
             raise ForeignDirectory(f"{file} belongs to cluster {properties['cluster.id']}, but ZooKeeper holds cluster {cluster_id}")
         lacking = [name for name in ("cluster.id", "broker.id") if name not in properties]
         if lacking:
-            log.warning("%s has no %s: the directory is taken for this broker's without that check", file, " and no ".join(lacking))
+            log.warning("%s has no %s: assuming that the directory is this broker's", file, " and no ".join(lacking))
         if "broker.id" not in properties:
             continue
         broker = properties["broker.id"]
@@ -68,7 +70,7 @@ def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) 
 
 
 def write_missing(folders: Iterable[str], cluster_id: str, broker_id: int, now_ms: int) -> None:
-    """Say whose these directories are where it is not said. Blocks. What cannot be written is logged: the directory fails later."""
+    """Write the file in directories that do not have it. Blocks. An error is only logged, because the directory fails later."""
     properties = {"broker.id": str(broker_id), "version": "0", "cluster.id": cluster_id}
     moment = formatdate(now_ms / 1000, usegmt=True)
     for folder in folders:
@@ -76,8 +78,8 @@ def write_missing(folders: Iterable[str], cluster_id: str, broker_id: int, now_m
         try:
             if not file.exists():
                 if file.parent.is_dir() and any(entry.is_dir() for entry in file.parent.iterdir()):
-                    log.warning("%s is missing beside logs: the directory is taken for this broker's without a check", file)
+                    log.warning("%s is missing, but there are logs: assuming that the directory is this broker's", file)
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 replace_file(str(file), encode_properties(properties, moment), flush=True)
         except OSError as error:
-            log.warning("%s cannot be written: %s", file, error)
+            log.warning("cannot write %s: %s", file, error)

@@ -1,9 +1,9 @@
-"""Producer ids of a broker: it takes blocks of a thousand and gives them out one by one.
+"""The producer ids of a broker. It gets blocks of a thousand ids and gives them to producers one by one.
 
-From inter-broker protocol 3.0 on the active controller gives the blocks (AllocateProducerIds). The first request for an id and one that
-finds the block used up get COORDINATOR_LOAD_IN_PROGRESS, which clients retry, and the next block is requested meanwhile; it is also
-requested when nine tenths of a block are used, so that nobody has to wait. Below 3.0 a broker takes blocks from ZooKeeper itself, and
-a request waits until it has one. Ids that are left in a block when the broker stops are never used. Source: controller 14.
+From inter-broker protocol 3.0 on the active controller allocates the blocks (AllocateProducerIds). If there is no id left, a request gets
+COORDINATOR_LOAD_IN_PROGRESS, which clients retry, and the broker requests the next block. It also requests the next block when nine tenths
+of a block are used, so that clients usually do not wait. Below 3.0 a broker takes blocks from ZooKeeper itself, and requests wait for
+that. Ids that are left in a block when the broker stops are never used. Source: controller 14.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 PREFETCH_SHARE = 0.9
 """The next block is requested when this share of a block is used."""
 RETRY_MS = 50
-"""After a request for a block that failed, none is sent for so long."""
+"""Pause after a failed request for a block."""
 
 
 class ProducerIds(Protocol):
-    """Where a broker gets the ids of idempotent producers."""
+    """Gives ids to idempotent producers."""
 
     async def next_id(self) -> int:
-        """An id that nobody else in the cluster has. Raises ApiError when there is none yet."""
+        """An id that is unique in the cluster. Raises ApiError if there is none yet."""
 
 
 class ControllerProducerIds:
-    """Blocks from the active controller. `timeout_ms` limits one request, and the time for which it is retried."""
+    """Gets its blocks from the active controller. `timeout_ms` limits one request, and also the time for which it is retried."""
 
     def __init__(self, identity: BrokerIdentity, controller: ControllerRequests, background: BackgroundTasks, timeout_ms: int) -> None:
         self._identity = identity
@@ -55,11 +55,11 @@ class ControllerProducerIds:
             first, count = self._prefetched
             self._prefetched = None
             self._next, self._end, self._prefetch_at = first, first + count, first + int(count * PREFETCH_SHARE)
-        found = self._next
+        producer_id = self._next
         self._next += 1
-        if found == self._prefetch_at:
+        if producer_id == self._prefetch_at:
             self._request_block()
-        return found
+        return producer_id
 
     def _request_block(self) -> None:
         if self._requested or self._prefetched is not None or self._controller.clock.now_ms() < self._not_before_ms:
@@ -84,7 +84,7 @@ class ControllerProducerIds:
 
 
 class ZooKeeperProducerIds:
-    """Blocks that the broker takes itself; `take_block` returns (first id, count)."""
+    """Takes its blocks from ZooKeeper; `take_block` returns (first id, count)."""
 
     def __init__(self, take_block: Callable[[], Awaitable[tuple[int, int]]]) -> None:
         self._take_block = take_block
@@ -93,8 +93,8 @@ class ZooKeeperProducerIds:
     async def next_id(self) -> int:
         while self._next == self._end:
             first, count = await self._take_block()
-            if self._next == self._end:  # another request may have brought a block meanwhile; then this one is never used
+            if self._next == self._end:  # otherwise another request got a block in the meantime, and this one is never used
                 self._next, self._end = first, first + count
-        found = self._next
+        producer_id = self._next
         self._next += 1
-        return found
+        return producer_id

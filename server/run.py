@@ -1,8 +1,8 @@
-"""Runs a program on uvloop, with a garbage collector that suits a broker.
+"""Runs a program on uvloop, with settings of the garbage collector for a broker.
 
-Messages of ten thousand partitions are made of hundreds of thousands of small objects that live briefly, in no cycles. With the
-collector's default thresholds, looking for cycles among them costs as much as making them. Nothing else happens while it looks: some
-tens of milliseconds with these. What exists before the start (code, tables) is never looked at again.
+A message with ten thousand partitions consists of hundreds of thousands of small objects that live briefly and have no cycles. With the
+default thresholds of the collector, the search for cycles among them costs as much as making them. The search stops everything else, for
+some tens of milliseconds with these thresholds. Objects from before the start (code, tables) are never searched again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine that `main` makes to its end, on an event loop of its own."""
+    """Run the coroutine of `main` on a new event loop; returns its result."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(400_000, 50, 20)

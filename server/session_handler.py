@@ -1,7 +1,7 @@
-"""What a broker does when its ZooKeeper session is suspended, expires, or a new one begins.
+"""Handles changes of a broker's ZooKeeper session: it is suspended, it expires, or a new one begins.
 
-When the session expires, the controller is stopped first (`Controller.expire`); in the new session it registers the broker again before
-it takes part in an election, and config changes and features are read again.
+When the session expires, the controller ends first (`Controller.expire`). In the new session it registers the broker again before it
+takes part in an election; config changes and features are read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class SessionHandler:
-    """Follows the session of one broker that has started. `feature_watch` is None where features have no versions."""
+    """Handles the session of one started broker. `feature_watch` is None if the inter-broker protocol does not have feature versions."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class SessionHandler:
     def on_change(self, change: SessionChange) -> None:
         match change:
             case SessionChange.SUSPENDED:
-                log.warning("broker %d: the connection to ZooKeeper is lost", self._broker_id)
+                log.warning("broker %d: lost the connection to ZooKeeper", self._broker_id)
             case SessionChange.RECONNECTED:
                 log.info("broker %d: connected to ZooKeeper again", self._broker_id)
             case SessionChange.EXPIRED:
-                log.warning("broker %d: the ZooKeeper session is over", self._broker_id)
+                log.warning("broker %d: the ZooKeeper session has expired", self._broker_id)
                 self._registration.session_expired()
                 self._expiring = self._background.start(self._controller.expire())
             case SessionChange.NEW_SESSION:
-                log.info("broker %d: a new ZooKeeper session begins", self._broker_id)
+                log.info("broker %d: new ZooKeeper session", self._broker_id)
                 self._background.start(self._new_session(self._expiring))
 
     async def _new_session(self, expiring: asyncio.Task[None] | None) -> None:
-        """The controller ends its work in the old session before the new one begins."""
+        """Continue in the new session, after the controller has ended its work in the old one."""
         if expiring is not None:
             await expiring
         self._controller.new_session()
