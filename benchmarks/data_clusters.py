@@ -14,12 +14,11 @@ import sys
 import time
 from typing import Any
 
-from crc32c import crc32c
-
 from klamm.benchmarks.controlled_cluster import Connection, broker_command
 from klamm.benchmarks.processes import Failed, Process, free_port, klamm
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS
+from klamm.protocol.records.checksum import crc32c
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 SEGMENT_BYTES = 16 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any, cast
@@ -45,6 +44,8 @@ class LazyGroup(click.Group):
         """The command that the arguments name. An unknown name fails with a list of similar names."""
         name = args[0]
         if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
             similar = difflib.get_close_matches(name, self._modules)
             ctx.fail(f"No such command '{name}'.{f' Did you mean {_either(similar)}?' if similar else ''}")
         return super().resolve_command(ctx, args)

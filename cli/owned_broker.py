@@ -19,12 +19,14 @@ from klamm.cli.failures import StoppedEarly, one_line
 from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_to_stderr
 from klamm.cli.output import open_standard_streams, say
+from klamm.machine.collector import collect_seldom
 
 LIMIT_S = 2.0
 
 
 def main() -> None:
     """Run the broker. The exit code is 1 if it cannot start."""
+    collect_seldom()
     open_standard_streams()
     log_to_stderr(sys.argv[1])
     signals = StopSignals()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +70,8 @@ def stored_broker_id(stored: list[Stored], cluster_id: str, configured_id: int) 
 
 def write_missing(folders: Iterable[str], cluster_id: str, broker_id: int, now_ms: int) -> None:
     """Write the file in directories that do not have it. Blocks. An error is only logged, because the directory fails later."""
+    from email.utils import formatdate
+
     properties = {"broker.id": str(broker_id), "version": "0", "cluster.id": cluster_id}
     moment = formatdate(now_ms / 1000, usegmt=True)
     for folder in folders:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
+from klamm.protocol.records.checksum import crc32c
 
 MAGIC = 2
 LOG_OVERHEAD = 12

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from crc32c import crc32c
-
 from klamm.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID
+from klamm.protocol.records.checksum import crc32c
 from klamm.protocol.records.scan import BadRecord, scan
 from klamm.protocol.records.validation import MUCH, AppendRules
 

@@ -12,8 +12,6 @@ protocol, sections 6, 12 (Records) and 13.
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.records.batch import (
     CODEC_MASK,
@@ -40,6 +38,7 @@ from klamm.protocol.records.batch import (
     with_leader_fields,
 )
 from klamm.protocol.records.batch_checks import check_codec, check_size, checked_batches
+from klamm.protocol.records.checksum import crc32c
 from klamm.protocol.records.compression import BadCompression, TooLarge, bound, compress, decompress
 from klamm.protocol.records.legacy import BadMessage, each_batch
 from klamm.protocol.records.record import encode_record, read_records, seal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 
 from klamm.configs.broker_config import BrokerConfig
@@ -18,5 +17,7 @@ def log_properties(config: BrokerConfig, whose: str) -> None:
     for name in config.misplaced:
         log.warning("%sproperty %s is ignored: it can only be set for all brokers, as a dynamic config", whose, name)
     for name in config.unknown:
+        import difflib
+
         similar = difflib.get_close_matches(name, [*BROKER, *SWITCHES], n=1, cutoff=0.8)
         log.warning("%sproperty %s is unknown%s", whose, name, f"; did you mean {similar[0]}?" if similar else "")

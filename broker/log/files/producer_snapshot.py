@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
+from klamm.protocol.records.checksum import crc32c
 
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
