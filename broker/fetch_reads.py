@@ -1,10 +1,10 @@
-"""What one partition gives to a Fetch request: records up to what the client may see, or why it gets none.
+"""Reads one partition for a Fetch request: the result has records up to the offset that the client may read, or an error.
 
-A consumer reads up to the high watermark, or with read_committed up to the last stable offset; a follower reads to the end of the log, and
-its fetch offset says what it has. Consumers of version 11 and later may read from any replica, all others only from the leader. With a
-last fetched epoch the client learns where its log and this one went apart (diverging epoch, KIP-595) instead of getting records.
-Offsets before the start or after the end of the log are OFFSET_OUT_OF_RANGE; between what may be seen and the end there are no records and
-no error. The high watermark in the result is that from before the read.
+A consumer reads up to the high watermark, or with read_committed up to the last stable offset. A follower reads up to the end of the log;
+its fetch offset shows which records it has. From version 11 on a consumer may read from any replica; all others read from the leader only.
+If the client sends its last fetched epoch and its log differs from this one, it gets the diverging epoch (KIP-595) instead of records. An
+offset before the start or after the end of the log is OFFSET_OUT_OF_RANGE. An offset between the last readable one and the end gives
+neither records nor an error. The high watermark in the result is from before the read.
 
 The order of the checks is that of `ReplicaManager.readFromLog` and `Partition.fetchRecords` of Apache Kafka 3.9.1.
 """
@@ -28,7 +28,7 @@ NO_RECORDS = b""
 
 
 class Isolation(IntEnum):
-    """Up to where a fetch reads."""
+    """The offset up to which a fetch reads."""
 
     HIGH_WATERMARK = 0
     LAST_STABLE_OFFSET = 1
@@ -36,7 +36,7 @@ class Isolation(IntEnum):
 
 
 class FetchParams(NamedTuple):
-    """What of a Fetch request holds for all its partitions. `replica_id` is -1 for consumers."""
+    """The parameters that all partitions of a Fetch request share. `replica_id` is -1 for consumers."""
 
     version: int
     replica_id: int
@@ -48,12 +48,12 @@ class FetchParams(NamedTuple):
     min_bytes: int
     max_wait_ms: int
     rack: str
-    """The consumer's rack where a closer replica may be named, else empty."""
+    """The rack of the consumer if the response may name a closer replica, else empty."""
     listener: str
 
 
 class PartitionRead(NamedTuple):
-    """The result for one partition. `size` is that of `records`; `aborted` are (producer id, first offset), None where not wanted.
+    """The result for one partition. `size` is that of `records`; `aborted` has (producer id, first offset), None if not requested.
 
     `diverging` is (leader epoch, end offset).
     """
@@ -70,7 +70,7 @@ class PartitionRead(NamedTuple):
 
     @property
     def is_notable(self) -> bool:
-        """Whether a client learns something new from it apart from offsets and errors."""
+        """Whether it has records, a diverging epoch or a preferred replica."""
         return self.size > 0 or self.diverging is not None or self.preferred_replica != NO_REPLICA
 
 
@@ -79,7 +79,7 @@ _OUT_OF_RANGE = _FAILED[ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
 def failed(code: int) -> PartitionRead:
-    """No records, for this reason."""
+    """The result with this error code, without records."""
     return _FAILED[code]
 
 
@@ -103,7 +103,7 @@ def find(replicas: ReplicaManager, params: FetchParams, partition: FetchPartitio
 
 
 def end_offset_of_epoch(replica: HostedPartition, leader_epoch: int) -> tuple[int, int]:
-    """(largest epoch not above this one, its end offset), (-1, -1) where it is not known: what OffsetForLeaderEpoch says."""
+    """(largest epoch not above this one, its end offset), as in OffsetForLeaderEpoch; (-1, -1) if unknown."""
     log = replica.log
     if log is not None:
         epoch, end_offset = log.epochs.end_offset_for(leader_epoch, log.log_end_offset)
@@ -115,9 +115,9 @@ def end_offset_of_epoch(replica: HostedPartition, leader_epoch: int) -> tuple[in
 
 
 def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int, int] | None:
-    """(epoch, end offset) from which on the client's log differs from this one, None where it does not.
+    """(epoch, end offset) after which the client's log differs from this one; None if it does not differ.
 
-    Raises ApiError: OFFSET_OUT_OF_RANGE where that cannot be said.
+    Raises ApiError: OFFSET_OUT_OF_RANGE if that is not known.
     """
     fetched = partition.last_fetched_epoch
     epoch, end_offset = end_offset_of_epoch(replica, fetched)
@@ -129,9 +129,10 @@ def divergence(replica: HostedPartition, partition: FetchPartition) -> tuple[int
 def read_partition(
     replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, limit_bytes: int, min_one: bool, watch: bool
 ) -> PartitionRead:
-    """Read one partition, whose topic has a name. `limit_bytes` is what the request leaves for it; `min_one`: one batch in any case.
+    """Read one partition, whose topic has a name. `limit_bytes` is the rest of the request's limit. With `min_one` the result has at least
+    one batch, even above the limits.
 
-    `watch` says that the partition is one of a session. What a follower's fetch offset means for its leader is noted by `note_follower`.
+    `watch`: the partition belongs to a session and watches its replica. `note_follower` records the fetch offset of a follower.
     """
     topic = partition.topic
     replica = replicas.get(topic.name, partition.index)  # type: ignore[arg-type]
@@ -157,9 +158,10 @@ def read_partition(
 
 
 def note_follower(replicas: ReplicaManager, params: FetchParams, partition: FetchPartition, read: PartitionRead) -> None:
-    """A follower has everything before its fetch offset, if the leader could read there: it may join the ISR, the high watermark may move.
+    """Record the fetch offset of a follower, if the read succeeded: it has all records before. It may join the ISR, and the high watermark
+    may move.
 
-    Once for each request and partition, after its first read.
+    Call it once for each request and partition, after the first read.
     """
     if read.error_code or read.diverging is not None:
         return

@@ -1,16 +1,17 @@
-"""Fetch sessions (KIP-227): what a client fetches is remembered, so that its requests and our responses name only what changed.
+"""Fetch sessions (KIP-227): the broker keeps the partitions that a client fetches, so requests and responses only contain changes.
 
-A request with session epoch 0 is a full one and makes a session, epoch -1 makes none; both end the session whose id they name. Any other
-epoch must be the next one of its session: the request then names partitions that are new or changed, and those to forget. A response
-to an incremental request has the partitions with records, an error, or another high watermark or log start offset than the client has seen.
+A request with session epoch 0 is a full request and creates a session; with epoch -1 it does not. Both end the session whose id they have.
+Any other epoch must be the next one of its session. Such a request is incremental: it names new and changed partitions, and those to
+forget. The response has the partitions with records, with an error, or with another high watermark or log start offset than the client
+knows.
 
-A session of thirty thousand partitions in which nothing happens costs nothing for each of them: every partition of a session watches its
-replica, and is in `changed` from the moment at which the replica changes, or a request names it, until a response has shown the client all.
-Only partitions in `changed` are looked at. Those that gave records go to its end, so that each has its turn when responses are full.
+A session with thirty thousand idle partitions costs nothing for each of them. Every partition of a session watches its replica. It is in
+`changed` from the time when the replica changes or a request names it, until a response has sent everything to the client. Only partitions
+in `changed` are read. Those that gave records move to its end, so that every partition has its turn if responses are full.
 
-The number of sessions is bounded. When there is no place, a new session takes that of one not used for two minutes, else that of a smaller
-one that is older than two minutes; a follower's session also takes that of any client. Ids and places are dealt out over eight shards, as
-by Apache Kafka 3.9.1. Times are milliseconds of a clock that never goes back. Source: KIP-227; `FetchSession` of 3.9.1.
+The number of sessions is limited. If there is no free slot, a new session replaces one that was not used for two minutes, otherwise a
+smaller one that is older than two minutes; the session of a follower also replaces that of a consumer. Ids and slots are divided into eight
+shards, like in Apache Kafka 3.9.1. Times are in milliseconds of a monotonic clock. Source: KIP-227; `FetchSession` of 3.9.1.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class Waiting(Protocol):
     """A fetch that waits for its partitions."""
 
     def partition_changed(self, partition: FetchPartition) -> None:
-        """One of its partitions is to be looked at again."""
+        """One of its partitions must be read again."""
 
     def overtaken(self) -> None:
-        """Another request of the same session has come: the response to this one is an error now."""
+        """A later request of the same session has arrived: this one gets an error."""
 
 
 class FetchTopic:
-    """A topic of a session. `name` is None as long as the metadata cache does not know the topic id."""
+    """A topic of a session. `name` is None while the metadata cache does not know the topic id."""
 
     __slots__ = ("name", "owner", "partitions", "topic_id")
 
@@ -57,9 +58,10 @@ class FetchTopic:
 
 
 class FetchPartition:
-    """A partition as a client wants it, and what the client has seen of it: `high_watermark`, `start_offset`, -1 before the first response.
+    """A partition of a client's fetch, and the offsets that the client knows: `high_watermark` and `start_offset`, -1 before the first
+    response.
 
-    `replica` is the one that it watches.
+    `replica` is the replica that it watches.
     """
 
     __slots__ = (
@@ -76,11 +78,11 @@ class FetchPartition:
         self.replica: HostedPartition | None = None
 
     def update(self, request: messages.FetchRequest.FetchPartition) -> None:
-        """Take what a later request says."""
+        """Adopt the values of a later request."""
         _, self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, self.log_start_offset, self.max_bytes, _ = request
 
     def watch(self, replica: HostedPartition | None) -> None:
-        """Follow this replica and no other; None for none."""
+        """Watch this replica instead of the former one; None for none."""
         if self.replica is not replica:
             if self.replica is not None:
                 self.replica.unwatch(self)
@@ -96,9 +98,9 @@ class FetchPartition:
             owner.waiting.partition_changed(self)
 
     def must_respond(self, error_code: int, high_watermark: int, start_offset: int, is_notable: bool) -> bool:
-        """Whether a response to an incremental request has this partition; from then on the client knows these offsets.
+        """Whether an incremental response must contain this partition. It counts as sent: the client then knows these offsets.
 
-        `is_notable`: with records, another leader epoch's end, or a replica to read from.
+        `is_notable`: the result has records, a diverging epoch or a preferred replica.
         """
         respond = is_notable
         if self.high_watermark != high_watermark:
@@ -109,7 +111,7 @@ class FetchPartition:
             self.start_offset = start_offset
         if error_code:
             respond = True
-            self.high_watermark = UNKNOWN  # the partition is sent again when the error is gone
+            self.high_watermark = UNKNOWN  # so that the partition is sent again after the error
         return respond
 
 
@@ -123,17 +125,17 @@ class FetchPartitions:
         self.topics: dict[str | bytes, FetchTopic] = {}
         self.count = 0
         self.changed: dict[FetchPartition, None] = {}
-        """Those to look at, in the order in which they are read."""
+        """The partitions to read, in order."""
         self.waiting: Waiting | None = None
         self.params: tuple[Any, ...] | None = None
-        """What besides the partitions decides about the responses, as it was in the last request."""
+        """The other parameters of the last request that determine its responses."""
 
     def update(
         self, request: messages.FetchRequest, topic_name: Callable[[bytes], str | None], slice_size: int, *, forget: bool = True
     ) -> Iterator[None]:
-        """Add and change what the request names; yields after each slice. Of a partition named twice the last entry counts.
+        """Add and change the partitions in the request; yields after each slice. If a partition is named twice, the last entry counts.
 
-        `forget`: also forget what it wants forgotten. A full request forgets nothing, whatever it names.
+        `forget`: also remove the partitions that the request names as forgotten. It is False for a full request.
         """
         by_id = self.uses_topic_ids
         topics, changed = self.topics, self.changed
@@ -183,23 +185,23 @@ class FetchPartitions:
             self.topics.pop(topic.topic_id if self.uses_topic_ids else topic.name or "", None)
 
     def look_at_all(self) -> None:
-        """Look at every partition at the next read."""
+        """Read every partition the next time."""
         self.changed.update((partition, None) for topic in self.topics.values() for partition in topic.partitions.values())
 
     def gave_records(self, partition: FetchPartition) -> None:
-        """Read it after all others the next time."""
+        """Read this partition after all others the next time, because it gave records."""
         del self.changed[partition]
         self.changed[partition] = None
 
     def unwatch(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching replicas."""
         for topic in self.topics.values():
             for partition in topic.partitions.values():
                 partition.watch(None)
 
 
 class FetchSession:
-    """The session of one client. `epoch` is that of its next request; `is_follower`: of a follower, not of a consumer."""
+    """The session of one client. `epoch` is the epoch of its next request; `is_follower`: the client is a follower, not a consumer."""
 
     __slots__ = ("created_ms", "epoch", "id", "is_follower", "is_old", "is_open", "partitions", "size", "used_ms")
 
@@ -210,20 +212,20 @@ class FetchSession:
         self.created_ms = self.used_ms = now_ms
         self.epoch = INITIAL_EPOCH + 1
         self.size = partitions.count
-        """How many partitions it had after its last request."""
+        """Number of partitions after its last request."""
         self.is_old = False
-        """Whether it had two minutes at its last request."""
+        """Whether it was older than two minutes at its last request."""
         self.is_open = True
 
     def touch(self, now_ms: int) -> None:
-        """A request has come."""
+        """Note a request of this session."""
         self.used_ms = now_ms
         self.size = self.partitions.count
         self.is_old = now_ms - self.created_ms > EVICTION_MS
 
 
 class FetchContext:
-    """One fetch: its partitions, and the session that it belongs to, or that its response may make."""
+    """One fetch: its partitions and its session, if it has one. With `makes_session` its response may create one."""
 
     __slots__ = ("epoch", "is_full", "makes_session", "partitions", "session")
 
@@ -236,7 +238,7 @@ class FetchContext:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether another request of the session came meanwhile."""
+        """Whether a later request of the session has arrived in the meantime."""
         return self.session is not None and self.session.epoch != self.epoch
 
 
@@ -250,7 +252,7 @@ class _Shard:
         self._randrange = randrange
 
     def create(self, partitions: FetchPartitions, is_follower: bool, now_ms: int) -> FetchSession | None:
-        """A new session, None when there is no place for it."""
+        """Create a session; None if there is no slot for it."""
         if len(self.sessions) >= self._slots and not self._evict(is_follower, partitions.count, now_ms):
             return None
         session_id = NO_SESSION
@@ -278,12 +280,12 @@ class _Shard:
     def remove(self, session: FetchSession) -> None:
         del self.sessions[session.id]
         session.is_open = False
-        if session.partitions.waiting is None:  # otherwise the end of the wait does it
+        if session.partitions.waiting is None:  # otherwise it happens at the end of the wait
             session.partitions.unwatch()
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most `slots`, a multiple of eight."""
+    """All sessions of a broker. Their maximum number `slots` is a multiple of eight."""
 
     def __init__(self, slots: int, randrange: Callable[[int], int]) -> None:
         self._shards = [_Shard(number * SHARD_RANGE, slots // SHARDS, randrange) for number in range(SHARDS)]
@@ -293,13 +295,15 @@ class FetchSessionCache:
         return sum(len(shard.sessions) for shard in self._shards)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session with this id; no number is a bad one."""
+        """The session with this id, None if there is none. Any number is allowed."""
         shard = session_id // SHARD_RANGE
         return self._shards[shard].sessions.get(session_id) if 0 <= shard < SHARDS else None
 
     def begin(self, request: messages.FetchRequest, version: int) -> FetchContext | ErrorCode:
-        """What a request fetches, as it was before it, or why its session cannot be used. Its partitions are to be updated, then
-        `complete`."""
+        """Begin a request: returns its context, or the error if its session cannot be used. The caller then updates the partitions and
+        calls
+        `complete`.
+        """
         session = self.get(request.session_id) if request.session_id != NO_SESSION else None
         uses_topic_ids = version >= TOPIC_IDS_SINCE
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -318,7 +322,7 @@ class FetchSessionCache:
         return FetchContext(session.partitions, session)
 
     def complete(self, context: FetchContext, now_ms: int) -> FetchContext:
-        """The context now that its partitions are updated: a session without any ends."""
+        """Return the context after its partitions were updated. A session without partitions ends."""
         session = context.session
         if session is None or not session.is_open:
             return context
@@ -330,11 +334,11 @@ class FetchSessionCache:
         return context
 
     def create(self, partitions: FetchPartitions, is_follower: bool, now_ms: int) -> FetchSession | None:
-        """A session of these partitions from now on, or None when there is no place for it."""
+        """Create a session with these partitions; None if there is no slot for it."""
         shard = self._shards[self._next]
         self._next = (self._next + 1) % SHARDS
         return shard.create(partitions, is_follower, now_ms)
 
     def close(self, session: FetchSession) -> None:
-        """End a session that is open."""
+        """End an open session."""
         self._shards[session.id // SHARD_RANGE].remove(session)

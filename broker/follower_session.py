@@ -1,13 +1,14 @@
-"""What a follower fetches from one leader, and the fetch session with it. No IO: a request's content in, a response's result out.
+"""The partitions that a follower fetches from one leader, and the fetch session with it. It does no IO.
 
-A session begins with a full request: all partitions. From then on a request names only the partitions that changed since the one before
-(another offset, leader epoch or log start offset), those that are new, and those to forget; the leader responds with the partitions that
-have news. So an idle partition costs nothing, and a request is made from what changed, not by a walk over all partitions. A response
-with an error ends the session, and the next request is a full one.
+A session begins with a full request, which names all partitions. After that a request only names partitions that changed since the last
+request (another offset, leader epoch or log start offset), new ones, and those to forget; the leader responds with the partitions that
+changed there. So an idle partition costs nothing, and making a request does not go through all partitions. A response with an error
+ends the session, and the next request is a full one.
 
-A partition that is delayed, throttled or truncates is not in the session meanwhile, as in Kafka. One request is in flight at a time; a
-partition that changed since it was sent is in `changed` again, and its part of the response is not for it any more. Source: KIP-227,
-KIP-516, `FetchSessionHandler` of 3.9.1.
+A partition that is delayed, throttled or truncating is not in the session during that time, as in Kafka. One request is in flight at a
+time. A partition that changed after the request was sent is in `changed` again, and its data in the response is ignored. Source: KIP-227,
+KIP-516,
+`FetchSessionHandler` of 3.9.1.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 
 FULL = 0
-"""The epoch of a request that begins a session."""
+"""Session epoch of a full request, which begins a session."""
 MAX_EPOCH = 2**31 - 1
 Hosted = TypeVar("Hosted")
 
 
 class Standing(IntEnum):
-    """Whether a partition takes part in fetches. REMOVED: this object counts no more, the partition may have another one."""
+    """Whether a partition is fetched. REMOVED: this object is not used any more; the partition may have another one."""
 
     READY = 0
     DELAYED = 1
@@ -36,9 +37,9 @@ class Standing(IntEnum):
 
 
 class FollowedPartition(Generic[Hosted]):
-    """One partition as its fetcher sees it. `offset` is the next to fetch, `leader_epoch` that of the LeaderAndIsr it follows.
+    """One partition of a fetcher. `offset` is the next offset to fetch, `leader_epoch` the one from LeaderAndIsr.
 
-    `lag` is how far the leader's high watermark of the last response is ahead of that offset, -1 before the first response.
+    `lag` is the distance from that offset to the leader's high watermark in the last response, -1 before the first response.
     """
 
     __slots__ = ("hosted", "in_session", "index", "lag", "leader_epoch", "offset", "standing", "topic")
@@ -60,7 +61,7 @@ class FollowedPartition(Generic[Hosted]):
 
 
 class FollowedTopic(Generic[Hosted]):
-    """The partitions of one topic that are fetched from the leader. The id is zero where the controller knows none."""
+    """The partitions of one topic that are fetched from the leader. The id is zero if the controller does not know it."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
@@ -71,7 +72,7 @@ class FollowedTopic(Generic[Hosted]):
 
 
 class Content(NamedTuple, Generic[Hosted]):
-    """What the next request says. `has_ids`: every topic in the session has an id, so that a version above 12 may be sent."""
+    """The content of the next request. `has_ids`: every topic in the session has an id, so that a version above 12 may be used."""
 
     session_id: int
     session_epoch: int
@@ -79,7 +80,7 @@ class Content(NamedTuple, Generic[Hosted]):
     forgotten: list[tuple[str, bytes, list[int]]]
     has_ids: bool
     size: int
-    """How many partitions `partitions` has."""
+    """Number of partitions in `partitions`."""
 
 
 class FollowerSession(Generic[Hosted]):
@@ -89,9 +90,9 @@ class FollowerSession(Generic[Hosted]):
         self.session_id = 0
         self.session_epoch = FULL
         self.count = 0
-        """All partitions, also those that are delayed."""
+        """Number of all partitions, also of those that are delayed."""
         self.entered = 0
-        """How often a partition was added or came back."""
+        """Counts each partition that is added or resumed."""
         self._topics: dict[str, FollowedTopic[Hosted]] = {}
         self._by_id: dict[bytes, FollowedTopic[Hosted]] = {}
         self._changed: dict[FollowedPartition[Hosted], None] = {}
@@ -111,7 +112,7 @@ class FollowerSession(Generic[Hosted]):
         return None if followed is None else followed.partitions.get(index)
 
     def topic(self, name: str) -> FollowedTopic[Hosted] | None:
-        """The partitions of a topic, None where there is none."""
+        """The partitions of a topic, None if there are none."""
         return self._topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> FollowedTopic[Hosted] | None:
@@ -120,7 +121,7 @@ class FollowerSession(Generic[Hosted]):
     def add(
         self, topic: str, topic_id: bytes, index: int, hosted: Hosted, leader_epoch: int, offset: int, standing: Standing = Standing.READY
     ) -> FollowedPartition[Hosted]:
-        """Fetch a partition from now on; one that is fetched already starts again."""
+        """Start fetching a partition. If it is fetched already, it starts again."""
         self.remove(topic, index)
         followed = self._topics.get(topic)
         if followed is None:
@@ -136,7 +137,7 @@ class FollowerSession(Generic[Hosted]):
         return partition
 
     def remove(self, topic: str, index: int) -> bool:
-        """Fetch a partition no more; whether it was fetched."""
+        """Stop fetching a partition; returns whether it was fetched."""
         followed = self._topics.get(topic)
         partition = None if followed is None else followed.partitions.pop(index, None)
         if followed is None or partition is None:
@@ -150,7 +151,7 @@ class FollowerSession(Generic[Hosted]):
         return True
 
     def set_topic_id(self, topic: str, topic_id: bytes) -> None:
-        """The topic has this id from now on; partitions in the session are forgotten under the old one."""
+        """Change the id of a topic. Its partitions in the session are forgotten under the old id."""
         followed = self._topics.get(topic)
         if followed is None or followed.topic_id == topic_id:
             return
@@ -174,11 +175,11 @@ class FollowerSession(Generic[Hosted]):
         self._enter(partition)
 
     def change(self, partition: FollowedPartition[Hosted]) -> None:
-        """What the leader has to know of the partition changed."""
+        """The next request must name this partition, because its offset or epoch changed."""
         self._changed[partition] = None
 
     def concerns(self, partition: FollowedPartition[Hosted]) -> bool:
-        """Whether the last response is for the partition as it is now."""
+        """Whether the last response is valid for the partition: it has not changed since the request."""
         return partition.standing is Standing.READY and partition.in_session and partition not in self._changed
 
     def _enter(self, partition: FollowedPartition[Hosted]) -> None:
@@ -186,7 +187,7 @@ class FollowerSession(Generic[Hosted]):
         self._changed[partition] = None
         topic = partition.topic
         forgotten = self._forgotten.get((topic.name, topic.topic_id))
-        if forgotten is not None and partition.index in forgotten:  # the leader has it still
+        if forgotten is not None and partition.index in forgotten:  # the leader still has it
             del forgotten[partition.index]
             if not forgotten:
                 del self._forgotten[topic.name, topic.topic_id]
@@ -210,7 +211,7 @@ class FollowerSession(Generic[Hosted]):
     # requests and responses
 
     def build(self) -> Content[Hosted] | None:
-        """The next request, which the caller sends; None when there is nothing to fetch, and nothing to forget."""
+        """The content of the next request, which the caller must send; None if there is nothing to fetch or to forget."""
         if self.session_epoch == FULL:
             return self._build_full()
         if not self._members and not self._changed and not self._forgotten:
@@ -251,8 +252,9 @@ class FollowerSession(Generic[Hosted]):
     def _all_forgotten(
         self, sent: dict[FollowedTopic[Hosted], list[FollowedPartition[Hosted]]]
     ) -> tuple[list[tuple[str, bytes, list[int]]], bool]:
-        """What to forget, and whether all has ids. A partition that is fetched again under another id is only changed, not forgotten, when
-        it had no id, or when the request is one of names."""
+        """The partitions to forget, and whether the request can use topic ids. A partition that is fetched again under another id is not
+        forgotten if it had no id before, or if the request uses names.
+        """
         again = {(topic.name, partition.index) for topic, partitions in sent.items() for partition in partitions}
         with_ids, by_name = [], []
         has_ids = not self._members_without_id
@@ -267,29 +269,29 @@ class FollowerSession(Generic[Hosted]):
         return with_ids if has_ids else by_name, has_ids
 
     def take(self, error_code: int, session_id: int, count: int) -> bool:
-        """The header of a response to the last request; `count` is its number of partitions. Whether its partitions count."""
+        """Process the header of a response to the last request; `count` is its number of partitions. Returns whether to apply them."""
         if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self._begin_anew(0)
+            self._begin_again(0)
             return False
         if error_code != ErrorCode.NONE:
             self.fail()
             return False
         if self.session_epoch == FULL:
             if count != self._sent:
-                self._begin_anew(0)
+                self._begin_again(0)
                 return False
             self.session_id = session_id
             self.session_epoch = 1 if session_id else FULL
         elif session_id == 0:
-            self._begin_anew(0)
+            self._begin_again(0)
         else:
             self.session_epoch = 1 if self.session_epoch == MAX_EPOCH else self.session_epoch + 1
         return True
 
     def fail(self) -> None:
-        """The request failed, or its response was lost: the next one closes the session, if there is one, and begins another."""
-        self._begin_anew(self.session_id)
+        """The request failed, or its response was lost. The next request closes the session, if there is one, and begins a new one."""
+        self._begin_again(self.session_id)
 
-    def _begin_anew(self, session_id: int) -> None:
+    def _begin_again(self, session_id: int) -> None:
         self.session_id = session_id
         self.session_epoch = FULL

@@ -1,8 +1,8 @@
-"""Which partitions of one fetcher are left out of its requests, because the broker's quota as a follower is exceeded.
+"""Leaves partitions out of a fetcher's requests while the broker's quota as a follower is exceeded.
 
-Left out is what is throttled and not in sync: the leader's high watermark of the last response is ahead, or there was no response yet. All
-other partitions of the fetcher go on. Who is left out is looked at before each request, and only then; while nothing has changed since
-the last look, that is a comparison of two numbers. Source: `RemoteLeaderEndPoint.shouldFollowerThrottle` of Apache Kafka 3.9.1.
+A partition is left out if it is throttled and not in sync: the leader's high watermark in the last response is ahead, or there was no
+response yet. All other partitions are fetched. This is decided before each request; if nothing has changed since the last request, it is a
+comparison of two numbers. Source: `RemoteLeaderEndPoint.shouldFollowerThrottle` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klamm.broker.replication_quotas import ReplicationQuota
 
 
 class FollowerThrottle(Generic[Hosted]):
-    """See the file's text. `left_out` are the partitions that wait for the quota."""
+    """The throttle of one fetcher. `left_out` are the partitions that wait for the quota."""
 
     def __init__(self, quota: ReplicationQuota, session: FollowerSession[Hosted]) -> None:
         self.quota = quota
@@ -23,7 +23,7 @@ class FollowerThrottle(Generic[Hosted]):
         self._seen = (-1, -1)
 
     def look(self) -> None:
-        """Leave out of the session what has to wait now, and take back what need not."""
+        """Leave partitions that must wait out of the session, and resume those that must not wait any more."""
         quota, session = self.quota, self._session
         if not quota.is_exceeded():
             self._take_back(list(self.left_out))
@@ -40,7 +40,7 @@ class FollowerThrottle(Generic[Hosted]):
         self._seen = quota.generation, session.entered
 
     def received(self, partition: FollowedPartition[Hosted], size: int, lag: int) -> None:
-        """`size` bytes came for a partition, which now lags by `lag`. Call this only while the quota is active."""
+        """Record `size` received bytes of a partition, which now lags by `lag`. Call this only while the quota is active."""
         if lag and not partition.lag:
             self._seen = (-1, -1)
         if size and self.quota.is_throttled(partition.topic.name, partition.index):

@@ -1,9 +1,10 @@
-"""Where a follower cuts its log when the leader says that the two logs differ. Pure functions.
+"""Decides where a follower truncates its log if it differs from the leader's. Pure functions.
 
-The leader names the largest leader epoch that is not above the one the follower's log ends with, and where that epoch ends in the leader's
-log; in a Fetch response (a diverging epoch) from inter-broker protocol 2.7 on, in an OffsetForLeaderEpoch response before. A follower
-that has this epoch cuts to the smaller of the two ends. A follower that does not have it cuts to the end of its largest epoch below, and
-the comparison goes on from there with the next request. Source: KIP-101, KIP-279, KIP-595; `AbstractFetcherThread` of 3.9.1.
+The leader sends the largest leader epoch that is not above the last epoch in the follower's log, and the end offset of that epoch in the
+leader's log. From inter-broker protocol 2.7 on it is in a Fetch response (diverging epoch), before that in an OffsetForLeaderEpoch
+response. A follower that has this epoch truncates to the smaller of the two end offsets. A follower that does not have it truncates to the
+end of its largest epoch below, and the next request continues the comparison. Source: KIP-101, KIP-279, KIP-595; `AbstractFetcherThread` of
+3.9.1.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 UNDEFINED = -1
-"""No epoch, and no offset of one."""
+"""Stands for no epoch, or for no offset."""
 
 
 class Truncation(NamedTuple):
-    """The log's next end. `is_complete`: the logs agree up to there; else another request has to follow."""
+    """The new end of the log. `is_complete`: the logs agree up to there; otherwise another request is needed."""
 
     offset: int
     is_complete: bool
@@ -29,10 +30,10 @@ def truncation(
     log_end_offset: int,
     end_offset_for: Callable[[int], tuple[int, int]],
 ) -> Truncation:
-    """Where to cut, by what the leader said: `leader_epoch` ends at `leader_end_offset` in its log.
+    """The truncation for a leader in whose log `leader_epoch` ends at `leader_end_offset`.
 
-    `fetch_offset` is where the follower would go on without a cut. `end_offset_for(epoch)` is (epoch, end offset) of the follower's own
-    largest epoch that is not above, (-1, -1) where it has none.
+    `fetch_offset` is where the follower continues without truncation. `end_offset_for(epoch)` returns (epoch, end offset) of the follower's
+    largest epoch not above this one, (-1, -1) if there is none.
     """
     if leader_end_offset == UNDEFINED:
         return Truncation(fetch_offset, True)
@@ -47,18 +48,18 @@ def truncation(
 
 
 class OutOfRange(NamedTuple):
-    """What a follower does whose offset the leader does not have. `starts_anew`: the whole log goes, and a new one begins at `offset`."""
+    """What a follower does after OFFSET_OUT_OF_RANGE. `starts_again`: all records are deleted, and the log begins at `offset`."""
 
     offset: int
     is_truncated: bool
-    starts_anew: bool
+    starts_again: bool
 
 
 def out_of_range(log_end_offset: int, leader_end_offset: int, leader_start_offset: int | None) -> OutOfRange | None:
-    """How to go on by the leader's offsets; None when the leader's start offset is needed and not given.
+    """Decide by the leader's offsets; None if the leader's start offset is needed and not given.
 
-    The follower has more records than the leader (an unclean election): they are cut off. The leader deleted what comes next: the follower
-    starts again at the leader's start. Otherwise the offset is in range by now, and the follower goes on.
+    If the follower has more records than the leader (after an unclean election), it truncates its log. If the leader has deleted the next
+    records, the follower starts again at the leader's start offset. Otherwise the offset is in range now, and the follower continues.
     """
     if leader_end_offset < log_end_offset:
         return OutOfRange(leader_end_offset, True, False)

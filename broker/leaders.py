@@ -1,9 +1,9 @@
-"""The partitions that this broker leads: records go into their logs, followers report what they have, and the ISR follows from that.
+"""The partitions that this broker leads: it appends records, follows the fetch offsets of followers, and changes the ISR.
 
-A led partition that was never written to has no `Leadership`, only what followers have fetched it (`IdleFollowers`). Its followers are
-checked once after `replica.lag.time.max.ms`. A partition with records is checked at every look as long as some follower lacks something,
-and not again before its leader appends. So idle partitions cost nothing, however many there are.
-Rules: `broker/leadership.py`. Source: controller 14; `Partition` of Apache Kafka 3.9.1.
+A partition that was never written to has no `Leadership`, only a note of the followers that have fetched it (`IdleFollowers`). Its
+followers are checked once after `replica.lag.time.max.ms`. A partition with records is checked every time while a follower is missing
+records, and then not again until its leader appends. So idle partitions cost nothing, independent of their number. Rules:
+`broker/leadership.py`. Source: controller 14; `Partition` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("klamm.broker.leaders")
 
 MAX_SHARED_LISTS = 10_000
 MAX_SHARED_IDLES = 1_000
-"""Each request of a controller begins other ones, so most of many are of the past."""
+"""Clear the shared `IdleFollowers` above this number. Every LeaderAndIsr request makes new ones, so most of them are out of date."""
 _LEADER = Role.LEADER
 
 NOTHING_CHANGED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
@@ -35,18 +35,18 @@ STATE_UNKNOWN = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION,
     ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
 })
-"""Results after which a leader proposes nothing before the next LeaderAndIsr."""
+"""After these errors the leader does not propose a change before the next LeaderAndIsr."""
 
 
 class IsrUpdates(Protocol):
-    """What brings proposals to the controller (`server/replication/isr_updates.py`)."""
+    """Sends proposals to the controller (`server/replication/isr_updates.py`)."""
 
     def submit(self, proposal: IsrProposal) -> None:
-        """Propose; the result comes to `Leaders.isr_altered` or `isr_refused`, never before this returns."""
+        """Send a proposal. The result is reported to `Leaders.isr_altered` or `isr_refused`, after this method has returned."""
 
 
 class Leaders:
-    """What this broker does as a leader. `hosted` returns the replica of a partition, or None."""
+    """The work of a broker as leader. `hosted` returns the replica of a partition, or None."""
 
     def __init__(
         self, broker_id: int, metadata: MetadataCache, hosted: Callable[[str, int], HostedPartition | None], clock: Clock, max_lag_ms: int
@@ -58,23 +58,23 @@ class Leaders:
         self._hosted = hosted
         self._clock = clock
         self.lists: dict[Ints, Ints] = {}
-        """Lists of broker ids, each once."""
+        """Lists of broker ids that partitions share; each list maps to itself."""
         self.pairs: dict[tuple[Ints, Ints], tuple[Ints, Ints]] = {}
-        """Pairs of such lists, ISR and replicas, each once."""
+        """Pairs (ISR, replicas) that partitions share; each pair maps to itself."""
         self._idles: dict[IdleFollowers, IdleFollowers] = {}
-        """What is known of followers of empty partitions, each once."""
+        """`IdleFollowers` that empty partitions share; each maps to itself."""
         self.idle = IdleFollowers(NEVER, ())
-        """Of partitions that the present request makes this broker lead."""
+        """The state of followers for partitions that become led by the present request."""
         self._unproven: deque[tuple[int, str, list[int]]] = deque()
-        """What was led since when: its followers have not been checked yet."""
+        """(time ms, topic, partitions) led since that time, whose followers have not been checked yet."""
         self._checked: dict[HostedPartition, None] = {}
-        """Led partitions whose followers may fall behind."""
+        """Led partitions with followers that may fall behind."""
         self._last_requests_ms: dict[int, int] = {}
 
     # becoming and being leader
 
     def begin_request(self) -> None:
-        """Partitions that the broker leads from now on are led since this moment."""
+        """Begin a LeaderAndIsr request: the broker leads its new partitions since this moment."""
         self.idle = IdleFollowers(self._now_ms(), ())
         if len(self.lists) > MAX_SHARED_LISTS:
             self.lists.clear()
@@ -84,11 +84,11 @@ class Leaders:
             self._idles = {}
 
     def share(self, ids: Ints) -> Ints:
-        """The list of broker ids that all partitions with equal lists share."""
+        """Return the shared list that equals this list of broker ids."""
         return self.lists.setdefault(ids, ids)
 
     def lead(self, replica: HostedPartition, led: bool) -> None:
-        """This broker leads the partition in a new epoch; `led`: it did before."""
+        """This broker leads the partition in a new epoch. `led`: it was the leader before."""
         if replica.log is not None or replica.leadership is not None:
             self.begin_epoch(replica, led)
         else:
@@ -96,7 +96,7 @@ class Leaders:
             replica.idle = self.idle if idle is None or not idle.fetched else IdleFollowers(self.idle.since_ms, idle.fetched)
 
     def leads(self, topic: str, indexes: list[int]) -> None:
-        """The followers of these partitions are checked when they have had their time."""
+        """Check the followers of these partitions once, after `replica.lag.time.max.ms`."""
         self._unproven.append((self.idle.since_ms, topic, indexes))
 
     def drop(self, replica: HostedPartition) -> None:
@@ -107,8 +107,9 @@ class Leaders:
     def append(
         self, replica: HostedPartition, records: Buffer, version: int, required_acks: int, origin: Origin, now_ms: int
     ) -> AppendResult:
-        """Append what a producer sent, by `Log.append_as_leader`; the log is open. Raises what that raises, and ApiError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS where acks=-1 needs more replicas in sync than there are.
+        """Append records of a producer with `Log.append_as_leader`; the log must be open.
+
+        Raises what that raises, and ApiError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS if acks=-1 and the ISR is too small.
         """
         log = self._writable(replica, required_acks)
         end_offset = log.log_end_offset
@@ -120,7 +121,7 @@ class Leaders:
     def append_assigned(
         self, replica: HostedPartition, assigned: Assigned, required_acks: int, origin: Origin, now_ms: int
     ) -> AppendResult:
-        """As `append`, for records that a thread has prepared. Raises ValueError too, where the log has gone on meanwhile."""
+        """Like `append`, for records that a thread has prepared. Also raises ValueError if the log has grown in the meantime."""
         log = self._writable(replica, required_acks)
         end_offset = log.log_end_offset
         result = log.append_assigned(assigned, origin, now_ms)
@@ -129,7 +130,7 @@ class Leaders:
         return result
 
     def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
-        """The log, if records may be appended."""
+        """The log of the partition. Raises ApiError if records may not be appended."""
         if replica.role is not _LEADER or replica.log is None or replica.is_recovering:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
@@ -137,28 +138,29 @@ class Leaders:
         return replica.log
 
     def min_isr(self, replica: HostedPartition) -> int:
-        """`min.insync.replicas` of the topic, but not more than there are replicas."""
+        """`min.insync.replicas` of the topic, but at most the number of replicas."""
         return 1 if replica.log is None else min(replica.log.config.min_insync_replicas, len(replica.replicas))
 
 
     # followers fetch
 
     def follower_requested(self, broker_id: int) -> None:
-        """A follower sent a Fetch request, whatever partitions it names: it has what it had of all that are in its session."""
+        """A follower sent a Fetch request. Also for partitions in its session that the request does not name, its offset is still valid."""
         self._last_requests_ms[broker_id] = self._now_ms()
 
     def check_follower(self, replica: HostedPartition, broker_id: int, current_leader_epoch: int) -> None:
-        """Raises ApiError where this broker is no replica of the partition: UNKNOWN_LEADER_EPOCH if its request has a leader epoch,
-        NOT_LEADER_OR_FOLLOWER otherwise."""
+        """Raises ApiError if the broker `broker_id` is not a follower of the partition: UNKNOWN_LEADER_EPOCH if its request has a leader
+        epoch, otherwise NOT_LEADER_OR_FOLLOWER.
+        """
         if broker_id not in replica.replicas or broker_id == self._broker_id:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def follower_fetched(
         self, replica: HostedPartition, broker_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
     ) -> None:
-        """A follower fetches from this offset of a partition that this broker leads, and so has everything before it.
+        """A follower fetches from this offset, so it has all records before it. It may join the ISR, and the high watermark may move.
 
-        It may join the ISR, and the high watermark may move. The offset is in the log, and the follower's log does not diverge.
+        This broker leads the partition. The offset must be in the log, and the follower's log must not diverge.
         """
         leadership = replica.leadership
         if leadership is None:
@@ -189,7 +191,7 @@ class Leaders:
         return replica.log_start_offset if leadership is None else leadership.low_watermark(self._metadata.brokers)
 
     def _propose(self, proposal: IsrProposal | None) -> None:
-        """Request a change from the controller, if there is one."""
+        """Send a proposal to the controller. Does nothing for None."""
         if proposal is None or self.isr_updates is None:
             return
         replica = self._hosted(proposal.partition.topic, proposal.partition.index)
@@ -200,49 +202,51 @@ class Leaders:
     # changes of the ISR
 
     def recovered(self, replica: HostedPartition, leader_epoch: int) -> None:
-        """The partition is recovered, if it is still led in this epoch: it is served when the controller has confirmed it (R704-11)."""
+        """The partition has been recovered. If it is still led in this epoch, propose that; the controller's confirmation makes the
+        leader serve it (R704-11).
+        """
         leadership = replica.leadership
         if leadership is not None and leadership.recovering and replica.leader_epoch == leader_epoch and leadership.pending is None:
             self._propose(IsrProposal(replica, replica.isr, replica.isr))
 
     def is_wanted(self, proposal: IsrProposal) -> bool:
-        """Whether the result of a proposal still counts: no other leader epoch and no other change came meanwhile."""
+        """Whether a proposal is still pending: there was no new leader epoch and no other change in the meantime."""
         replica = self._hosted(proposal.partition.topic, proposal.partition.index)
         return replica is not None and replica.leadership is not None and replica.leadership.pending is proposal
 
     def isr_altered(self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, isr: Ints, recovery: int) -> None:
-        """The controller has confirmed a proposal: this is the state now, unless a newer one came meanwhile."""
+        """The controller has accepted a proposal. Adopt the new state, unless there is a newer one already."""
         replica = self._hosted(proposal.partition.topic, proposal.partition.index)
         leadership = None if replica is None else replica.leadership
         if replica is None or leadership is None or leadership.pending is not proposal:
             return
         if leader_epoch != replica.leader_epoch or partition_epoch < replica.partition_epoch:
-            return  # it goes on as pending: a LeaderAndIsr comes
+            return  # it stays pending: a LeaderAndIsr follows
         leadership.pending = None
         leadership.recovering = leadership.recovering and recovery != 0
         replica.isr = self.share(isr)
         replica.partition_epoch = partition_epoch
         replica.recovery = recovery
-        log.info("broker %d: the ISR of %s is %s now, its partition epoch %d", self._broker_id, replica, list(isr), partition_epoch)
+        log.info("broker %d: the ISR of %s is now %s, partition epoch %d", self._broker_id, replica, list(isr), partition_epoch)
         if replica.log is not None:
             self._move_high_watermark(replica, leadership, replica.log)
         replica.changed()
 
     def isr_refused(self, proposal: IsrProposal, code: ErrorCode) -> bool:
-        """The controller has refused a proposal with this code; true when the same is to be sent again.
+        """The controller has refused a proposal with this code; returns whether the same proposal must be sent again.
 
-        INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED say that nothing was changed: another proposal may follow. After errors that say that
-        this broker does not know the present state nothing is proposed before the next LeaderAndIsr.
+        After INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED nothing has changed, and another proposal may follow. After the errors in
+        STATE_UNKNOWN this broker does not know the present state: it does not propose a change before the next LeaderAndIsr.
         """
         if not self.is_wanted(proposal):
             return False
         replica = self._hosted(proposal.partition.topic, proposal.partition.index)
-        log.info("broker %d: no change of the ISR of %s to %s: %s", self._broker_id, replica, list(proposal.isr), code.name)
+        log.info("broker %d: the controller refused ISR %s for %s: %s", self._broker_id, list(proposal.isr), replica, code.name)
         if code in NOTHING_CHANGED and replica is not None and replica.leadership is not None:
             if replica.leadership.recovering:
-                return True  # without the controller's word the partition is not served
+                return True  # the leader does not serve before the controller has confirmed it
             replica.leadership.pending = None
-            self._wait_no_more(replica, replica.leadership)  # the high watermark waited for who was to join
+            self._wait_no_more(replica, replica.leadership)  # the high watermark waited for the replica that wanted to join
             return False
         return code not in STATE_UNKNOWN
 
@@ -255,7 +259,7 @@ class Leaders:
     def check_followers(self) -> None:
         """Propose ISRs without the followers that fell behind.
 
-        Partitions whose followers have everything are not looked at again before their leader appends.
+        If all followers have all records, the partition is not checked again until its leader appends.
         """
         now_ms = self._now_ms()
         while self._unproven and now_ms - self._unproven[0][0] > self.max_lag_ms:
@@ -275,7 +279,7 @@ class Leaders:
                 del self._checked[replica]
 
     def brokers_changed(self) -> None:
-        """Brokers came or went: no high watermark waits for a follower outside the ISR that is not alive any more."""
+        """The live brokers have changed. High watermarks do not wait any more for dead followers outside the ISR."""
         for replica in list(self._checked):
             if replica.leadership is not None:
                 self._wait_no_more(replica, replica.leadership)
@@ -288,7 +292,7 @@ class Leaders:
     # offsets move
 
     def log_end_moved(self, replica: HostedPartition) -> None:
-        """The end of a replica's log moved: the high watermark may follow it, and who waits looks again."""
+        """The log end of a replica has moved. The high watermark may move too, and waiting requests are checked again."""
         log, leadership = replica.log, replica.leadership
         if log is None:
             return
@@ -297,7 +301,7 @@ class Leaders:
                 leadership.end_offset_moved(log.log_end_offset, self._last_requests_ms)
                 self._checked[replica] = None
                 self._move_high_watermark(replica, leadership, log)
-            else:  # it is the ISR alone
+            else:  # the leader is the only replica
                 leadership.seen_end_offset = log.log_end_offset
                 log.set_high_watermark(log.log_end_offset)
         if replica.waiters:
@@ -310,7 +314,7 @@ class Leaders:
         return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
 
     def begin_epoch(self, replica: HostedPartition, led: bool, recovering: bool = False) -> None:
-        """As `lead`, for a partition that is not empty or has something to remember."""
+        """Like `lead`, for a partition that has a log or a `Leadership`."""
         log = replica.log
         start_offset = 0 if log is None else log.next_offset
         if log is not None:
@@ -327,7 +331,7 @@ class Leaders:
             self._move_high_watermark(replica, leadership, log)
 
     def open(self, replica: HostedPartition) -> Leadership:
-        """The state of the followers of a partition that was empty until now."""
+        """Return the `Leadership` of a partition; creates it if the partition was empty until now."""
         leadership = replica.leadership
         if leadership is None:
             idle = self.idle if replica.idle is None else replica.idle

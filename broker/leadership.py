@@ -1,12 +1,12 @@
-"""What a leader knows of its followers, and the rules that follow from it: the high watermark, and who belongs to the ISR.
+"""The state of a leader's followers, and the rules for the high watermark and the ISR.
 
-A follower is caught up when it has all records of the leader, or had them not longer ago than `replica.lag.time.max.ms`. Who falls behind
-leaves the ISR; who has reached the high watermark and the start of the leader epoch joins it. Both are proposals: the controller
-confirms them, one at a time for a partition. Until then the high watermark waits for the larger of both sets. It waits also for a
-follower that is caught up and not in the ISR yet, and does not move at all while the ISR is smaller than `min.insync.replicas`.
-Source: controller 14; `Partition` and `Replica` of Apache Kafka 3.9.1.
+A follower is caught up if it has all records of the leader, or had them at some time within the last `replica.lag.time.max.ms`. A follower
+that falls behind leaves the ISR. One that has reached the high watermark and the start of the leader epoch joins it. Both changes are
+proposals to the controller, one at a time for each partition. Until the controller confirms a proposal, the high watermark waits for all
+replicas in the old or in the new ISR. It also waits for caught-up followers that are not in the ISR yet, and does not move while the ISR is
+smaller than `min.insync.replicas`. Source: controller 14; `Partition` and `Replica` of Apache Kafka 3.9.1.
 
-These are rules on values: no clock, no log. Times are milliseconds of a clock that never goes back.
+These rules work on values, without clock and log. Times are in milliseconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.protocol.nouns import Ints
 
 UNKNOWN_OFFSET = -1
 NEVER = -(1 << 62)
-"""The time of what has not happened."""
+"""The time of an event that has not happened."""
 
 
 class Led(Protocol):
@@ -40,7 +40,7 @@ class Led(Protocol):
 
 
 class Follower:
-    """What the leader knows of one follower."""
+    """The state of one follower, as its leader knows it."""
 
     __slots__ = ("broker_epoch", "last_caught_up_ms", "last_fetch_end_offset", "last_fetch_ms", "log_end_offset", "log_start_offset")
 
@@ -54,7 +54,7 @@ class Follower:
         self.broker_epoch = -1
 
     def fetched(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int) -> None:
-        """It has everything below `offset`, as it fetches from there."""
+        """The follower fetches from `offset`, so it has all records below it."""
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_end_offset:
@@ -66,12 +66,12 @@ class Follower:
         self.broker_epoch = broker_epoch
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has all records, or had them not longer than `max_lag_ms` ago."""
+        """Whether it has all records, or had them at some time within the last `max_lag_ms`."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms
 
 
 class IsrProposal:
-    """A change of the state that the leader requests from the controller. Each is an object of its own, so a late result is known by it."""
+    """A change that a leader requests from the controller. It is compared by identity, so that the result of an old proposal is ignored."""
 
     __slots__ = ("controller_epoch", "isr", "leader_epoch", "maximal_isr", "partition", "partition_epoch", "recovery")
 
@@ -86,7 +86,7 @@ class IsrProposal:
 
 
 class Leadership:
-    """The followers of one partition that this broker leads. `epoch_start_offset` is where the present leader epoch begins."""
+    """The followers of one partition that this broker leads. The present leader epoch begins at `epoch_start_offset`."""
 
     __slots__ = ("epoch_start_offset", "followers", "is_checked", "partition", "pending", "recovering", "seen_end_offset")
 
@@ -97,12 +97,12 @@ class Leadership:
         self.pending: IsrProposal | None = None
         self.recovering = False
         self.is_checked = False
-        """Whether the check for followers that fell behind looks at this partition."""
+        """Whether the check for followers that fell behind includes this partition."""
         self.seen_end_offset = epoch_start_offset
-        """The log end offset at the last look."""
+        """The log end offset at the last append that was noticed."""
 
     def begin_epoch(self, epoch_start_offset: int, now_ms: int, is_new_leader: bool) -> None:
-        """A leader epoch began: followers of the ISR have until the lag's end to fetch, the others count as behind."""
+        """Begin a leader epoch. Followers in the ISR have the time of the maximum lag to fetch; the others count as behind."""
         partition = self.partition
         before, self.followers = self.followers, {}
         for broker_id in partition.replicas:
@@ -121,7 +121,9 @@ class Leadership:
         self.epoch_start_offset = self.seen_end_offset = epoch_start_offset
 
     def end_offset_moved(self, end_offset: int, last_requests_ms: Mapping[int, int]) -> None:
-        """The leader appended. Who had all records before had them until its last request, which may not have named this partition."""
+        """The leader appended records. A follower that had all records before had them until its last request, even if that request did not
+        name this partition.
+        """
         before, self.seen_end_offset = self.seen_end_offset, end_offset
         for broker_id, follower in self.followers.items():
             if follower.log_end_offset == before:
@@ -130,7 +132,7 @@ class Leadership:
                     follower.last_caught_up_ms = follower.last_fetch_ms = last_ms
 
     def high_watermark(self, end_offset: int, min_isr: int, now_ms: int, max_lag_ms: int, alive: Container[int]) -> int | None:
-        """The offset that the ISR has, and all others that are caught up; None while the ISR is too small for it to move."""
+        """The lowest end offset of the ISR and of the other caught-up followers; None while the ISR is smaller than `min_isr`."""
         partition = self.partition
         if len(partition.isr) < min_isr:
             return None
@@ -149,7 +151,7 @@ class Leadership:
         return min([self.partition.log_start_offset, *starts])
 
     def expansion(self, broker_id: int, high_watermark: int, alive: Container[int]) -> IsrProposal | None:
-        """The proposal with which this follower joins the ISR, or None: it is in it, may not join, or a change is pending."""
+        """The proposal that adds this follower to the ISR; None if it is in the ISR, may not join, or a change is pending."""
         partition = self.partition
         if self.pending is not None or self.recovering or broker_id in partition.isr or broker_id not in alive:
             return None
@@ -160,7 +162,7 @@ class Leadership:
         return IsrProposal(partition, isr, isr)
 
     def shrinking(self, end_offset: int, now_ms: int, max_lag_ms: int) -> IsrProposal | None:
-        """The proposal without the followers that fell behind, or None: there are none, or a change is pending."""
+        """The proposal that removes the followers that fell behind; None if there are none, or a change is pending."""
         partition = self.partition
         if self.pending is not None:
             return None
@@ -172,7 +174,7 @@ class Leadership:
         return follower is not None and follower.is_caught_up(end_offset, now_ms, max_lag_ms)
 
     def is_settled(self, end_offset: int) -> bool:
-        """Whether no follower can fall behind before the leader appends: all have everything and are in the ISR."""
+        """Whether no follower can fall behind before the next append: all are in the ISR and have all records."""
         return (
             self.pending is None
             and not self.recovering

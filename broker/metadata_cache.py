@@ -1,10 +1,11 @@
 """The metadata cache: one broker's view of the cluster. Only UpdateMetadata requests change it; before the first one it is empty.
 
-A request has all live brokers and the controller, and any number of partitions, which are merged (controller 15). Leader -2 removes a
-partition, and the last partition removes the topic and its id; a zero topic id removes the id. Merging changes only what the request
-names: the decoded partition states are kept, in one dict per topic, and nothing is copied. `generation` rises with every request that
-changes anything, so that everything made from the cache can be checked; `brokers_generation` rises when a broker came, went or
-moved. Topics and the cache itself have a place for encoded responses (`encoded`), which is cleared when the topic, or anything, changes.
+A request has all live brokers, the controller, and any number of partitions, which are merged (controller 15). Leader -2 removes a
+partition; the removal of the last partition also removes the topic and its id. A zero topic id removes the id. Merging only changes the
+partitions in the request: the decoded partition states are kept, in one dict for each topic, without a copy. `generation` increases with
+every request that changes anything, so that anything made from the cache can be checked. `brokers_generation` increases when the live
+brokers or their endpoints change. Topics and the cache can keep encoded responses (`encoded`); those of a topic are cleared when the topic
+changes, those of the cache at every change.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class CachedBroker(NamedTuple):
 
 
 CachedPartition: TypeAlias = "messages.UpdateMetadataRequest.UpdateMetadataPartitionState"
-"""A partition's state as UpdateMetadata has it; its zk_version is the partition epoch."""
+"""The state of a partition from UpdateMetadata; its zk_version is the partition epoch."""
 
 
 class CachedTopic:
-    """A topic with its partitions by number. `topic_id` is zero when it has none."""
+    """A topic with its partitions by number. `topic_id` is zero if it has no id."""
 
     __slots__ = ("encoded", "name", "partitions", "topic_id")
 
@@ -41,7 +42,7 @@ class CachedTopic:
 
 
 class MetadataCache:
-    """Brokers, controller, topics. Read the attributes freely; only `update` changes them."""
+    """Brokers, controller and topics. The attributes may be read; only `update` changes them."""
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -56,9 +57,9 @@ class MetadataCache:
         self._live_brokers: Sequence[messages.UpdateMetadataRequest.UpdateMetadataBroker] = []
 
     def update(self, request: messages.UpdateMetadataRequest) -> set[str]:
-        """Merge a decoded UpdateMetadata request of any version; the names of the topics whose partitions it named.
+        """Merge a decoded UpdateMetadata request of any version; returns the names of the topics in it.
 
-        In requests of versions 1 and 2 listeners get their names before (`with_listeners`): here nothing may fail half way.
+        For versions 1 and 2 call `with_listeners` before, which adds the names of listeners: the update itself must not fail half way.
         """
         changed = self._update_brokers(request)
         touched: set[str] = set()
@@ -89,12 +90,12 @@ class MetadataCache:
         return None if cached is None else cached.partitions.get(index)
 
     def leader(self, topic: str, index: int) -> int | None:
-        """Broker id of the leader, -1 when the partition has none, None when the partition is unknown."""
+        """Broker id of the leader, -1 if the partition has no leader, None if the partition is unknown."""
         partition = self.partition(topic, index)
         return None if partition is None else partition.leader
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name that goes with an id, which may have outlived its partitions."""
+        """The name of the topic with this id, None if unknown. The topic may have no partitions any more."""
         return self._names.get(topic_id)
 
     def topic_by_id(self, topic_id: bytes) -> CachedTopic | None:
@@ -102,11 +103,11 @@ class MetadataCache:
         return None if name is None else self.topics.get(name)
 
     def topic_id(self, topic: str) -> bytes:
-        """A topic's id, zero when it has none or is unknown."""
+        """The id of a topic, zero if it has none or is unknown."""
         return self.topic_ids.get(topic, ZERO_UUID)
 
     def controller_endpoint(self, listener: str) -> Endpoint | None:
-        """Where the active controller listens, None when it is not known or has no such listener."""
+        """The endpoint of the active controller on this listener, None if it is not known or has no such listener."""
         broker = None if self.controller_id is None else self.brokers.get(self.controller_id)
         return None if broker is None else broker.endpoints.get(listener)
 
@@ -114,11 +115,11 @@ class MetadataCache:
         return broker_id in self.brokers
 
     def racks(self) -> dict[int, str | None]:
-        """Live brokers with their racks, by id."""
+        """Broker id → rack of the live brokers, sorted by id."""
         return {broker_id: self.brokers[broker_id].rack for broker_id in sorted(self.brokers)}
 
     def _update_brokers(self, request: messages.UpdateMetadataRequest) -> bool:
-        """Replace live brokers and controller id; whether that changed anything."""
+        """Replace the live brokers and the controller id; returns whether anything changed."""
         controller_id = request.controller_id if request.controller_id >= 0 else None
         changed = controller_id != self.controller_id
         self.controller_id = controller_id
@@ -149,7 +150,7 @@ class MetadataCache:
         else:
             self.topics.pop(name, None)
         if emptied:
-            # the id went with the last partition, even if others came after it
+            # removing the last partition removed the id, even if the request added others afterwards
             self._set_topic_id(name, ZERO_UUID)
 
     def _set_topic_id(self, name: str, topic_id: bytes) -> None:
@@ -170,9 +171,9 @@ class MetadataCache:
 
 
 def with_listeners(request: messages.UpdateMetadataRequest, version: int) -> messages.UpdateMetadataRequest:
-    """An UpdateMetadata request in which all listeners have names: versions 1 and 2 call them as their security protocols.
+    """The request with names for all listeners: in versions 1 and 2 a listener is named after its security protocol.
 
-    Raises ValueError where there is no such protocol.
+    Raises ValueError if the protocol does not exist.
     """
     if version not in (1, 2):
         return request
@@ -191,7 +192,7 @@ def _named(
 
 
 def _cached_broker(broker: messages.UpdateMetadataRequest.UpdateMetadataBroker) -> CachedBroker:
-    """Version 0 names no listeners: there it is PLAINTEXT."""
+    """A broker of the request as it is cached. In version 0 it has one endpoint, on listener PLAINTEXT."""
     if not broker.endpoints and broker.v0_host:
         protocol = SecurityProtocol.PLAINTEXT
         return CachedBroker(broker.id, {protocol.name: Endpoint(protocol.name, broker.v0_host, broker.v0_port, protocol)}, broker.rack)

@@ -1,11 +1,11 @@
-"""Metadata and DescribeCluster responses out of the metadata cache, put together from bytes that are kept.
+"""Metadata and DescribeCluster responses, made from the metadata cache and from encoded pieces that are kept.
 
-A topic's part of a Metadata response depends on the topic and on which brokers are alive, so it is encoded once for each version and
-listener and kept with the topic until one of these changes. The other parts (brokers, cluster, controller), and the whole
-response for all topics, are kept with the cache until its next change. A response for unchanged topics is thus a join of bytes.
+The piece for a topic depends on the topic and on the live brokers. It is encoded once for each version and listener, and kept with the
+topic until one of these changes. The other pieces (brokers, cluster, controller), and the whole response for all topics, are kept with the
+cache until its next change. So a response for unchanged topics is a join of bytes.
 
-The listener is the one the client came in on: only brokers that have it are listed, and a leader without it cannot be reached
-(LISTENER_NOT_FOUND, before version 6 LEADER_NOT_AVAILABLE). Version 0 hides replicas that cannot be reached and says so with
+The listener is the one on which the client connected. Only brokers with this listener are listed, and a leader without it is not available
+(LISTENER_NOT_FOUND, before version 6 LEADER_NOT_AVAILABLE). Version 0 leaves out replicas on brokers without the listener, with the error
 REPLICA_NOT_AVAILABLE; later versions list all. Source: controller 15, wire 5.1 and 12.
 """
 
@@ -40,14 +40,14 @@ def metadata_body(
     topics: Sequence[bytes],
     cluster_operations: int = OPERATIONS_OMITTED,
 ) -> bytes:
-    """A Metadata response body around encoded topics."""
+    """The body of a Metadata response with these encoded topics."""
     head, tail = _frame(metadata, version, listener, cluster_id, cluster_operations)
     count = write_uvarint(len(topics) + 1) if version >= FLEXIBLE_SINCE else len(topics).to_bytes(4, "big")
     return b"".join((head, count, *topics, tail))
 
 
 def all_topics_body(metadata: MetadataCache, version: int, listener: str, cluster_id: str) -> bytes:
-    """The Metadata response body with every topic, when authorised operations were not requested."""
+    """The body of a Metadata response with every topic, without authorized operations."""
     key = ("all", version, listener)
     body = metadata.encoded.get(key)
     if body is None:
@@ -57,7 +57,7 @@ def all_topics_body(metadata: MetadataCache, version: int, listener: str, cluste
 
 
 def topic_bytes(metadata: MetadataCache, topic: CachedTopic, version: int, listener: str, operations: int = OPERATIONS_OMITTED) -> bytes:
-    """One known topic with its partitions in order."""
+    """The encoded row of one topic that exists, with its partitions in order."""
     key = (version, listener, operations)
     kept = topic.encoded.get(key)
     if kept is not None and kept[0] == metadata.brokers_generation:
@@ -86,7 +86,7 @@ def missing_topic_bytes(
     *,
     undisclosed: bool = False,
 ) -> bytes:
-    """A topic that cannot be described: an error and no partitions. An undisclosed one does not say whether it is internal."""
+    """The encoded row of a topic with an error and without partitions. If `undisclosed`, it does not show whether the topic is internal."""
     response = messages.MetadataResponse.MetadataResponseTopic(
         error_code=int(code),
         name=name,
@@ -98,7 +98,7 @@ def missing_topic_bytes(
 
 
 def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cluster_operations: int = OPERATIONS_OMITTED) -> Any:
-    """A DescribeCluster response. A controller that is not in the list of brokers is not named here (Metadata does name it)."""
+    """A DescribeCluster response. Unlike Metadata, it only names the controller if that broker is in the list."""
     broker_type = messages.DescribeClusterResponse.DescribeClusterBroker
     nodes = list(brokers_at(metadata, listener))
     return messages.DescribeClusterResponse(
@@ -110,7 +110,7 @@ def describe_cluster(metadata: MetadataCache, listener: str, cluster_id: str, cl
 
 
 def brokers_at(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, Endpoint, str | None]]:
-    """(id, endpoint, rack) of the brokers that have this listener, by id."""
+    """(id, endpoint, rack) of the brokers with this listener, sorted by id."""
     for broker_id in sorted(metadata.brokers):
         broker = metadata.brokers[broker_id]
         endpoint = broker.endpoints.get(listener)
@@ -119,7 +119,7 @@ def brokers_at(metadata: MetadataCache, listener: str) -> Iterable[tuple[int, En
 
 
 def _frame(metadata: MetadataCache, version: int, listener: str, cluster_id: str, cluster_operations: int) -> tuple[bytes, bytes]:
-    """What stands before the number of topics, and what after the topics."""
+    """The encoded pieces before the number of topics and after the topics."""
     key = ("frame", version, listener, cluster_operations)
     frame: tuple[bytes, bytes] | None = metadata.encoded.get(key)
     if frame is None:

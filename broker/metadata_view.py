@@ -1,11 +1,11 @@
-"""What a broker takes from the metadata log: the brokers, its own registration among them (RegisterBroker, controller 25.1).
+"""A broker's view of the metadata log: the brokers, its own registration among them (RegisterBroker, controller 25.1).
 
-Topics, partitions and configs are in the log too. A broker has these from UpdateMetadata and from ZooKeeper, as all brokers of a cluster
-have, so it passes over their records.
+The log also has topics, partitions and configs. A broker gets these from UpdateMetadata and from ZooKeeper, like all brokers of a cluster,
+so it skips their records.
 
-A view begins empty at the start of the log of one controller epoch and takes batches in the order of their offsets. Records follow the
-record table of the specification; one that does not fit what the view holds is an error of the log, because a log is dense and complete.
-The caller then drops the view with `restart`.
+A view begins empty at the start of the log of one controller epoch and applies batches in the order of their offsets. Records follow the
+record table of the specification. A record that does not fit the view is an error of the log, because a log has no gaps and is complete;
+then the caller drops the view with `restart`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from klamm.protocol.nouns import NO_EPOCH, Endpoint
 
 
 class ViewedBroker(NamedTuple):
-    """A broker that is not OFFLINE. `epoch` is that of its registration, or the czxid of its ephemeral znode."""
+    """A broker that is not OFFLINE. `epoch` is the epoch of its registration, or the czxid of its ephemeral znode."""
 
     id: int
     epoch: int
@@ -43,21 +43,21 @@ class MetadataView:
 
     def __init__(self) -> None:
         self.controller_epoch = NO_EPOCH
-        """Whose log it is a view of; -1 of none."""
+        """Controller epoch of the viewed log, -1 if there is none yet."""
         self.next_offset = 0
-        """The offset of the next record to apply: where to fetch from."""
+        """Offset of the next record to apply, from which to fetch."""
         self.brokers: dict[int, ViewedBroker] = {}
 
     def restart(self, controller_epoch: int, offset: int) -> None:
-        """Know nothing any more; the next record is the one at `offset`, the start of the log of this controller epoch."""
+        """Empty the view. The next record is at `offset`, the start of the log of this controller epoch."""
         self.controller_epoch, self.next_offset = controller_epoch, offset
         self.brokers = {}
 
     def apply(self, batches: bytes, controller_epoch: int, on_broker: Callable[[MetadataRecord], None] | None = None) -> None:
-        """Take whole batches of the log of this controller epoch. `on_broker` gets each record about a broker when it has been applied.
+        """Apply whole batches of the log of this controller epoch. `on_broker` gets each record about a broker after it was applied.
 
-        Records before `next_offset` are left out. A view of no log yet becomes one of this log. Raises RemoteProtocolError for bytes that
-        are no batches, for another controller epoch, for a gap, and for a record that does not fit; what was before it is applied then.
+        Records before `next_offset` are skipped. A view without a log becomes a view of this log. Raises RemoteProtocolError for invalid
+        batches, another controller epoch, a gap, or a record that does not fit; the records before it have been applied then.
         """
         if self.controller_epoch == NO_EPOCH:
             self.controller_epoch = controller_epoch
@@ -74,7 +74,7 @@ class MetadataView:
                 try:
                     record = self._apply(batches, start, end)
                 except KeyError as problem:
-                    raise RemoteProtocolError(f"the record at offset {offset} does not fit what is before it: {problem}") from None
+                    raise RemoteProtocolError(f"the record at offset {offset} does not fit the records before it: {problem}") from None
                 self.next_offset = offset + 1
                 if record is not None and on_broker is not None and is_broker_record(record):
                     on_broker(record)
@@ -129,4 +129,4 @@ _APPLY: dict[str, Callable[..., None]] = {
     "BrokerRegistrationChangeRecord": MetadataView._change_registration,
 }
 _OTHERS = frozenset(prefix(name) for name in RECORDS.keys() - _APPLY.keys())
-"""What records begin with that are not about brokers: they are most, and are not decoded."""
+"""The first bytes of records that are not about brokers. Most records are of this kind; they are not decoded."""

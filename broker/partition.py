@@ -1,11 +1,11 @@
-"""One replica of a partition on this broker: its role, what the controller said of it, its log, and who waits for it.
+"""One replica of a partition on this broker: its role, the state from the controller, its log, and the requests that wait for it.
 
-A broker may host a hundred thousand empty partitions, so an empty one is one small object. Its log is opened at first use: without a log
-all offsets are 0. A leader keeps the state of its followers in a `Leadership` once there is something to keep; before that a shared
-`IdleFollowers` says which followers have fetched from the empty partition. Lists of broker ids are shared too.
+A broker may have a hundred thousand empty partitions, so an empty one is one small object. Its log is opened at first use; without a log
+all offsets are 0. A leader keeps the state of its followers in a `Leadership` when there is something to keep. Before that, a shared
+`IdleFollowers` notes which followers have fetched from the empty partition. Lists of broker ids are shared too.
 
-A waiter (a delayed Produce, Fetch or DeleteRecords) watches it and is called whenever an offset, the role, the leader
-epoch or the hosting has changed.
+A waiter (a delayed Produce, Fetch or DeleteRecords) watches the replica. It is called whenever an offset, the role or the leader epoch has
+changed, or the replica was removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klamm.protocol.nouns import NO_EPOCH, NO_LEADER, Ints
 
 
 class Role(IntEnum):
-    """The role of a broker for a partition. NONE: it has a replica, but has not received a live leader, or the replica is deleted."""
+    """The role of a broker for a partition. NONE: it has not received a live leader for the replica yet, or the replica was deleted."""
 
     NONE = 0
     LEADER = 1
@@ -27,21 +27,21 @@ class Role(IntEnum):
 
 
 class Waiter(Protocol):
-    """What is called when a partition changes."""
+    """Watches partitions, and is called when they change."""
 
     def partition_changed(self, partition: HostedPartition) -> None:
-        """Look again. Called synchronously; may call `unwatch`, must not wait and must not raise."""
+        """The partition has changed. Called synchronously; may call `unwatch`, must not wait and must not raise."""
 
 
 class IdleFollowers(NamedTuple):
-    """Followers of an empty partition that this broker leads since `since_ms` (monotonic); `fetched` have fetched its offset 0."""
+    """The followers of an empty partition that this broker leads since `since_ms` (monotonic); those in `fetched` have fetched offset 0."""
 
     since_ms: int
     fetched: Ints
 
 
 class HostedPartition:
-    """One replica on this broker. Its methods that change it belong to the replica manager."""
+    """One replica on this broker. Only the replica manager and its parts change it."""
 
     __slots__ = (
         "controller_epoch", "fetching", "idle", "index", "isr", "leader", "leader_epoch", "leadership", "log", "offline", "partition_epoch",
@@ -57,7 +57,7 @@ class HostedPartition:
         self.partition_epoch = 0
         self.leader = NO_LEADER
         self.isr: Ints = ()
-        """The ISR that the controller has confirmed. On a follower the one it had heard of last."""
+        """The ISR that the controller has confirmed. On a follower the last one that it received."""
         self.replicas: Ints = ()
         self.recovery = 0
         """The leader recovery state that the controller has confirmed."""
@@ -79,12 +79,12 @@ class HostedPartition:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether this broker leads it, was elected uncleanly and has not recovered yet (KIP-704)."""
+        """Whether this broker leads it after an unclean election and has not recovered it yet (KIP-704)."""
         return self.leadership is not None and self.leadership.recovering
 
     @property
     def maximal_isr(self) -> Ints:
-        """The ISR with all that a change adds which the controller has not confirmed yet."""
+        """The ISR, and the replicas that a pending change would add."""
         return self.isr if self.leadership is None or self.leadership.pending is None else self.leadership.pending.maximal_isr
 
     @property
@@ -104,14 +104,14 @@ class HostedPartition:
         return 0 if self.log is None else self.log.last_stable_offset
 
     def watch(self, waiter: Waiter) -> None:
-        """Have the waiter called at every change from now on."""
+        """Call this waiter at every change from now on."""
         self.waiters += (waiter,)
 
     def unwatch(self, waiter: Waiter) -> None:
-        """Do not call it any more. Nothing happens when it does not watch."""
+        """Stop calling this waiter. Does nothing if it does not watch."""
         self.waiters = tuple(other for other in self.waiters if other is not waiter)
 
     def changed(self) -> None:
-        """Call all waiters, in the order they came."""
+        """Call all waiters, in the order in which they were added."""
         for waiter in self.waiters:
             waiter.partition_changed(self)

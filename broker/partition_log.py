@@ -1,4 +1,4 @@
-"""What the replica manager needs of the owner of logs."""
+"""The interface between the replica manager and the log manager."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from klamm.broker.log.log import Log
 
 
 class Logs(Protocol):
-    """The owner of all logs of a broker (`broker/log/manager.py`)."""
+    """All logs of a broker (`broker/log/manager.py`)."""
 
     on_disk: bool
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log if it is open."""
+        """The log if it is open, else None."""
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
-        """The log, made if there is none. Raises ApiError, KAFKA_STORAGE_ERROR."""
+        """Open the log; creates it if there is none. Raises ApiError: KAFKA_STORAGE_ERROR."""
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log with its records."""

@@ -1,13 +1,12 @@
-"""How LeaderAndIsr and StopReplica change the partitions that a broker hosts.
+"""How LeaderAndIsr and StopReplica change the replicas of a broker.
 
-A request is judged partition by partition: a higher leader epoch makes the broker leader or follower, the same or a lower one is refused, a
-follower does not move to a leader that the metadata cache does not know as alive. StopReplica without deletion only ends the fetching;
-role, leader epoch and data stay.
+Each partition of a request is handled by itself. With a higher leader epoch the broker becomes leader or follower; the same or a lower
+epoch is refused. A follower does not follow a leader that is not alive in the metadata cache. StopReplica without deletion only ends the
+fetching; role, leader epoch and data stay.
 
-The decoded partition state is kept as it came. What changed is returned with the response, as values (`broker/replica_effects.py`). What
-has to wait until the effects of the whole request have been acted on is kept in `woken` and `recovering`; the replica manager takes it from
-there. It also refuses requests that are not for this broker, before they come here. Source: controller 15; `ReplicaManager` and `Partition`
-of Apache Kafka 3.9.1.
+The changes are returned with the response, as values (`broker/replica_effects.py`). Work that must wait until these effects have been
+applied is collected in `woken` and `recovering`, where the replica manager takes it. The replica manager also refuses requests that are not
+for this broker, before they come here. Source: controller 15; `ReplicaManager` and `Partition` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ Response = TypeVar("Response")
 
 
 class Handled(NamedTuple, Generic[Response]):
-    """The response to a controller's request, and what the request changed here."""
+    """The response to a controller's request, and its effects on this broker."""
 
     response: Response
     effects: list[Effect]
 
 
 class PartitionStates:
-    """The partitions that a broker hosts, by topic and index, as the requests of controllers made them."""
+    """Applies LeaderAndIsr and StopReplica to the replicas of a broker, `topics` (topic → index → replica)."""
 
     def __init__(self, broker_id: int, metadata: MetadataCache, logs: Logs | None, leaders: Leaders, topics: Topics) -> None:
         self._broker_id = broker_id
@@ -69,15 +68,15 @@ class PartitionStates:
         self._leaders = leaders
         self._topics = topics
         self.log_dir_failed = False
-        """Whether a log directory has failed: no old log is created again elsewhere."""
+        """Whether a log directory has failed; then a log that is not new is not created again in another directory."""
         self.logs_found: Mapping[tuple[str, int], bytes] = {}
-        """Partitions whose logs were there when this broker started, in directories that are well, with their topic ids."""
+        """(topic, partition) → topic id of the logs that existed at the start of this broker, in working directories."""
         self.recover: Callable[[HostedPartition], object] | None = None
-        """Called when this broker leads a partition that it has to recover first (KIP-704). None: a leader serves at once."""
+        """Called when this broker leads a partition that it must recover first (KIP-704). None: a leader serves at once."""
         self.woken: list[HostedPartition] = []
-        """Partitions that changed and have waiters."""
+        """Changed partitions that have waiters."""
         self.recovering: list[HostedPartition] = []
-        """Partitions that this broker leads and has to recover."""
+        """Partitions that this broker leads and must recover."""
         self._errors: dict[tuple[int, int], Row] = {}
         self._share = leaders.pairs.setdefault
 
@@ -86,10 +85,11 @@ class PartitionStates:
     def leader_and_isr(
         self, request: messages.LeaderAndIsrRequest, version: int
     ) -> Handled[messages.LeaderAndIsrResponse]:
-        """The response and the effects. Versions 0-1 list partitions flat, 2 and later by topic. The last entry of a partition counts.
+        """Apply a LeaderAndIsr request of any version; returns the response and the effects. If a partition is named twice, the last entry
+        counts.
 
-        A topic in two elements, or a follower with a recovery state that does not exist, makes it an unknown server error as a whole,
-        before anything has changed.
+        The whole request gets UNKNOWN_SERVER_ERROR, without any change, if a topic is in two elements, or if a follower has a recovery
+        state that does not exist.
         """
         topics = each_once(request)
         if topics is None or any(self._has_unknown_recovery(name, states) for (name, _), states in topics):
@@ -115,7 +115,7 @@ class PartitionStates:
         return Handled(messages.LeaderAndIsrResponse(partition_errors=flat), effects)
 
     def _has_unknown_recovery(self, topic: str, states: Sequence[PartitionState]) -> bool:
-        """Whether this broker would follow with a recovery state that is neither; leading it is not looked at, as in Apache Kafka."""
+        """Whether this broker would become follower with an invalid recovery state. As in Apache Kafka, it is not checked for leaders."""
         if {state.leader_recovery_state for state in states} <= _RECOVERY_STATES:
             return False
         me, alive = self._broker_id, self._metadata.brokers
@@ -132,7 +132,7 @@ class PartitionStates:
         return False
 
     def _apply(self, topic: str, topic_id: bytes, states: Sequence[PartitionState], effects: list[Effect]) -> list[Row]:
-        """Results of one topic's partition states, each made effective where it is good. Equal results are one object."""
+        """Apply the partition states of one topic; returns a result for each. Equal results are the same object."""
         leads: list[PartitionState] = []
         follows: list[PartitionState] = []
         waits: list[PartitionState] = []
@@ -167,7 +167,7 @@ class PartitionStates:
                 identified.append(index)
                 code = _NONE
             else:
-                # the log has an id, the controller knows none: a follower goes on fetching without one
+                # the log has an id, but the controller does not know it: a follower continues to fetch without an id
                 code = _STALE_CONTROLLER_EPOCH if state.leader == me else _NONE
             error = known.get((index, code))
             if error is None:
@@ -189,7 +189,7 @@ class PartitionStates:
     def _host(
         self, hosted: dict[int, HostedPartition], topic: str, state: PartitionState, topic_id: bytes, into: Lists
     ) -> int:
-        """A partition this broker does not have yet; its local leader epoch counts as -1."""
+        """Create a replica that this broker does not have yet; returns the error code. Its leader epoch so far counts as -1."""
         if state.leader_epoch <= NO_EPOCH:
             return _STALE_CONTROLLER_EPOCH
         if self._broker_id not in state.replicas:
@@ -213,8 +213,9 @@ class PartitionStates:
     def _become(
         self, replica: HostedPartition, state: PartitionState, topic_id: bytes, into: Lists
     ) -> None:
-        """Leader or follower, by the state. With a leader that is not alive only the log's id is taken; with a lower partition
-        epoch nothing is. `into` gets the states that took effect: as leader, as follower, with a leader that is not alive."""
+        """Become leader or follower, as the state says. If the leader is not alive, only the topic id is adopted; a state with a lower
+        partition epoch is ignored. `into` gets the applied states: as leader, as follower, with a leader that is not alive.
+        """
         _, _, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, _, _, _, recovery = state
         leads = leader == self._broker_id
         follows = not leads and leader in self._metadata.brokers
@@ -256,7 +257,9 @@ class PartitionStates:
     def stop_replica(
         self, request: messages.StopReplicaRequest, version: int
     ) -> Handled[messages.StopReplicaResponse]:
-        """The response and the effects. Of a partition named twice the last entry counts."""
+        """Apply a StopReplica request of any version; returns the response and the effects. If a partition is named twice, the last entry
+        counts.
+        """
         error = messages.StopReplicaResponse.StopReplicaPartitionError
         last = {
             (topic, partition): (leader_epoch, delete) for topic, partition, leader_epoch, delete in stopped_partitions(request, version)
@@ -279,7 +282,7 @@ class PartitionStates:
         replica = self._get(topic, partition)
         if replica is None:
             if delete and self._logs is not None:
-                self._logs.delete(topic, partition)  # what is left of it from an earlier life of this broker
+                self._logs.delete(topic, partition)  # a log that is left from before the start of this broker
             return _NONE
         if replica.offline:
             return _KAFKA_STORAGE_ERROR
@@ -295,10 +298,10 @@ class PartitionStates:
                 del self._topics[topic]
         return _NONE
 
-    # what the replica manager does to a partition too
+    # also called by the replica manager
 
     def drop(self, replica: HostedPartition) -> None:
-        """This broker does not serve the replica any more."""
+        """Stop serving a replica: it was deleted or is offline."""
         replica.role = Role.NONE
         self._leaders.drop(replica)
         replica.log = None
@@ -306,7 +309,7 @@ class PartitionStates:
             self.woken.append(replica)
 
     def attach(self, replica: HostedPartition, opened: Log) -> None:
-        """This is the log of the replica."""
+        """Give the replica its opened log."""
         replica.log = opened
         opened.on_written = partial(self._leaders.log_end_moved, replica)
         opened.on_start_moved = replica.changed

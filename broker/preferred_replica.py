@@ -1,7 +1,8 @@
-"""The replica that a consumer should read from, when it is not the leader (KIP-392): what Kafka's `RackAwareReplicaSelector` selects.
+"""Selects the replica from which a consumer should read instead of the leader (KIP-392), like Kafka's `RackAwareReplicaSelector`.
 
-Among the leader and the followers of the ISR that have the consumer's offset, those in the consumer's rack are closer. The leader wins
-when it is one of them or there is none; otherwise the follower with the largest log end offset, of equal ones that which caught up last.
+Candidates are the leader and the followers in the ISR that have the consumer's offset, if they are in the consumer's rack. The leader is
+selected if it is a candidate or if there is none. Otherwise the follower with the largest log end offset is selected; among equal ones the
+one that caught up last.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def preferred_replica(replica: HostedPartition, metadata: MetadataCache, rack: str, listener: str, fetch_offset: int) -> int:
-    """The broker id of a better replica than this leader for a consumer in the rack, -1 where there is none."""
+    """The broker id of a closer replica than this leader for a consumer in the rack, -1 if there is none."""
     local = metadata.brokers.get(replica.leader)
     if local is not None and listener in local.endpoints and local.rack == rack:
         return NO_REPLICA

@@ -1,10 +1,10 @@
-"""What a leader does that was elected uncleanly, before it serves (KIP-704).
+"""The recovery of a leader after an unclean election, before it serves (KIP-704).
 
-A leader whose state is marked as recovering recovers: in mode `instant` at once, in mode `delay:<ms>` after so long, in mode `manual` when
-somebody releases it at the gate. A new mode counts for those that recover already: `instant` ends what waits, a delay counts from the
-beginning. Then the recovery work is done, which is a hook: by default there is none. At the end the leader proposes
-the same single-member ISR without the mark, and the partition is served when the controller has confirmed that. Another leader epoch ends
-a recovery; if it is marked too, recovery starts again. Source: controller 24, R704-10 to R704-14, R704-20.
+A leader whose state is marked as recovering must recover first: in mode `instant` at once, in mode `delay:<ms>` after a delay, in mode
+`manual` when it is released at the gate. A new mode also applies to recoveries in progress: `instant` ends the wait, and a delay
+counts from the beginning of the recovery. Then the recovery work is done; it is a hook, and by default there is no work. At the end the
+leader proposes the same single-member ISR without the mark, and serves the partition when the controller has confirmed that. Another leader
+epoch ends a recovery; if it is marked too, recovery starts again. Source: controller 24, R704-10 to R704-14, R704-20.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ RecoveryWork = Callable[[Recovery], Awaitable[None]]
 
 
 async def no_work(recovery: Recovery) -> None:
-    """Nothing has to be done before a partition is recovered."""
+    """The default recovery work: nothing."""
 
 
 class RecoveryGate:
-    """Where recoveries of mode `manual` wait. One for all brokers of a local cluster."""
+    """Recoveries in mode `manual` wait here for their release. All brokers of a local cluster share one gate."""
 
     def __init__(self) -> None:
         self._waiting: dict[Recovery, asyncio.Event] = {}
@@ -60,7 +60,7 @@ class RecoveryGate:
                 del self._waiting[recovery]
 
     def release(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
-        """Let recoveries go on that wait now: all, those of a topic, or that of a partition. Which ones."""
+        """Release waiting recoveries: all, those of a topic, or that of one partition. Returns the released ones."""
         released = [
             recovery
             for recovery in self._waiting
@@ -72,7 +72,7 @@ class RecoveryGate:
 
 
 class RecoveryProcess:
-    """How the leaders of one broker recover. `mode` is a value of `kip704.recovery.mode`."""
+    """Recovers the leaders of one broker. `mode` is a value of `kip704.recovery.mode`."""
 
     def __init__(self, mode: str, clock: Clock, gate: RecoveryGate, work: RecoveryWork) -> None:
         self._mode = mode
@@ -82,14 +82,14 @@ class RecoveryProcess:
         self._work = work
 
     def set_mode(self, mode: str) -> None:
-        """Recover in this mode from now on, also what recovers already."""
+        """Change the mode, also for recoveries in progress."""
         if mode != self._mode:
             self._mode = mode
             self._mode_changed.set()
             self._mode_changed = asyncio.Event()
 
     async def __call__(self, recovery: Recovery) -> None:
-        """Return when the partition is recovered, as far as this broker is concerned."""
+        """Recover a partition: wait as the mode says, then do the recovery work."""
         begun = self._clock.monotonic()
         while (waiting := self._wait(recovery, begun)) is not None:
             released, changed = asyncio.ensure_future(waiting), asyncio.ensure_future(self._mode_changed.wait())
@@ -105,7 +105,7 @@ class RecoveryProcess:
         await self._work(recovery)
 
     def _wait(self, recovery: Recovery, begun: float) -> Coroutine[Any, Any, None] | None:
-        """What this mode waits for, None for nothing."""
+        """A coroutine that waits as the mode says; None if the mode does not wait."""
         if self._mode == MANUAL:
             return self._gate.wait(recovery)
         if self._mode.startswith(DELAY):

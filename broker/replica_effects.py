@@ -1,8 +1,8 @@
-"""What a controller's request changed among the replicas of a broker, as values.
+"""The effects of a controller's request on the replicas of a broker, as values.
 
-The replica manager returns them; log directories, fetchers and group coordinators act on them. They come in the order in
-which they took effect, one for each topic and kind of change. Partitions whose request was refused are in none. States are the decoded
-`LeaderAndIsrPartitionState`; `topic_id` is zero where the controller knows no id.
+The replica manager returns them; logs and fetchers act on them. There is one for each topic and kind of change, in the order in which they
+took effect. They do not contain partitions that were refused. States are the decoded `LeaderAndIsrPartitionState`; `topic_id` is zero
+if the controller does not know the id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PartitionState: TypeAlias = "messages.LeaderAndIsrRequest.LeaderAndIsrPartitionS
 
 
 class BecameLeader(NamedTuple):
-    """This broker leads these partitions now, or leads them in a new epoch. Where there is no log, one is made."""
+    """This broker leads these partitions in a new epoch. Missing logs are created."""
 
     topic: str
     topic_id: bytes
@@ -27,7 +27,7 @@ class BecameLeader(NamedTuple):
 
 
 class BecameFollower(NamedTuple):
-    """This broker follows the leader of each state, and fetches from it. Where there is no log, one is made."""
+    """This broker follows the leader in each state and fetches from it. Missing logs are created."""
 
     topic: str
     topic_id: bytes
@@ -35,9 +35,9 @@ class BecameFollower(NamedTuple):
 
 
 class LeaderUnavailable(NamedTuple):
-    """This broker has replicas of these partitions whose leader is not alive: logs are made and get their id, nothing is fetched.
+    """This broker has replicas of these partitions, but their leader is not alive: logs are created and get their topic id.
 
-    What the broker was to the partition before, it stays.
+    The role of the broker does not change, and it does not fetch from the new leader.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class LeaderUnavailable(NamedTuple):
 
 
 class TopicIdAssigned(NamedTuple):
-    """The logs of these partitions had no topic id and get this one; nothing else changes."""
+    """The logs of these partitions had no topic id and now get this one. Nothing else changes."""
 
     topic: str
     topic_id: bytes
@@ -61,7 +61,7 @@ class Stopped(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """These replicas are not hosted any more, and their logs are deleted."""
+    """These replicas were removed, and their logs are deleted."""
 
     topic: str
     partitions: Sequence[int]
@@ -78,7 +78,7 @@ Effect = BecameLeader | BecameFollower | LeaderUnavailable | TopicIdAssigned | S
 
 
 def log_effects(broker_id: int, effects: Iterable[Effect]) -> None:
-    """A line for each, at level DEBUG."""
+    """Log a line for each effect, at level DEBUG."""
     if log.isEnabledFor(logging.DEBUG):
         for effect in effects:
             log.debug("broker %d: %s", broker_id, describe(effect))

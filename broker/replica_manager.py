@@ -1,11 +1,11 @@
-"""The partitions a broker hosts, and what it takes from a controller at all.
+"""The replica manager: the replicas of a broker, and the requests of the controller that change them.
 
-Three requests of the controller end here (controller 15). Each is refused when it was meant for an earlier life of this broker
-(stale broker epoch), or when it comes from a controller older than the newest one seen in *any* of the three. What passes goes on:
-LeaderAndIsr and StopReplica to `broker/partition_states.py`, UpdateMetadata into the metadata cache.
+It handles three requests of the controller (controller 15). Each is refused if it was meant for an earlier registration of this broker
+(stale broker epoch), or if it comes from an older controller than any of the three requests before. `broker/partition_states.py` applies
+LeaderAndIsr and StopReplica; the metadata cache applies UpdateMetadata.
 
-What a request changed is returned with the response, as values (`broker/replica_effects.py`); `apply` acts on them. A broker with logs on
-disk makes those that are missing before it responds. What this broker does as a leader is in `broker/leaders.py`.
+The changes are returned with the response, as values (`broker/replica_effects.py`); `apply` acts on them. A broker with logs on disk
+creates missing logs before it responds. The work of a leader is in `broker/leaders.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ControllerRequest: TypeAlias = "messages.LeaderAndIsrRequest | messages.StopRepl
 
 
 class ReplicaManager:
-    """All replicas of one broker. `broker_epoch` of the handling methods is the broker's own, the czxid of its registration."""
+    """All replicas of one broker. The argument `broker_epoch` is the epoch of this broker's present registration."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ReplicaManager:
         self.logs = logs
         self.leaders = leaders = Leaders(broker_id, metadata, self.get, clock, max_lag_ms)
         self.listeners: list[Callable[[Sequence[Effect]], None]] = []
-        """Called with what each request changed: who fetches from leaders, coordinates groups."""
+        """Called with the effects of each request, for example to start and stop fetchers."""
         self._topics: Topics = {}
         self.states = PartitionStates(broker_id, metadata, logs, leaders, self._topics)
-        """Acts on LeaderAndIsr and StopReplica."""
-        # what requests of clients and followers need of `leaders`, so that they need one object
+        """Applies LeaderAndIsr and StopReplica."""
+        # methods of `leaders` that requests of clients and followers need, so that they need only one object
         self.append, self.append_assigned = leaders.append, leaders.append_assigned
         self.min_isr, self.low_watermark = leaders.min_isr, leaders.low_watermark
         self.follower_requested, self.check_follower = leaders.follower_requested, leaders.check_follower
@@ -85,7 +85,7 @@ class ReplicaManager:
         return sum(replica.role is _LEADER for _, _, replica in self)
 
     def fail_log_dir(self, partitions: Iterable[tuple[str, int]]) -> list[Effect]:
-        """A log directory failed: the partitions in it are offline until the process ends, and no old log is created again elsewhere."""
+        """A log directory failed: its partitions are offline until the process ends, and their logs are not created again elsewhere."""
         self.states.log_dir_failed = True
         offline: dict[str, list[int]] = {}
         for topic, partition in partitions:
@@ -97,7 +97,7 @@ class ReplicaManager:
         return [WentOffline(topic, indexes) for topic, indexes in offline.items()]
 
     def _refusal(self, request: ControllerRequest, broker_epoch: int) -> ErrorCode:
-        """Why a controller's request is not for this broker, or NONE: then its controller epoch is remembered."""
+        """The error if a controller's request is out of date; otherwise NONE, and its controller epoch is remembered."""
         if request.broker_epoch != -1 and request.broker_epoch < broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if request.controller_epoch < self.controller_epoch:
@@ -110,7 +110,7 @@ class ReplicaManager:
     def handle_update_metadata(
         self, request: messages.UpdateMetadataRequest, broker_epoch: int
     ) -> tuple[messages.UpdateMetadataResponse, set[str]]:
-        """The response, and the topics whose waiting requests should look again."""
+        """Apply an UpdateMetadata request; returns the response and the topics that it named."""
         refusal = self._refusal(request, broker_epoch)
         brokers = self.metadata.brokers
         touched = set() if refusal else self.metadata.update(request)
@@ -123,7 +123,7 @@ class ReplicaManager:
     def handle_leader_and_isr(
         self, request: messages.LeaderAndIsrRequest, version: int, broker_epoch: int
     ) -> Handled[messages.LeaderAndIsrResponse]:
-        """The response and the effects, as `PartitionStates.leader_and_isr` says."""
+        """Apply a LeaderAndIsr request; returns the response and the effects (see `PartitionStates.leader_and_isr`)."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return Handled(refuse_leader_and_isr(request, version, refusal), [])
@@ -132,17 +132,19 @@ class ReplicaManager:
     def handle_stop_replica(
         self, request: messages.StopReplicaRequest, version: int, broker_epoch: int
     ) -> Handled[messages.StopReplicaResponse]:
-        """The response and the effects; a refused request lists no partitions."""
+        """Apply a StopReplica request; returns the response and the effects. The response to a refused request does not list partitions."""
         refusal = self._refusal(request, broker_epoch)
         if refusal:
             return Handled(messages.StopReplicaResponse(error_code=int(refusal)), [])
         return self.states.stop_replica(request, version)
 
-    # what a request changed
+    # the effects of a request
 
     def apply(self, effects: Sequence[Effect]) -> Coroutine[Any, Any, set[tuple[str, int]]] | None:
-        """Act on what a request changed: logs, fetchers, waiting requests. A coroutine where logs have to be made on disk first: it returns
-        the partitions whose logs cannot be made; they are offline now.
+        """Act on the effects of a request: logs, fetchers, waiting requests.
+
+        Returns a coroutine if logs must be created on disk first. It returns the partitions whose logs cannot be created; they are then
+        offline.
         """
         logs = self.logs
         for effect in effects:
@@ -180,7 +182,7 @@ class ReplicaManager:
         failed: dict[str, list[int]] = {}
         for (replica, _), result in zip(missing, results, strict=True):
             if isinstance(result, ApiError):
-                log.warning("broker %d: no log of %s: %s", self.broker_id, replica, result)
+                log.warning("broker %d: cannot create the log of %s: %s", self.broker_id, replica, result)
                 if self.get(replica.topic, replica.index) is replica and result.code is ErrorCode.KAFKA_STORAGE_ERROR:
                     failed.setdefault(replica.topic, []).append(replica.index)
                     if not replica.offline:
@@ -192,10 +194,10 @@ class ReplicaManager:
             self.apply([WentOffline(topic, indexes) for topic, indexes in failed.items()])
         return {(topic, index) for topic, indexes in failed.items() for index in indexes}
 
-    # what requests of clients and followers need
+    # for requests of clients and followers
 
     def leader(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> HostedPartition:
-        """The partition, which this broker leads in the epoch that the client knows (-1: it does not say).
+        """The partition, which this broker leads, in the leader epoch that the client knows (-1: not checked).
 
         Raises ApiError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (also while the leader recovers, KIP-704), UNKNOWN_TOPIC_OR_PARTITION,
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
@@ -206,7 +208,9 @@ class ReplicaManager:
         return replica
 
     def replica(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> HostedPartition:
-        """The partition, whatever the role. Raises ApiError as `leader`, NOT_LEADER_OR_FOLLOWER only where this broker has no replica."""
+        """The partition, whether this broker leads or follows it. Raises ApiError like `leader`; NOT_LEADER_OR_FOLLOWER if it has no
+        replica, or while the leader recovers.
+        """
         hosted = self._topics.get(topic)
         replica = None if hosted is None else hosted.get(index)
         if replica is None:
@@ -221,12 +225,13 @@ class ReplicaManager:
         return replica
 
     def _absence(self, topic: str, index: int) -> ErrorCode:
-        """The code for a partition that this broker has no replica of."""
+        """The error code for a partition of which this broker does not have a replica."""
         known = self.metadata.partition(topic, index) is not None
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     async def open_log(self, replica: HostedPartition, is_new: bool = True) -> Log:
-        """The partition's log, made if it has none yet. Raises ApiError: KAFKA_STORAGE_ERROR, or that it is not hosted any more."""
+        """Open the partition's log; creates it if there is none. Raises ApiError: KAFKA_STORAGE_ERROR, or the code for a removed replica.
+        """
         if replica.log is not None:
             return replica.log
         if self.logs is None:
@@ -250,7 +255,7 @@ class ReplicaManager:
         return made
 
     def replication_result(self, replica: HostedPartition, last_offset: int) -> ErrorCode | None:
-        """What became of records appended with acks=-1, up to `last_offset`: a code once that is settled, None to wait on."""
+        """The result of records that were appended with acks=-1, up to `last_offset`; None while the request must wait."""
         if replica.role is not _LEADER:
             if replica.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR

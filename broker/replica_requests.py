@@ -1,6 +1,7 @@
-"""The requests of a controller read the same in all their versions, and refused as a whole.
+"""Reads LeaderAndIsr and StopReplica in all their versions, and makes the responses that refuse them as a whole.
 
-LeaderAndIsr lists partitions flat before version 2, StopReplica before version 1; of a partition that is named twice the last entry counts.
+LeaderAndIsr has a flat list of partitions before version 2, StopReplica before version 1. If a partition is named twice, the last entry
+counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from klamm.protocol.nouns import NO_EPOCH, ZERO_UUID
 
 
 def stopped_partitions(request: messages.StopReplicaRequest, version: int) -> list[tuple[str, int, int, bool]]:
-    """(topic, partition, leader epoch, delete) of a StopReplica of any version; before version 3 without leader epochs."""
+    """(topic, partition, leader epoch, delete) for each partition of a StopReplica; before version 3 the leader epoch is -1."""
     if version >= 3:
         return [
             (topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
@@ -49,16 +50,16 @@ def refuse_leader_and_isr(request: messages.LeaderAndIsrRequest, version: int, c
 
 
 def refuse_stop_replica(request: messages.StopReplicaRequest, version: int, code: ErrorCode) -> messages.StopReplicaResponse:
-    """A StopReplica response with one error, at the top and for every partition: what a caller without CLUSTER_ACTION gets."""
+    """A StopReplica response with one error, at the top and for every partition, for a client without CLUSTER_ACTION."""
     error = messages.StopReplicaResponse.StopReplicaPartitionError
     results = [error(topic_name=t, partition_index=p, error_code=int(code)) for t, p, _, _ in stopped_partitions(request, version)]
     return messages.StopReplicaResponse(error_code=int(code), partition_errors=results)
 
 
 def each_once(request: messages.LeaderAndIsrRequest) -> list[tuple[tuple[str, bytes], Sequence[PartitionState]]] | None:
-    """LeaderAndIsr partition states of any version by topic name and id; of a partition named twice the last entry.
+    """((topic name, topic id), partition states) of a LeaderAndIsr of any version, each partition once, with its last entry.
 
-    None where two elements are of one topic: an Apache Kafka broker does not take that.
+    None if two elements have the same topic, which an Apache Kafka broker does not accept.
     """
     topics = [((topic.topic_name, topic.topic_id), topic.partition_states) for topic in request.topic_states]
     if len({name for (name, _), _ in topics}) < len(topics):
@@ -73,7 +74,7 @@ def each_once(request: messages.LeaderAndIsrRequest) -> list[tuple[tuple[str, by
 
 
 def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, Sequence[PartitionState]]]:
-    """LeaderAndIsr partition states before version 5 as (topic, states), in the order of the request."""
+    """(topic, partition states) of a LeaderAndIsr before version 5, in the order of the request."""
     if request.topic_states:
         return [(topic.topic_name, topic.partition_states) for topic in request.topic_states]
     return [(state.topic_name, [state]) for state in request.ungrouped_partition_states]
@@ -82,7 +83,7 @@ def _flat_or_by_topic(request: messages.LeaderAndIsrRequest) -> list[tuple[str, 
 def with_storage_errors(
     request: messages.LeaderAndIsrRequest, version: int, response: messages.LeaderAndIsrResponse, failed: Collection[tuple[str, int]]
 ) -> messages.LeaderAndIsrResponse:
-    """The response to a LeaderAndIsr when the logs of these partitions could not be made."""
+    """The response to a LeaderAndIsr with KAFKA_STORAGE_ERROR for the partitions whose logs could not be created."""
     code = int(ErrorCode.KAFKA_STORAGE_ERROR)
     if version < 5:
         rows = response.partition_errors

@@ -1,20 +1,20 @@
-"""How fast replicas may be copied: the quotas of a broker as leader, as follower, and for moves between its log directories.
+"""Replication quotas: how fast a broker may copy replicas as leader, as follower, and between its log directories.
 
-A quota measures the bytes per second of a window of samples and is exceeded while that rate is above its bound. A sample takes everything
-that comes within its length; the window has one more of them than `replication.quota.window.num`. The rate is the sum of all samples
-divided by the time since the oldest one began, at least the length of one sample. So a pause is made up for afterwards, as far as the
-window reaches back. With a bound of 0 a follower, or a move, copies one response, or one piece, each time that the window is empty; a
-leader gives nothing.
+A quota measures the bytes per second in a window of samples. It is exceeded while that rate is above its bound. A sample counts all bytes
+within its length; the window has one sample more than `replication.quota.window.num`. The rate is the sum of all samples divided by the
+time since the start of the oldest one, at least the length of one sample. So after a pause copying may be faster for a while, as far as the
+window reaches back. With a bound of 0 a follower copies one response, and a move one piece, whenever the window is empty; a leader sends
+nothing.
 
-Bytes are counted after they were read or written, so one response, or one piece of a move, may go beyond the bound; the next ones wait.
+Bytes are counted after they were read or written, so one response, or one piece of a move, may exceed the bound; the next ones wait.
 
-The rates come from the znode of this broker alone, never from that of the default entity or the properties. Which partitions are throttled
-is in the configs of their topics: `*`, or `partition:broker` pairs of which those with this broker's id count. Only replicas out of sync
-wait, but what replicas in sync fetch is counted too. All moves between directories are throttled. Source: controller 17;
+The rates come only from the znode of this broker, not from that of the default entity or from the properties. The throttled partitions are
+in the configs of their topics: `*`, or `partition:broker` pairs, of which those with this broker's id count. Only out-of-sync replicas
+wait, but the bytes that in-sync replicas fetch are counted too. All moves between directories are throttled. Source: controller 17;
 `ReplicationQuotaManager`, `SimpleRate`, `SampledStat` and `TopicConfigHandler` of Apache Kafka 3.9.1.
 
-Unlike Apache Kafka, nothing is counted while a quota has no bound or no topic, and a leader counts responses that have records of
-throttled partitions, not all others too. So a window is empty when copying begins, and does not begin with what it may make up for.
+Unlike in Apache Kafka, bytes are only counted while a quota has a bound and a topic, and a leader only counts responses with records of
+throttled partitions. So the window is empty when copying begins, and there is no pause before it that could be made up for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 INFINITE = float("inf")
 
 class Sample:
-    """What was recorded from `start_ms` on, the last of it at `last_ms`."""
+    """The bytes that were recorded from `start_ms` until `last_ms`."""
 
     __slots__ = ("last_ms", "size", "start_ms")
 
@@ -45,13 +45,13 @@ class Sample:
         self.begin(now_ms)
 
     def begin(self, now_ms: int) -> None:
-        """Forget everything, and take what comes from now on."""
+        """Start the sample again at this time, with 0 bytes."""
         self.start_ms = self.last_ms = now_ms
         self.size = 0
 
 
 class SampleWindow:
-    """A rate in bytes per second over the last samples. Times are milliseconds of a clock that never goes back."""
+    """A rate in bytes per second over the last samples. Times are in milliseconds of a monotonic clock."""
 
     __slots__ = ("_age_ms", "_current", "_length_ms", "_most", "_samples")
 
@@ -59,12 +59,12 @@ class SampleWindow:
         self._length_ms = length_ms
         self._age_ms = count * length_ms
         self._most = count + 1
-        """One more, for a sample that began before the window and ended in it."""
+        """Maximum number of samples: one more than `count`, for a sample that began before the window and ended in it."""
         self._samples: list[Sample] = []
         self._current = 0
 
     def record(self, size: int, now_ms: int) -> None:
-        """`size` bytes were copied."""
+        """Record that `size` bytes were copied."""
         sample = self._present(now_ms)
         if now_ms - sample.start_ms >= self._length_ms:
             self._current = (self._current + 1) % self._most
@@ -90,7 +90,7 @@ class SampleWindow:
         return total * 1000 / max(now_ms - oldest_ms, self._length_ms)
 
     def until(self, bound: float, now_ms: int) -> int:
-        """Milliseconds until the rate is not above the bound, when nothing is recorded meanwhile; 0 when it is not now."""
+        """Milliseconds until the rate is not above the bound, if nothing is recorded until then; 0 if it is not above it now."""
         if self.rate(now_ms) <= bound:
             return 0
         left = sorted(self._samples, key=lambda sample: sample.last_ms)
@@ -115,7 +115,7 @@ class SampleWindow:
 
 
 class Throttled(Protocol):
-    """A replica, as a leader's quota looks at it (`broker/partition.py`)."""
+    """The part of a replica that a leader's quota needs (`broker/partition.py`)."""
 
     topic: str
     index: int
@@ -123,19 +123,19 @@ class Throttled(Protocol):
 
 
 class ReplicationQuota:
-    """One bound of a broker. It does nothing, and costs its owner one look at `is_active`, without a bound or without a throttled topic."""
+    """One quota of a broker. Without a bound or a throttled topic it only costs its users a check of `is_active`."""
 
     def __init__(self, count: int, length_s: int, clock: Clock, of_all: bool = False, stops_at_0: bool = False) -> None:
-        """`of_all`: it is for everything, whatever topics say. `stops_at_0`: with a bound of 0 it is always exceeded."""
+        """`of_all`: everything is throttled, independent of topics. `stops_at_0`: with a bound of 0 the quota is always exceeded."""
         self.is_active = False
         self.bound: int | None = None
         """Bytes per second, None without a limit."""
         self.throttled: dict[str, frozenset[int] | None] = {}
-        """The partitions of each topic that are throttled on this broker, None for all of them."""
+        """Topic → partitions that are throttled on this broker, None for all of them."""
         self.generation = 0
-        """Changes with the bound and with the partitions."""
+        """Increases when the bound or the throttled partitions change."""
         self.listeners: list[Callable[[], None]] = []
-        """Called at such a change."""
+        """Called when the bound or the throttled partitions change."""
         self._count = count
         self._length_ms = length_s * 1000
         self._clock = clock
@@ -147,13 +147,13 @@ class ReplicationQuota:
     # --- what is throttled
 
     def limit(self, bound: int | None) -> None:
-        """Bytes per second from now on, None for no limit."""
+        """Set the bound in bytes per second, None for no limit."""
         if bound != self.bound:
             self.bound = bound
             self._changed()
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """These partitions of a topic are throttled from now on, None for all of them, and no others."""
+        """Set the throttled partitions of a topic, None for all of them."""
         if partitions is not None and not partitions:
             if self.throttled.pop(topic, partitions) == partitions:
                 return
@@ -185,7 +185,7 @@ class ReplicationQuota:
     # --- the rate
 
     def record(self, size: int) -> None:
-        """`size` bytes were copied. Call this only while the quota is active."""
+        """Record that `size` bytes were copied. Call this only while the quota is active."""
         self._window.record(size, self._now_ms())
 
     def is_exceeded(self) -> bool:
@@ -195,13 +195,13 @@ class ReplicationQuota:
         return (not self.bound and self._stops_at_0) or self._window.rate(self._now_ms()) > self._bound
 
     def seconds_until_below(self) -> float:
-        """How long it will be exceeded, when nothing is recorded meanwhile; infinite where only another bound ends that."""
+        """Seconds until the quota is not exceeded, if nothing is recorded until then; infinite if that needs another bound."""
         if not self.is_active:
             return 0.0
         return INFINITE if self._stops_at_0 and not self.bound else self._window.until(self._bound, self._now_ms()) / 1000
 
     async def below(self) -> None:
-        """Wait until it is not exceeded."""
+        """Wait until the quota is not exceeded."""
         while self.is_exceeded():
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.add(waiting)
@@ -213,7 +213,7 @@ class ReplicationQuota:
                 timer.cancel()
 
     def holds_back(self, replica: Throttled, follower: int) -> bool:
-        """Whether a leader gives this follower nothing of the partition at the moment."""
+        """Whether a leader must not send records of the partition to this follower at the moment."""
         return follower not in replica.isr and self.is_throttled(replica.topic, replica.index) and self.is_exceeded()
 
     @property
@@ -242,24 +242,24 @@ class ReplicationQuotas:
         self.moves = ReplicationQuota(count, length_s, clock, of_all=True)
 
     def set_rates(self) -> None:
-        """The configs of this broker have changed."""
+        """Apply the changed configs of this broker."""
         self.leader.limit(self._get(LEADER_RATE))
         self.follower.limit(self._get(FOLLOWER_RATE))
         self.moves.limit(self._get(MOVES_RATE))
 
     def set_topic(self, topic: str, properties: Mapping[str, str]) -> None:
-        """The configs of a topic are these now. A list that cannot be read throttles nothing."""
+        """Apply the configs of a topic. An invalid list throttles nothing."""
         for quota, name in ((self.leader, LEADER_REPLICAS), (self.follower, FOLLOWER_REPLICAS)):
             text = properties.get(name, "").strip()
             try:
                 quota.throttle(topic, throttled_partitions(text, self.broker_id))
             except ValueError:
-                log.warning("topic %s: %s is ignored: %r", topic, name, text)
+                log.warning("topic %s: ignoring invalid %s: %r", topic, name, text)
                 quota.throttle(topic, frozenset())
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions whose replica on a broker a list names, None for all; empty elements say nothing. Raises ValueError."""
+    """The partitions in a list that name this broker, None for all (`*`). Empty elements are ignored. Raises ValueError."""
     elements = [element for element in map(str.strip, text.split(",")) if element]
     if elements == ["*"]:
         return None

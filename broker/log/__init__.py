@@ -1,1 +1,1 @@
-"""The log of one replica: segments of record batches, leader epochs, states of producers, retention; and the manager of a broker's logs."""
+"""Logs of replicas: segments of record batches, leader epochs, producer states, retention, compaction; and a broker's log manager."""

@@ -1,13 +1,13 @@
-"""Compaction of batches: what the cleaner keeps of a log whose topic keeps the last value of each key.
+"""Compaction of batches: which records the cleaner keeps in the log of a compacted topic.
 
-A round has two passes over the same batches in the order of offsets. `note_keys` finds the last offset of each key in the part that was
-never cleaned. `clean` then returns all batches of the cleaned and the uncleaned part without the records that a later one with the same
-key replaces, without records of aborted transactions, and without tombstones and markers of transactions whose time has come: they get a
-delete horizon in the first round that could remove them, and go in the first round after it. Offsets of batches stay as they are. A batch
-that has lost all its records is left out, except for the last one of an active producer, which stays as an empty header: it has the
-producer's last sequence number.
+A round has two passes over the same batches, in the order of offsets. `note_keys` finds the last offset of each key in the part that was
+never cleaned. `clean` then returns all batches of the cleaned and the uncleaned part, without records that have a later record with the
+same key, without records of aborted transactions, and without expired tombstones and transaction markers. These get a delete horizon in the
+first round that could remove them, and are removed in the first round after that time. Offsets of batches do not change. A batch without
+remaining records is left out, except the last batch of an active producer, which stays as an empty header with the producer's last sequence
+number.
 
-Each pass has an `AbortedReader` of its own, which follows the transactions. Both passes decompress and compress: run them off the loop.
+Each pass has its own `AbortedReader`, which follows the transactions. Both passes decompress and compress: run them in a thread.
 
 Source: `Cleaner` and `CleanedTransactionMetadata` of `LogCleaner.scala`, `MemoryRecords.filterTo` of Apache Kafka 3.9.1.
 """
@@ -34,35 +34,35 @@ ALL_OFFSETS = 2**63 - 1
 
 
 class LastRecord(NamedTuple):
-    """What an active producer wrote last in this log."""
+    """The last batch of an active producer in this log."""
 
     offset: int | None
-    """Of its last batch of data, None if that is not known any more: then its markers have its epoch."""
+    """Last offset of its last data batch; None if that is not known any more: then its markers keep its epoch."""
     producer_epoch: int
 
 
 class CleanRules(NamedTuple):
-    """What a round of the cleaner goes by. Times are in milliseconds."""
+    """The rules of one round of the cleaner. Times are in milliseconds."""
 
     now_ms: int
     delete_retention_ms: int
-    """`delete.retention.ms`: for how long tombstones and markers stay."""
+    """`delete.retention.ms`: how long tombstones and markers stay."""
     last_offset: int = ALL_OFFSETS
-    """The last offset that `note_keys` has seen: all records after it are kept."""
+    """The last offset that `note_keys` has read; all records after it are kept."""
     active_producers: Mapping[int, LastRecord] = {}
 
 
 class AbortedReader:
     """Follows the transactions of a log while its batches are read in the order of their offsets.
 
-    `entries` are those of the transaction index from the first of these batches on. `retained` are the aborted transactions that the index
-    of the cleaned log needs: those whose marker was read after batches of theirs.
+    `entries` are the entries of the transaction index from the first of these batches on. `retained` are the aborted transactions that the
+    index of the cleaned log needs: those of which batches were read before the marker.
     """
 
     def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(entries, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer id: the transaction, and whether a batch of it was read."""
+        """Producer id → (transaction, whether a batch of it was read)."""
         self._committed: set[int] = set()
         self.retained: list[AbortedTransaction] = []
 
@@ -72,7 +72,7 @@ class AbortedReader:
             self._aborted.setdefault(entry.producer_id, (entry, False))
 
     def read_batch(self, header: BatchHeader) -> bool:
-        """Take a batch of data; return whether it is part of an aborted transaction."""
+        """Read a data batch; returns whether it is part of an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -84,7 +84,7 @@ class AbortedReader:
         return True
 
     def read_control(self, header: BatchHeader, kind: ControlType | None) -> bool:
-        """Take a control batch with a marker, or without one (None); return whether no batch of its transaction is left before it."""
+        """Read a control batch with a marker, or without one (None); returns whether no batch of its transaction is left before it."""
         self._begin_up_to(header.last_offset)
         match kind:
             case None:
@@ -109,9 +109,9 @@ def _marker(data: bytes, header: BatchHeader, position: int) -> ControlType | No
 
 
 def note_keys(data: bytes, latest: dict[bytes, int], aborted: AbortedReader, most_keys: int = ALL_OFFSETS) -> int:
-    """Put the last offset of each key of the whole batches in `data` into `latest`; return the offset after them.
+    """Put the last offset of each key in the whole batches of `data` into `latest`; returns the offset after them.
 
-    It stops before a batch when `latest` has `most_keys`, and returns its base offset. Raises the exceptions of `read_records`.
+    If `latest` has `most_keys`, it stops before the next batch and returns its base offset. Raises the exceptions of `read_records`.
     """
     next_offset = -1
     for position, header in each_header(data):
@@ -128,7 +128,7 @@ def note_keys(data: bytes, latest: dict[bytes, int], aborted: AbortedReader, mos
 
 
 def clean(data: bytes, latest: Mapping[bytes, int], rules: CleanRules, aborted: AbortedReader) -> bytes:
-    """What is left of the whole batches in `data`; b"" if nothing is. Raises the exceptions of `read_records`."""
+    """Return the remaining batches of the whole batches in `data`; b"" if there are none. Raises the exceptions of `read_records`."""
     view = memoryview(data)
     parts: list[bytes | memoryview] = []
     for position, header in each_header(data):
@@ -186,7 +186,7 @@ def _kept_records(records: list[Record], header: BatchHeader, latest: Mapping[by
 
 
 def _rewritten(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
-    """The batch with these of its records, its offsets and sequence numbers as they were."""
+    """The batch with only these records. Its offsets and sequence numbers do not change."""
     return encode_batch(
         records,
         base_offset=header.base_offset,

@@ -1,16 +1,17 @@
-"""The cleaner: which compacted log is cleaned next, and the passes over it. What a pass does to batches is in `broker/log/cleaner.py`.
+"""The log cleaner: it selects the compacted log to clean next, and cleans it. The rules for batches are in `broker/log/cleaner.py`.
 
-A log has a clean part, which was compacted before, then what can be cleaned, and then what cannot yet: the active segment, records younger
-than `min.compaction.lag.ms`, and what is not stable. The log with the largest share of bytes that can be cleaned is next, if the share is
-large enough or some of them wait longer than `max.compaction.lag.ms`. First the last offset of each key in what can be cleaned is noted,
-then all segments up to there are written again without the records that have a later one. Small neighbours become one segment.
+A log has a clean part, which was compacted before, then a dirty part, which can be cleaned, and then a part that cannot be cleaned yet: the
+active segment, records younger than `min.compaction.lag.ms`, and unstable records. The log with the largest dirty ratio is cleaned next, if
+the ratio is large enough, or if some records have waited longer than `max.compaction.lag.ms`. First the cleaner notes the last offset of
+each key in the dirty part. Then it writes all segments up to its end again, without the records that have a later one. Small neighbouring
+segments become one.
 
-All of it is done in pieces, off the loop if the owner gives a way to do so. A log that changes meanwhile is left as it is, and cleaned
-another time; so is one for which there is no memory at the moment.
+The work is done in pieces, in a thread if the owner passes a `work` that does so. If a log changes in the meantime, or there is no memory
+at the moment, the log is not changed and is cleaned later.
 
-A log with records that cannot be read is marked as uncleanable: it is named in the log once, left as it is, and the next log is cleaned.
-The mark goes when the log is deleted, when it moves to another directory, and with the process; truncation leaves it. Retention of a topic
-with `compact,delete` goes on, as it reads no records (Apache Kafka stops it for such a log).
+A log with unreadable records is marked as uncleanable: an error is logged once, the log is not changed, and the next log is cleaned. The
+mark is removed when the log is deleted or moves to another directory, and it ends with the process; truncation does not remove it.
+Retention of a topic with `compact,delete` continues, because it does not read records (Apache Kafka stops it for such a log).
 
 Source: `LogCleaner`, `LogCleanerManager`, `Cleaner` of Apache Kafka 3.9.1.
 """
@@ -39,11 +40,13 @@ log_ = logging.getLogger(__name__)
 
 PIECE_BYTES = 128 * 1024
 _KEY_MEMORY = 200
-"""Bytes of memory of a key and its offset, about."""
+"""Approximate memory of a key and its offset, in bytes."""
 
 
 class Candidate(NamedTuple):
-    """A log that can be cleaned from `first_dirty` to before `end`: `dirty_bytes`, and `ratio` is their share of all bytes before `end`."""
+    """A log that can be cleaned from `first_dirty` up to `end` (exclusive). `ratio` is the share of `dirty_bytes` in all bytes before
+    `end`.
+    """
 
     log: Log
     first_dirty: int
@@ -54,14 +57,14 @@ class Candidate(NamedTuple):
 
 
 class UncleanableLog(NamedTuple):
-    """A log that the cleaner leaves alone, since it cannot read it."""
+    """A log that the cleaner does not clean, because it cannot read it."""
 
     topic: str
     partition: int
     directory: str | None
     """None for a log in memory."""
     dirty_bytes: int
-    """What could be cleaned otherwise, as Apache Kafka's metric `uncleanable-bytes` counts it."""
+    """Bytes of the dirty part, counted like Apache Kafka's metric `uncleanable-bytes`."""
     reason: str
 
 
@@ -71,7 +74,7 @@ class _Mark(NamedTuple):
 
 
 def candidate(log: Log, now_ms: int) -> Candidate | None:
-    """What can be cleaned of a log, None when it is nothing."""
+    """The part of a log that can be cleaned, None if there is nothing to clean."""
     if not log.config.compact or len(log.segments) < 2 or log.is_failed:
         return None
     first_dirty = log.clean_offset if log.log_start_offset <= log.clean_offset <= log.log_end_offset else log.log_start_offset
@@ -83,7 +86,7 @@ def candidate(log: Log, now_ms: int) -> Candidate | None:
             clean_bytes += segment.bytes_kept
             continue
         young = log.config.min_compaction_lag_ms > 0 and segment.largest_timestamp > now_ms - log.config.min_compaction_lag_ms
-        if segment.next_offset > end or young:  # only whole segments: what comes after `end` decides over no key
+        if segment.next_offset > end or young:  # only whole segments: records after `end` do not replace earlier ones
             end = min(end, segment.base_offset)
             break
         dirty_bytes += segment.bytes_kept
@@ -96,7 +99,7 @@ def candidate(log: Log, now_ms: int) -> Candidate | None:
 
 
 def choose(logs: Iterable[Log], now_ms: int) -> Candidate | None:
-    """The log to be cleaned next: of those that are dirty enough, the one with the largest share of dirty bytes."""
+    """The log to clean next: the one with the largest dirty ratio among those that are dirty enough."""
     candidates = [
         one
         for log in logs
@@ -108,18 +111,18 @@ def choose(logs: Iterable[Log], now_ms: int) -> Candidate | None:
 
 
 Work = Callable[..., Awaitable[Any]]
-"""`await work(function, *arguments)` gives what the function returns; it may run in a thread."""
+"""`await work(function, *arguments)` calls the function, perhaps in a thread, and returns its result."""
 
 
 async def work_here(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Do it on the loop, and let other work have its turn afterwards."""
+    """Call the function on the event loop, and let other tasks run afterwards."""
     result = function(*arguments)
     await asyncio.sleep(0)
     return result
 
 
 class LogCleaner:
-    """Cleans the logs of one broker, one at a time. `logs` gives those that are open now."""
+    """Cleans the logs of one broker, one at a time. `logs` returns the open logs."""
 
     def __init__(self, logs: Callable[[], Iterable[Log]], config: BrokerConfig, clock: Clock, work: Work = work_here) -> None:
         self._logs = logs
@@ -128,10 +131,10 @@ class LogCleaner:
         self._work = work
         self._marks: dict[Log, _Mark] = {}
         self._later: dict[Log, float] = {}
-        """Logs that could not be cleaned for a reason that passes, and when (monotonic) they are tried again."""
+        """Log that could not be cleaned for a temporary reason → time (monotonic) of the next attempt."""
 
     async def run(self) -> None:
-        """Clean what is dirty, until this is cancelled."""
+        """Clean dirty logs until this is cancelled."""
         get = self._config.get
         await self._clock.sleep(get("log.initial.task.delay.ms") / 1000)
         while True:
@@ -152,7 +155,7 @@ class LogCleaner:
         return marked
 
     def _cleanable(self) -> list[Log]:
-        """The logs that are not marked and need not wait."""
+        """The logs that are neither marked nor waiting for another attempt."""
         self._forget_marks()
         now = self._clock.monotonic()
         self._later = {log: until for log, until in self._later.items() if until > now}
@@ -172,21 +175,22 @@ class LogCleaner:
         )
 
     async def _clean(self, chosen: Candidate) -> bool:
-        """Clean one log; false when it could not be done now. A log that cannot be read is marked."""
+        """Clean one log; returns False if that is not possible now. A log that cannot be read is marked."""
         log = chosen.log
         try:
             return await self.clean(chosen)
         except ApiError as error:
-            if not log.is_failed:  # otherwise its directory is offline, which was said
+            if not log.is_failed:  # otherwise its directory is offline, which was logged
                 log_.warning("%r is not compacted now: %s", log, error)
         except (BadCompression, BadRecord, CorruptRecords, TooLarge) as error:
             self._mark(log, str(error))
-        except Exception as error:  # noqa: BLE001 - a fault, which is loud; but other logs need their turn
+        except Exception as error:  # noqa: BLE001 - a fault: log it with a traceback, and continue with other logs
             self._mark(log, f"{type(error).__name__}: {error}", error)
         return False
 
     async def clean(self, chosen: Candidate) -> bool:
-        """Clean one log; false when it has changed meanwhile. Raises ApiError when there is no memory or a file cannot be read."""
+        """Clean one log; returns False if it has changed in the meantime. Raises ApiError if there is no memory or a file cannot be read.
+        """
         log = chosen.log
         latest, end = await self._note_keys(chosen)
         if end <= chosen.first_dirty:
@@ -202,7 +206,9 @@ class LogCleaner:
         return True
 
     async def _note_keys(self, chosen: Candidate) -> tuple[dict[bytes, int], int]:
-        """The last offset of each key of what can be cleaned, and where that ends: earlier when the keys take too much memory."""
+        """The last offset of each key in the dirty part, and the end of the part that was read. It ends earlier if the keys take too much
+        memory.
+        """
         log, first = chosen.log, chosen.first_dirty
         most_keys = max(1, self._config.get("log.cleaner.dedupe.buffer.size") // _KEY_MEMORY)
         latest: dict[bytes, int] = {}
@@ -224,7 +230,7 @@ class LogCleaner:
     async def _clean_group(
         self, log: Log, group: list[Segment], latest: dict[bytes, int], rules: CleanRules, reader: AbortedReader
     ) -> bool:
-        """Write segments again as one; false when the log has changed meanwhile."""
+        """Write neighbouring segments again as one; returns False if the log has changed in the meantime."""
         budget = log.environment.budget
         pieces: list[bytes] = []
         reserved = 0
@@ -263,7 +269,7 @@ def _last_records(entries: Iterable[ProducerEntry]) -> Mapping[int, LastRecord]:
 
 
 def _groups(segments: Sequence[Segment], segment_bytes: int) -> list[list[Segment]]:
-    """Neighbouring segments that together are not larger than one may be, and whose offsets fit into one."""
+    """Groups of neighbouring segments that fit into one segment by their size and their offsets."""
     groups: list[list[Segment]] = []
     size = 0
     for segment in segments:

@@ -1,4 +1,4 @@
-"""The configs of a topic that act on its logs, as one value that all topics of equal configs share."""
+"""The configs of a topic that affect its logs, as one value. Topics with equal configs share it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PRODUCER = "producer"
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Times are in milliseconds, sizes in bytes; -1 is no limit in `retention_ms` and `retention_bytes`."""
+    """The log configs of a topic. Times are in milliseconds, sizes in bytes; `retention_ms` and `retention_bytes` of -1 mean no limit."""
 
     rules: AppendRules = field(default_factory=AppendRules)
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
-    """Of a compacted topic not more than `max_compaction_lag_ms`."""
+    """For a compacted topic at most `max_compaction_lag_ms`."""
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
@@ -38,9 +38,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
     delete: bool = True
-    """Whether `cleanup.policy` has `delete`."""
+    """Whether `cleanup.policy` contains `delete`."""
     compact: bool = False
-    """Whether `cleanup.policy` has `compact`."""
+    """Whether `cleanup.policy` contains `compact`."""
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _LONGEST
@@ -55,7 +55,7 @@ class LogConfig:
 
 
 def log_config(values: Mapping[str, Any]) -> LogConfig:
-    """From the typed values of a topic (`configs.topic.topic_values`)."""
+    """Make a LogConfig from the typed values of a topic (`configs.topic.topic_values`)."""
     compression = values["compression.type"]
     codec = None if compression == _PRODUCER else Codec.NONE if compression == _UNCOMPRESSED else Codec[compression.upper()]
     level_name = None if codec is None else _LEVELS.get(codec)
@@ -95,7 +95,7 @@ def log_config(values: Mapping[str, Any]) -> LogConfig:
 
 
 def _timestamp_bound(values: Mapping[str, Any], name: str) -> int:
-    """The older config counts where the newer one is not set."""
+    """The bound in milliseconds. If the newer config is not set, the older one counts."""
     bound: int = values[name]
     return values["message.timestamp.difference.max.ms"] if bound == _LONGEST else bound
 
@@ -109,12 +109,12 @@ class LogConfigs:
         self.default = self._share(log_config(topic_defaults(config)))
 
     def defaults_changed(self) -> None:
-        """The broker's configs have changed: what `of` returns from now on is made from the new ones."""
+        """The configs of the broker have changed. `of` uses the new ones from now on."""
         self._shared.clear()
         self.default = self._share(log_config(topic_defaults(self._config)))
 
     def of(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[ConfigError]]:
-        """The config of a topic with these configs of its own, and what in them is invalid and left out."""
+        """The LogConfig of a topic with these overrides, and the errors of invalid ones, which are ignored."""
         if not overrides:
             return self.default, []
         values = topic_defaults(self._config)

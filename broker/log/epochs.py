@@ -1,8 +1,8 @@
-"""The leader epochs of a log: which epoch began at which offset.
+"""The leader epochs of a log, each with its start offset.
 
-Each leader notes its epoch with the log end offset at which it began; followers note the epochs of the batches that they receive. Where two
-logs went apart is found by comparing end offsets of epochs. Epochs and start offsets both rise; a new entry removes those at the end that
-it contradicts. Source: `LeaderEpochFileCache` of Apache Kafka 3.9.1.
+Each leader notes its epoch with the log end offset at which it began; followers note the epochs of the batches that they receive. By
+comparing the end offsets of epochs a follower finds where two logs begin to differ. Epochs and start offsets both increase; a new entry
+removes the last entries if they contradict it. Source: `LeaderEpochFileCache` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The epochs of one log, the oldest first. Methods that change them return whether they did."""
+    """The epochs of one log, the oldest first. Methods that change them return whether anything has changed."""
 
     __slots__ = ("_entries",)
 
@@ -32,11 +32,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, -1 when there is none."""
+        """The latest epoch, -1 if there is none."""
         return self._entries[-1][0] if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """An epoch began at this offset. Nothing changes when it is the newest one already and did not begin later."""
+        """Note that an epoch began at this offset. Does nothing if it is already the latest epoch and did not begin later."""
         entries = self._entries
         if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
             return False
@@ -46,9 +46,9 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest epoch not above this one, its end offset). (-1, -1) for -1 and for epochs that this log does not know yet.
+        """(largest epoch not above this one, its end offset); (-1, -1) for -1 and for epochs that this log does not know yet.
 
-        For an epoch before the first one it is the epoch itself with the start of the first.
+        For an epoch before the first one: (this epoch, start offset of the first one).
         """
         entries = self._entries
         if epoch == NO_EPOCH or not entries:
@@ -70,7 +70,7 @@ class LeaderEpochs:
         return len(entries) != before
 
     def truncate_to(self, offset: int) -> bool:
-        """The log begins at this offset now: remove older epochs; the one that holds the offset begins there."""
+        """The log now begins at this offset: remove older epochs. The epoch that contains the offset begins there."""
         entries = self._entries
         passed = bisect_right(entries, offset, key=_start_of)
         if passed == 0 or (passed == 1 and entries[0][1] == offset):
@@ -79,7 +79,7 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> bool:
-        """Remove all."""
+        """Remove all epochs."""
         had = bool(self._entries)
         self._entries.clear()
         return had

@@ -1,8 +1,8 @@
 """The bytes of one replica's log: its segments, in memory and in files, and reading from them.
 
-What the records mean is in `broker/log/log.py`, which appends here and cuts. An empty log in memory has no segment. Bytes in memory are
-counted by the budget that all logs of a process share (`broker/log/memory.py`); of a log on disk only the end stays there, and what is
-before it is read from the file by the storage (`broker/log/storage.py`).
+`broker/log/log.py` interprets the records; it appends to segments and truncates them. An empty log in memory has no segment. Bytes in
+memory are counted by the budget that all logs of a process share (`broker/log/memory.py`). Of a log on disk only the end stays in memory;
+earlier batches are read from the file by the storage (`broker/log/storage.py`).
 
 Source: `LocalLog` of Apache Kafka 3.9.1.
 """
@@ -26,18 +26,18 @@ LAST_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
-    """What all logs of a broker share."""
+    """Objects and settings that all logs of a broker share."""
 
     budget: MemoryBudget
     now_ms: Callable[[], int]
     randrange: Callable[[int], int]
-    """Draws the jitter of segments."""
+    """Random source for the roll jitter of segments."""
     tail_bytes: int = 1 << 20
-    """What a log on disk keeps of its end in memory, at least."""
+    """Minimum number of bytes at its end that a log on disk keeps in memory."""
 
 
 class FileRead:
-    """A read that needs a file. `size` is an estimate of what it gives, in bytes."""
+    """A read that needs a file. `size` is an estimate of its result in bytes."""
 
     __slots__ = ("_log", "_request", "size")
 
@@ -47,7 +47,7 @@ class FileRead:
         self.size = size
 
     async def load(self) -> bytes:
-        """The batches. Raises ApiError, as `Log.read` does: the log may have changed meanwhile."""
+        """Read the batches. Raises ApiError like `Log.read`, because the log may have changed in the meantime."""
         return await self._log.load(*self._request)
 
 
@@ -56,7 +56,7 @@ def _ignore(error: OSError) -> None:
 
 
 class LocalLog(ABC):
-    """The segments of one log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
+    """The segments of one log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
         "_flushing", "_resident", "config", "environment", "flushed_ms", "is_failed", "is_truncating", "log_end_offset", "log_start_offset",
@@ -83,7 +83,7 @@ class LocalLog(ABC):
         self._flushing = 0
 
     def _take_segments(self, loaded: LoadedLog) -> None:
-        """The segments and offsets of a log that was loaded from files."""
+        """Adopt the segments and offsets of a log that was loaded from files."""
         ends = [segment.base_offset for segment in loaded.segments[1:]] + [loaded.next_offset]
         self.segments = [
             Segment.loaded(segment, end, self._jitter()) for segment, end in zip(loaded.segments, ends, strict=True)
@@ -102,11 +102,11 @@ class LocalLog(ABC):
 
     @property
     def unflushed(self) -> int:
-        """Records after the recovery point."""
+        """Number of records after the recovery point."""
         return self.next_offset - self.recovery_point
 
     def _jitter(self) -> int:
-        """What is taken off the age of a new segment, in milliseconds."""
+        """Random time (ms) by which a new segment is rolled earlier."""
         bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return self.environment.randrange(bound) if bound > 0 else 0
 
@@ -119,8 +119,8 @@ class LocalLog(ABC):
     # --- reading
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | FileRead:
-        """Whole batches of one segment, from the one that holds `offset`, as long as they end before `end_offset` (and before the log end
-        offset) and `max_bytes` are not exceeded; with `min_one` the first one in any case.
+        """Whole batches of one segment, from the batch that contains `offset`, up to `end_offset` (and the log end offset) and at most
+        `max_bytes`; with `min_one` at least one batch, even if it is larger.
 
         Raises ApiError(OFFSET_OUT_OF_RANGE).
         """
@@ -141,7 +141,7 @@ class LocalLog(ABC):
         return b""
 
     async def load(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes:
-        """`read`, from files where it has to. Raises ApiError."""
+        """Like `read`, but also reads files if necessary. Raises ApiError."""
         end = min(end_offset, self.log_end_offset)
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise self.out_of_range(offset)
@@ -166,7 +166,7 @@ class LocalLog(ABC):
         )
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """About how many bytes a fetch from `offset` to `end_offset` gives; exact where batches were appended one by one."""
+        """Approximate number of bytes from `offset` to `end_offset`; exact if the batches were appended one by one."""
         if offset >= end_offset:
             return 0
         segments = self.segments
@@ -193,7 +193,7 @@ class LocalLog(ABC):
             raise self.out_of_range(offset) from None
 
     def _segment_index(self, offset: int) -> int:
-        """Of the segment that holds the offset; of the first one for earlier offsets."""
+        """Index of the segment that contains the offset; of the first segment for earlier offsets."""
         segments = self.segments
         if segments and segments[-1].base_offset <= offset:
             return len(segments) - 1
@@ -213,16 +213,16 @@ class LocalLog(ABC):
     # --- the cleaner
 
     async def segment_bytes(self, segment: Segment, offset: int, max_bytes: int) -> bytes:
-        """Whole batches of a segment from the one with this offset on, at least one; b"" at its end. Raises ApiError."""
+        """Whole batches of a segment from the batch with this offset on, at least one; b"" at the end. Raises ApiError."""
         if self.storage is None or segment.has_in_memory(offset):
             return segment.read(offset, max_bytes, LAST_OFFSET, True) or b""
         return await self._read_file(segment, offset, max_bytes, LAST_OFFSET, True)
 
     def replace_segments(self, old: Sequence[Segment], batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> bool:
-        """Put one segment with these batches in the place of neighbouring closed ones; then `replaced` is to be awaited. False when they
-        are not in the log any more.
+        """Replace neighbouring closed segments by one with these batches; then await `replaced`. Returns False if they are not in the log
+        any more.
 
-        The memory of the batches (with `CHUNK_OVERHEAD` for each element) was reserved by the caller; it belongs to the log afterwards.
+        The caller has reserved the memory of the batches (with `CHUNK_OVERHEAD` for each element); afterwards it belongs to the log.
         """
         first = next((index for index, segment in enumerate(self.segments) if segment is old[0]), None)
         if first is None or self.segments[first : first + len(old)] != [*old] or old[-1] is self.segments[-1] or self.is_failed:
@@ -254,7 +254,7 @@ class LocalLog(ABC):
         return True
 
     async def replaced(self, base_offset: int) -> None:
-        """Wait until a segment that replaced others is written; until then its bytes stay in memory."""
+        """Wait until a segment that replaced others is written. Its bytes stay in memory until then."""
         if self.storage is not None:
             await self.storage.drain()
             for segment in self.segments:
@@ -264,29 +264,29 @@ class LocalLog(ABC):
     # --- storage and memory
 
     def flush(self) -> None:
-        """Force what is appended to disk, if the log is on disk."""
+        """Force all appended records to disk, if the log is on disk."""
         if self.storage is not None and max(self._flushing, self.recovery_point) < self.next_offset:
             self._flushing = self.next_offset
             self.storage.execute(Flush(self.next_offset, self._unflushed_segments()))
 
     def _unflushed_segments(self) -> tuple[int, ...]:
-        """The base offsets of the segments that hold offsets from the recovery point on."""
+        """Base offsets of the segments with offsets after the recovery point."""
         first = max(bisect_right(self.segments, self.recovery_point, key=base_offset_of) - 1, 0)
         return tuple(segment.base_offset for segment in self.segments[first:])
 
     def flushed(self, offset: int) -> None:
-        """From the storage: everything before this offset is forced to disk."""
+        """Called by the storage: everything before this offset is forced to disk."""
         self.recovery_point = max(self.recovery_point, min(offset, self.next_offset))
         self.flushed_ms = self.environment.now_ms()
 
     def failed(self, error: OSError) -> None:
-        """From the storage: a command failed."""
+        """Called by the storage: a command failed."""
         if not self.is_failed:
             self.is_failed = True
             self.on_failed(error)
 
     def close(self) -> None:
-        """Give its memory back. The log is not used afterwards."""
+        """Release the memory of the log. It must not be used afterwards."""
         self._free(self._resident)
         self.segments = []
 
@@ -301,14 +301,14 @@ class LocalLog(ABC):
         return next((segment for segment in self.segments if segment.chunks), None)
 
     def oldest_tick(self) -> int | None:
-        """For the memory budget."""
+        """Called by the memory budget; see `MemoryHolder`."""
         segment = self._oldest_resident()
         if segment is None or not segment.has_head(self._droppable_below()):
             return None
         return segment.marks[0][0]
 
     def drop_oldest(self) -> int:
-        """For the memory budget: in memory the log start offset moves, on disk the bytes can be read from the file."""
+        """Called by the memory budget. A log in memory loses the records and its log start offset moves; on disk they stay in the file."""
         segment = self._oldest_resident()
         freed = 0 if segment is None else segment.drop_head(self._droppable_below())
         if segment is None or not freed:
@@ -321,11 +321,11 @@ class LocalLog(ABC):
 
     @abstractmethod
     def _droppable_below(self) -> int:
-        """Bytes of records before this offset may leave the memory."""
+        """Bytes of records before this offset may be dropped from memory."""
 
     @abstractmethod
     def _head_dropped(self, offset: int) -> None:
-        """The log in memory begins at this offset now."""
+        """The log in memory now begins at this offset."""
 
 
 def base_offset_of(segment: Segment) -> int:

@@ -1,7 +1,8 @@
-"""The log of one replica: record batches by offset, with everything that a leader or a follower needs to know of them.
+"""The log of one replica: record batches by offset, and the state that a leader or a follower needs.
 
-All of it runs on the loop and makes no system call. A log in memory has its bytes when it has appended them. A log on disk hands commands
-to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of it.
+It runs on the event loop and does not make system calls. A log in memory has stored its bytes when they are appended. A log on disk passes
+commands to its storage (`broker/log/storage.py`), and its log end offset moves when they are written; until then `next_offset` is ahead of
+it.
 
 Segments, their memory, and reading from them are in `broker/log/local_log.py`, retention is in `broker/log/retention.py`, the search by
 timestamp in `broker/log/timestamps.py`.
@@ -49,11 +50,13 @@ _SHAPES_READ = 64 * 1024
 
 
 class UnexpectedOffset(Exception):
-    """What a follower received does not follow its log: an offset that it has already, or offsets that do not rise."""
+    """The received batches do not continue the follower's log: it already has the offset, or the offsets do not increase."""
 
 
 class AppendResult(NamedTuple):
-    """Where records are. A duplicate has the offsets of the first one. `log_append_time_ms` is -1 when records keep their own time."""
+    """The offsets of appended records; for a duplicate those of the first append. `log_append_time_ms` is -1 if records keep their
+    timestamps.
+    """
 
     base_offset: int
     last_offset: int
@@ -67,7 +70,7 @@ def _nothing() -> None:
 
 
 class Log(LocalLog):
-    """One log. Read the attributes freely; only methods change them. Offsets at the end are exclusive."""
+    """One log. The attributes may be read; only methods change them. End offsets are exclusive."""
 
     __slots__ = (
         "_are_producers_known", "_leader_high_watermark", "_producers", "_reading_producers", "clean_offset", "epochs", "high_watermark",
@@ -78,19 +81,19 @@ class Log(LocalLog):
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, environment: LogEnvironment,
         storage: Storage | None = None, loaded: LoadedLog | None = None,
     ) -> None:
-        """An empty log in memory, or what was loaded of a log on disk."""
+        """An empty log in memory, or with `storage` and `loaded` a log on disk."""
         super().__init__(topic, partition, topic_id, config, environment, storage)
         self.high_watermark = self.last_stable_offset = 0
         self.epochs = LeaderEpochs()
         self.on_written: Callable[[], None] = _nothing
-        """Called when the log end offset moved because bytes were written."""
+        """Called when the log end offset has moved because bytes were written."""
         self.on_start_moved: Callable[[], object] = _nothing
-        """Called when the log start offset moved forward: by a request, retention, or as memory was needed."""
+        """Called when the log start offset has moved forward: by a request, by retention, or to free memory."""
         self.clean_offset = 0
-        """The cleaner has compacted everything before it."""
+        """The cleaner has compacted everything before this offset."""
         self._producers: ProducerStates | None = None
         self._are_producers_known = True
-        """False after a truncation until their states are read again."""
+        """False after a truncation, until the producer states have been read again."""
         self._reading_producers: asyncio.Task[None] | None = None
         self._leader_high_watermark = 0
         if storage is not None and loaded is not None:
@@ -106,9 +109,9 @@ class Log(LocalLog):
         self.set_high_watermark(loaded.high_watermark)
 
     def handed_over(self, log_start_offset: int, high_watermark: int) -> Log:
-        """The same records as another log in memory, which nobody uses yet; this one is not used any more.
+        """A new log in memory with the same records, for the next start of the broker. This log must not be used any more.
 
-        It is what a broker finds on disk at its start: the offsets are those of a checkpoint, and no leader epoch begins at the log end.
+        It is like a log that a broker finds on disk: the offsets come from a checkpoint, and no leader epoch begins at the log end.
         """
         made = Log(self.topic, self.partition, self.topic_id, self.config, self.environment)
         made.segments, self.segments = self.segments, []
@@ -133,7 +136,7 @@ class Log(LocalLog):
         return () if self._producers is None else self._producers.entries()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were idle for so long."""
+        """Forget producers that were idle for `expiration_ms`."""
         producers = self._producers
         if producers is not None and producers.remove_expired(now_ms, expiration_ms) and not len(producers):
             self._producers = None
@@ -143,7 +146,7 @@ class Log(LocalLog):
         return self._producers is not None and self._producers.has_open_transaction(producer_id, epoch)
 
     def end_offset_for(self, epoch: int) -> tuple[int, int]:
-        """(the largest known epoch up to this one, its end offset), (-1, -1) when the epoch is not known yet."""
+        """(largest known epoch not above this one, its end offset), (-1, -1) if the epoch is not known yet."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # --- appending
@@ -156,7 +159,8 @@ class Log(LocalLog):
         return self.append_assigned(assigned, origin, now_ms)
 
     def append_assigned(self, assigned: Assigned, origin: Origin, now_ms: int) -> AppendResult:
-        """Append what `assign` returned, perhaps in a thread. Raises ApiError; ValueError when the log has gone on meanwhile."""
+        """Append the result of `assign`, which may have run in a thread. Raises ApiError; ValueError if the log has grown in the meantime.
+        """
         headers = assigned.headers
         if not headers:
             return AppendResult(-1, -1, -1, self.log_start_offset)
@@ -177,9 +181,9 @@ class Log(LocalLog):
         return AppendResult(first.base_offset, last.last_offset, assigned.log_append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, data: Buffer, leader_high_watermark: int, crc_checked: bool = False) -> None:
-        """Append the batches that a follower fetched, and take over the leader's high watermark as far as the log reaches.
+        """Append the batches that a follower fetched, and adopt the leader's high watermark, at most up to the log end.
 
-        Raises CorruptRecords for bad bytes, UnexpectedOffset, ApiError(KAFKA_STORAGE_ERROR); then nothing is appended.
+        Raises CorruptRecords for invalid bytes, UnexpectedOffset, ApiError(KAFKA_STORAGE_ERROR); then nothing was appended.
         """
         self._check_writable()
         whole = bytes(data)
@@ -224,7 +228,7 @@ class Log(LocalLog):
             done = count
 
     def _append(self, data: bytes, headers: list[BatchHeader], max_timestamp: int, offset_of_max: int, now_ms: int) -> None:
-        """Store checked batches at the end. Raises ApiError(KAFKA_STORAGE_ERROR) before anything has changed."""
+        """Store checked batches at the end. Raises ApiError(KAFKA_STORAGE_ERROR), without any change."""
         budget = self.environment.budget
         memory = len(data) + CHUNK_OVERHEAD
         budget.reserve(memory)
@@ -264,7 +268,7 @@ class Log(LocalLog):
         return segments[-1]
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Roll a new segment, unless the active one is empty."""
         active = self.segments[-1]
         if active.base_offset == self.next_offset:
             active.created_ms = now_ms
@@ -275,7 +279,7 @@ class Log(LocalLog):
         self.segments.append(Segment(self.next_offset, now_ms, self._jitter()))
 
     def _check_producer(self, header: BatchHeader, data: bytes, origin: Origin) -> BatchMetadata | None:
-        """The batch that this one duplicates, None when it may be appended. Raises ApiError."""
+        """The earlier batch of which this one is a duplicate; None if it may be appended. Raises ApiError."""
         producers = self._producers
         if producers is None:
             return None
@@ -312,7 +316,7 @@ class Log(LocalLog):
     # --- offsets
 
     def set_high_watermark(self, offset: int) -> bool:
-        """Set it, within the log; whether it, or the last stable offset, moved."""
+        """Set the high watermark, at most to the log end; returns whether it, or the last stable offset, has moved."""
         if self._producers is None and self.high_watermark < offset <= self.log_end_offset and self.log_start_offset <= offset:
             self.high_watermark = self.last_stable_offset = offset
             return True
@@ -325,7 +329,7 @@ class Log(LocalLog):
         return before != (self.high_watermark, self.last_stable_offset)
 
     def follow_high_watermark(self, offset: int) -> bool:
-        """Take over the high watermark of the leader as far as this log reaches, and the rest when that is written."""
+        """Adopt the high watermark of the leader up to the log end; the rest when it has been written."""
         self._leader_high_watermark = offset
         return self.set_high_watermark(offset)
 
@@ -335,14 +339,16 @@ class Log(LocalLog):
         self.last_stable_offset = high_watermark if first is None else min(max(first, self.log_start_offset), high_watermark)
 
     def set_log_start_offset(self, offset: int) -> bool:
-        """Records before this offset are deleted; whether it moved. Raises ApiError(OFFSET_OUT_OF_RANGE) above the high watermark."""
+        """Delete the records before this offset; returns whether the log start offset has moved. Raises ApiError(OFFSET_OUT_OF_RANGE) if it
+        is above the high watermark.
+        """
         if offset > self.high_watermark:
             reason = f"Cannot increment the log start offset to {offset}: the high watermark is {self.high_watermark}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, reason)
         return self.advance_log_start(offset)
 
     def advance_log_start(self, offset: int) -> bool:
-        """Move the log start offset forward, whatever the high watermark is; whether it moved."""
+        """Move the log start offset forward, also above the high watermark; returns whether it has moved."""
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
@@ -358,7 +364,7 @@ class Log(LocalLog):
         return True
 
     def delete_before_start(self) -> int:
-        """Delete the segments that end before the log start offset; how many."""
+        """Delete the segments that end before the log start offset; returns their number."""
         count = 0
         while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.log_start_offset:
             count += 1
@@ -367,7 +373,7 @@ class Log(LocalLog):
         return count
 
     def delete_segments(self, count: int) -> None:
-        """Delete the first segments. The log start offset moves to what is left."""
+        """Delete the first `count` segments. The log start offset moves to the first remaining one."""
         gone = self.segments[:count]
         del self.segments[:count]
         self._free(sum(segment.memory for segment in gone))
@@ -376,7 +382,7 @@ class Log(LocalLog):
         self.advance_log_start(self.segments[0].base_offset if self.segments else self.next_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader epoch begins at this offset."""
+        """Note that a leader epoch begins at this offset."""
         if self.epochs.assign(epoch, start_offset):
             self._write_epochs()
 
@@ -387,7 +393,9 @@ class Log(LocalLog):
     # --- truncation
 
     def truncate_to(self, offset: int) -> Awaitable[None] | None:
-        """Cut the log so that it ends at `offset`: the batch that holds it goes too. None when it is done, otherwise await it."""
+        """Truncate the log to `offset`; a batch that contains the offset is removed too. Returns None if it is done, otherwise an
+        awaitable.
+        """
         if offset >= self.next_offset:
             if self.epochs.truncate_from(offset):
                 self._write_epochs()
@@ -405,7 +413,7 @@ class Log(LocalLog):
         return self._read_producers()
 
     async def _find_and_cut(self, segment: Segment, offset: int) -> None:
-        """Look in the file for the batch that holds the offset, and cut there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Find the batch that contains the offset in the file, and truncate there. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
             if self._reading_producers is not None:
                 await asyncio.wait({self._reading_producers})
@@ -420,7 +428,7 @@ class Log(LocalLog):
             await rest
 
     async def _position_in_file(self, segment: Segment, offset: int) -> int:
-        """Where the batch that holds the offset begins, or the first one after it. Raises OSError."""
+        """Position of the batch that contains the offset, or of the first one after it. Raises OSError."""
         position = segment.position_of(offset)
         while position < segment.size and self.storage is not None:
             data = await self.storage.read(ReadCommand(segment.base_offset, position, segment.size, 0, LAST_OFFSET, _SHAPES_READ, True))
@@ -434,7 +442,7 @@ class Log(LocalLog):
         return position
 
     def _cut(self, segment: Segment, position: int, offset: int) -> None:
-        """End the log in this segment. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is not in the log any more."""
+        """Truncate the log at this position. Raises ApiError(KAFKA_STORAGE_ERROR) if the segment is not in the log any more."""
         kept = bisect_right(self.segments, segment.base_offset, key=base_offset_of)
         if not kept or self.segments[kept - 1] is not segment:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"segment {segment.base_offset} was deleted or compacted meanwhile")
@@ -455,9 +463,9 @@ class Log(LocalLog):
             self._update_last_stable_offset()
 
     def _read_producers(self) -> Awaitable[None] | None:
-        """Read the states of producers again, if a truncation made them unknown. None when they are known, otherwise await it.
+        """Read the producer states again, if a truncation made them unknown. Returns None if they are known, otherwise an awaitable.
 
-        Nothing is appended meanwhile. It goes on when the one who waits is cancelled.
+        Nothing can be appended until then. The work continues if its caller is cancelled.
         """
         if self._are_producers_known:
             return None
@@ -470,7 +478,7 @@ class Log(LocalLog):
         return asyncio.shield(self._reading_producers)
 
     async def _read_producers_from(self, storage: Storage) -> None:
-        """Raises ApiError(KAFKA_STORAGE_ERROR); the next truncation tries again."""
+        """Read the producer states from files. Raises ApiError(KAFKA_STORAGE_ERROR); the next truncation tries again."""
         try:
             while not self._are_producers_known:
                 offset, segments = self.next_offset, [*map(base_offset_of, self.segments)]
@@ -478,7 +486,7 @@ class Log(LocalLog):
                     entries = await storage.read_producers(offset, segments)
                 except KeyError:
                     if segments == [*map(base_offset_of, self.segments)]:
-                        return  # the log is deleted
+                        return  # the log was deleted
                     continue
                 if self.next_offset == offset and not self._are_producers_known:
                     self._take_producers(entries)
@@ -490,7 +498,7 @@ class Log(LocalLog):
             self.is_truncating = False
 
     def _producers_in_memory(self) -> tuple[ProducerEntry, ...]:
-        """The states by all batches of a log in memory. Of a producer whose batches were deleted those that are remembered count."""
+        """The producer states from all batches of a log in memory. For a producer whose batches were deleted, the remembered ones count."""
         states = ProducerStates()
         for segment in self.segments:
             for chunk in segment.chunks:
@@ -518,7 +526,7 @@ class Log(LocalLog):
         self._update_last_stable_offset()
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Delete everything; the log begins, empty, at this offset. The log start offset is that offset, or the given one before it."""
+        """Delete all records; the empty log begins at this offset. The log start offset is the same, or the given earlier one."""
         gone = self.segments
         self.segments = []
         self._free(sum(segment.memory for segment in gone))
@@ -536,7 +544,7 @@ class Log(LocalLog):
         self.set_high_watermark(offset)
 
     def _ended_at(self, offset: int) -> None:
-        """The log ends at this offset now, which is before where it ended."""
+        """The log now ends at this offset, which is below its former end."""
         self.next_offset = offset
         self.log_end_offset = min(self.log_end_offset, offset)
         self.clean_offset = min(self.clean_offset, offset)
@@ -548,7 +556,7 @@ class Log(LocalLog):
     # --- storage and memory
 
     def written(self, next_offset: int) -> None:
-        """From the storage: everything before this offset is written."""
+        """Called by the storage: everything before this offset is written."""
         if next_offset <= self.log_end_offset:
             return
         self.log_end_offset = min(next_offset, self.next_offset)
@@ -562,7 +570,7 @@ class Log(LocalLog):
         return self.active_producers() if self._are_producers_known else None
 
     def close_files(self) -> None:
-        """The last command of a clean stop, if the log is on disk."""
+        """Send the last command of a clean shutdown, if the log is on disk."""
         if self.storage is not None and not self.is_failed:
             entry = self.segments[-1].time_index_entry() if self.segments else None
             self.storage.execute(Close(self.next_offset, entry, self._producers_to_write(), self._unflushed_segments()))

@@ -1,10 +1,10 @@
-"""All logs of one broker: opened at first use, with the configs of their topics; retention and everything else that comes with time.
+"""The log manager: all logs of one broker. It opens them at first use and does the periodic work, such as retention.
 
-Configs of topics are read from ZooKeeper when the first log of a topic is opened; what is opened at the same time is read in one batch.
-After that `set_topic_config` and `defaults_changed` say what has changed. Topics of equal configs share one `LogConfig`.
+Configs of a topic are read from ZooKeeper when its first log is opened; topics whose logs are opened at the same time are read in one
+request. After that `set_topic_config` and `defaults_changed` report changes. Topics with equal configs share one `LogConfig`.
 
-Without directories logs are in memory; a `MemoryDirectory`, where there is one, has them while the broker is down. `run` is the work of the
-background: it ends when it is cancelled.
+Without directories logs are in memory; a `MemoryDirectory`, if there is one, keeps them while the broker is down. `run` is the background
+work; it runs until it is cancelled.
 Source: `LogManager` of Apache Kafka 3.9.1.
 """
 
@@ -30,7 +30,7 @@ from klamm.protocol.nouns import TopicPartition
 log = logging.getLogger(__name__)
 
 ReadTopicConfigs = Callable[[Sequence[str]], Awaitable[Sequence[Mapping[str, str] | None]]]
-"""Topics → their configs in the same order, None or {} for none. Raises ApiError when they cannot be read at the moment."""
+"""Topics → their configs in the same order, None or {} for none. Raises ApiError if they cannot be read at the moment."""
 
 _AT_ONCE = 500
 _LONGEST = 2**63 - 1
@@ -44,7 +44,7 @@ class LogManager:
         read_topic_configs: ReadTopicConfigs, directories: Directories | None = None, work: Work = work_here,
         memory: MemoryDirectory | None = None,
     ) -> None:
-        """`memory` gets what the logs leave when they are closed, where they are not on disk."""
+        """`memory` keeps the logs in memory when they are closed."""
         self.on_disk = directories is not None
         self.directories = directories
         self._memory = None if self.on_disk else memory
@@ -56,9 +56,9 @@ class LogManager:
         self._cleaner = LogCleaner(lambda: list(self), config, clock, work)
         self._logs: dict[str, dict[int, Log]] = {}
         self._overrides: dict[str, Mapping[str, str]] = {}
-        """Configs of topics that have logs, or whose logs are being opened."""
+        """Topic → its configs, for topics that have logs or whose logs are being opened."""
         self._wanted: dict[str, asyncio.Future[None]] = {}
-        """Topics whose configs will be read with the next batch."""
+        """Topics whose configs will be read by the next request."""
         self._reading: dict[str, asyncio.Future[None]] = {}
         self._reader: asyncio.Task[None] | None = None
         self._opening: dict[TopicPartition, asyncio.Task[Log]] = {}
@@ -67,21 +67,21 @@ class LogManager:
     # --- logs
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log, None when it is not open."""
+        """The log, None if it is not open."""
         logs = self._logs.get(topic)
         return None if logs is None else logs.get(partition)
 
     def __iter__(self) -> Iterator[Log]:
-        """All open logs. They must not be opened or deleted meanwhile."""
+        """All open logs. Do not open or delete logs during the iteration."""
         for logs in self._logs.values():
             yield from logs.values()
 
     def uncleanable(self) -> list[UncleanableLog]:
-        """The logs that the cleaner leaves alone, since it cannot read them."""
+        """The logs that the cleaner does not clean, because it cannot read them."""
         return self._cleaner.uncleanable()
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> Log:
-        """The log, made if there is none. Raises ApiError: the configs cannot be read, or KAFKA_STORAGE_ERROR."""
+        """Open the log; creates it if there is none. Raises ApiError: the configs cannot be read, or KAFKA_STORAGE_ERROR."""
         opened = self.get(topic, partition)
         if opened is not None:
             return opened
@@ -111,7 +111,7 @@ class LogManager:
         return made
 
     def _in_memory(self, topic: str, partition: int, topic_id: bytes) -> Log:
-        """The log that this broker left when it ended, otherwise a new one."""
+        """The log that this broker left at its last end, otherwise a new one."""
         left = None if self._memory is None else self._memory.take(topic, partition)
         if left is None:
             return Log(topic, partition, topic_id, self._config_of(topic), self.environment)
@@ -119,7 +119,7 @@ class LogManager:
         return left
 
     def delete(self, topic: str, partition: int) -> None:
-        """Delete a log with its records, open or not; the last one of a topic takes its configs along."""
+        """Delete a log with its records, whether it is open or not. With the last log of a topic its configs are forgotten."""
         opening = self._opening.pop(TopicPartition(topic, partition), None)
         if opening is not None:
             opening.cancel()
@@ -139,13 +139,13 @@ class LogManager:
     # --- configs
 
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The configs of a topic are these now."""
+        """Apply the configs of a topic."""
         if topic in self._overrides or topic in self._wanted or topic in self._reading:
             self._overrides[topic] = dict(overrides)
             self._set(topic)
 
     def defaults_changed(self) -> None:
-        """The broker's own configs have changed, and with them the configs of topics that have none of their own."""
+        """The configs of the broker have changed, and so the defaults of topics."""
         self._configs.defaults_changed()
         for topic in self._logs:
             self._set(topic)
@@ -160,11 +160,11 @@ class LogManager:
     def _config_of(self, topic: str) -> LogConfig:
         config, problems = self._configs.of(self._overrides.get(topic, {}))
         for problem in problems:
-            log.warning("topic %s: %s; the broker's value is used", topic, problem)
+            log.warning("topic %s: %s; using the value of the broker", topic, problem)
         return config
 
     async def _wait_for_config(self, topic: str) -> None:
-        """Read the configs of a topic, together with those of others that are wanted at the same time."""
+        """Read the configs of a topic, together with those of other topics whose logs are opened at the same time."""
         waiting = self._wanted.get(topic) or self._reading.get(topic)
         if waiting is None:
             waiting = self._wanted[topic] = asyncio.get_running_loop().create_future()
@@ -173,7 +173,7 @@ class LogManager:
         await asyncio.shield(waiting)
 
     async def _read_configs(self) -> None:
-        await asyncio.sleep(0)  # what is opened in this turn of the loop comes along
+        await asyncio.sleep(0)  # include all logs that are opened in this turn of the event loop
         try:
             while self._wanted:
                 reading, self._wanted = self._wanted, {}
@@ -193,10 +193,10 @@ class LogManager:
         finally:
             self._reader = None
 
-    # --- what comes with time
+    # --- periodic work
 
     async def start(self) -> None:
-        """Open the logs that this broker has from before. Raises ApiError when configs cannot be read."""
+        """Open the existing logs of this broker. Raises ApiError if configs cannot be read."""
         if self.directories is not None:
             await self.directories.start(self._load_rules)
         home = self._memory if self.directories is None else self.directories
@@ -206,13 +206,13 @@ class LogManager:
             )
 
     async def _load_rules(self, topics: Collection[str]) -> Mapping[str, LoadRules]:
-        """See `Directories.start`. Raises ApiError when configs cannot be read."""
+        """See `Directories.start`. Raises ApiError if configs cannot be read."""
         await asyncio.gather(*(self._wait_for_config(topic) for topic in topics if topic not in self._overrides))
         since = self._clock.now_ms() - self._config.get("producer.id.expiration.ms")
         return {topic: LoadRules(self._config_of(topic).index_interval_bytes, since) for topic in topics}
 
     async def run(self) -> None:
-        """Retention, compaction, expiry of producers and checkpoints, until this is cancelled."""
+        """Run retention, compaction, expiry of producers and checkpoints until this is cancelled."""
         get = self._config.get
         async with asyncio.TaskGroup() as group:
             if get("log.cleaner.enable"):
@@ -225,13 +225,13 @@ class LogManager:
                 group.create_task(self._each(get("log.flush.scheduler.interval.ms"), self._flush))
 
     async def _each(self, interval_ms: int, work: Callable[[Log, int], object]) -> None:
-        """Do this with each log, every so often. A log whose work fails does not hold up others."""
+        """Call `work` for each log at this interval. A failure with one log does not affect the others."""
         await self._clock.sleep(self._config.get("log.initial.task.delay.ms") / 1000)
         while True:
             for number, opened in enumerate(list(self), 1):
                 try:
                     work(opened, self._clock.now_ms())
-                except Exception:  # a fault, which is loud; but other logs need their turn
+                except Exception:  # a fault: log it with a traceback, and continue with other logs
                     log.exception("%r: background work raised an exception", opened)
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -266,7 +266,7 @@ class LogManager:
                     self.directories.cleaned(opened.topic, opened.partition, opened.clean_offset)
 
     async def close(self) -> None:
-        """Write everything that is not on disk yet, and the checkpoints; give the memory back, unless a `MemoryDirectory` keeps it."""
+        """Write everything that is not on disk yet, and the checkpoints. Release the memory, unless a `MemoryDirectory` keeps the logs."""
         if self.directories is not None:
             for opened in self:
                 opened.close_files()
@@ -277,7 +277,7 @@ class LogManager:
         self.drop()
 
     def drop(self) -> None:
-        """As `close`, but write nothing: as a process that is killed."""
+        """Like `close`, but write nothing, like a process that is killed."""
         for opening in self._opening.values():
             opening.cancel()
         if self._reader is not None:

@@ -1,9 +1,9 @@
-"""The bound of the memory that the logs of a process take, and what goes when it is reached.
+"""The memory limit of all logs in a process, and what is dropped when it is reached.
 
-All logs of all brokers of a process share one budget (`klamm.log.memory.bytes`). A log reserves memory before it appends. When the budget
-is used up, the oldest batches of the process go first: a log in memory loses them (its log start offset moves, as by retention, never
-beyond its high watermark), a log on disk only forgets bytes that are in its files. When nothing may go, the append is refused with
-KAFKA_STORAGE_ERROR; the partition stays online.
+All logs of all brokers in a process share one budget (`klamm.log.memory.bytes`). A log reserves memory before it appends. When the budget
+is used up, the oldest batches of the process are dropped first. A log in memory loses them: its log start offset moves, as by retention,
+but not beyond its high watermark. A log on disk only drops bytes that are in its files. If nothing can be dropped, the append is refused
+with KAFKA_STORAGE_ERROR; the partition stays online.
 
 Age is counted in bytes: `tick` is the number of bytes that the process has appended. Each segment notes the tick of about every megabyte.
 """
@@ -15,22 +15,22 @@ from typing import Protocol
 from klamm.protocol.errors import ApiError, ErrorCode
 
 CHUNK_OVERHEAD = 80
-"""Bytes that a chunk takes besides its data: the object, its places in lists, and memory that the allocator rounds up."""
+"""Memory of a chunk in addition to its data, in bytes: the object, its entries in lists, and rounding by the allocator."""
 DEFAULT_LIMIT = 1 << 30
 
 
 class MemoryHolder(Protocol):
-    """A log, as the budget sees it."""
+    """The part of a log that the budget needs."""
 
     def oldest_tick(self) -> int | None:
-        """The tick of the oldest batches that may go, None when none may."""
+        """The tick of the oldest batches that may be dropped, None if there are none."""
 
     def drop_oldest(self) -> int:
-        """Let about a megabyte of the oldest batches go; the bytes that this freed."""
+        """Drop about a megabyte of the oldest batches; returns the number of freed bytes."""
 
 
 class MemoryBudget:
-    """Bytes of records in memory. `limit` may be changed at any time."""
+    """The memory budget of all logs in a process, in bytes. `limit` may be changed at any time."""
 
     __slots__ = ("_holders", "limit", "tick", "used")
 
@@ -41,31 +41,31 @@ class MemoryBudget:
         self._holders: set[MemoryHolder] = set()
 
     def reserve(self, size: int) -> None:
-        """Reserve this number of bytes. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot be had."""
+        """Reserve this number of bytes. Raises ApiError(KAFKA_STORAGE_ERROR) if there is not enough memory."""
         if self.used + size > self.limit:
             self.make_space(size)
         self.used += size
         self.tick += size
 
     def make_space(self, size: int) -> None:
-        """Drop old batches until this number of bytes can be reserved. Raises ApiError(KAFKA_STORAGE_ERROR) when they cannot."""
+        """Drop old batches until this number of bytes can be reserved. Raises ApiError(KAFKA_STORAGE_ERROR) if that is not possible."""
         if self.used + size > self.limit and not self._free(size):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the logs of this process may take {self.limit} bytes of memory")
 
     def release(self, size: int) -> None:
-        """Give back what was reserved."""
+        """Release reserved bytes."""
         self.used -= size
 
     def hold(self, holder: MemoryHolder) -> None:
-        """This log has batches in memory."""
+        """Add a log that has batches in memory."""
         self._holders.add(holder)
 
     def forget(self, holder: MemoryHolder) -> None:
-        """This log has none any more."""
+        """Remove a log that does not have batches in memory any more."""
         self._holders.discard(holder)
 
     def _free(self, size: int) -> bool:
-        """Let old batches go until `size` fits, and a 64th of the bound more, so that the logs are not gone through for every append."""
+        """Drop old batches until `size` fits, and a 64th of the limit more, so that not every append must search through all logs."""
         if size > self.limit:
             return False
         wanted = self.limit - size - self.limit // 64

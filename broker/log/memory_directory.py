@@ -1,12 +1,12 @@
-"""What is left of a broker whose logs are in memory when it ends, for its next start within the same cluster.
+"""Keeps the logs of a broker in memory after its end, until its next start within the same cluster.
 
-A cluster in one process (`server/local/cluster.py`) has a `MemoryDirectory` for each of its brokers, as a broker on disk has its log
-directory. The logs that a broker leaves are in it until the broker starts again. They stay in the memory budget of the process: it may drop
-their oldest records as those of all other logs.
+A cluster in one process (`server/local/cluster.py`) has a `MemoryDirectory` for each broker, like the log directory of a broker on disk. It
+has the logs of the broker until the broker starts again. They still count in the memory budget of the process, which may drop their oldest
+records like those of all other logs.
 
-A broker finds what it would find on disk. After a stop in order that is everything. After a kill it is every record that was appended,
-because the page cache of an operating system survives a killed process; but the high watermark and the log start offset are those of the
-last checkpoint (`replica.high.watermark.checkpoint.interval.ms`).
+A broker finds the same as on disk. After a clean shutdown that is everything. After a kill it finds every appended record, because the page
+cache of an operating system survives a killed process; but the high watermark and the log start offset are those of the last checkpoint
+(`replica.high.watermark.checkpoint.interval.ms`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 
 
 class _Offsets(NamedTuple):
-    """What a checkpoint says of one log."""
+    """The offsets of one log in a checkpoint."""
 
     log_start_offset: int = 0
     high_watermark: int = 0
@@ -32,39 +32,39 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self.found: dict[TopicPartition, bytes] = {}
-        """Partitions that the broker had a replica of when it ended, with their topic ids; zero where it did not know the id."""
+        """Partition → topic id of the replicas that the broker had at its end; zero if it did not know the id."""
         self._logs: dict[TopicPartition, Log] = {}
         self._checkpoints: dict[TopicPartition, _Offsets] = {}
 
     def with_records(self) -> Mapping[TopicPartition, bytes]:
-        """The logs that can be taken, with their topic ids: those that have records or had some."""
+        """Partition → topic id of the logs that `take` returns: those that have, or had, records."""
         return {key: self.found.get(key, log.topic_id) for key, log in self._logs.items()}
 
     def take(self, topic: str, partition: int) -> Log | None:
-        """The log that the broker left, which is no longer here afterwards; None when there is none."""
+        """Remove the log that the broker left and return it; None if there is none."""
         return self._logs.pop((topic, partition), None)
 
     def checkpoint(self, offsets: Iterable[tuple[str, int, int, int]]) -> None:
-        """Note the offsets of all logs: (topic, partition, log start offset, high watermark) each."""
+        """Store the offsets of all logs: (topic, partition, log start offset, high watermark)."""
         for topic, partition, log_start_offset, high_watermark in offsets:
             self._checkpoints[topic, partition] = _Offsets(log_start_offset, high_watermark)
 
     def host(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """The broker has a replica of this partition, with records or without; a topic id of zero changes nothing that is known."""
+        """Note that the broker has a replica of this partition, with or without records. A zero topic id does not replace a known one."""
         if topic_id != ZERO_UUID:
             self.found[topic, partition] = topic_id
         else:
             self.found.setdefault((topic, partition), topic_id)
 
     def keep(self, log: Log) -> None:
-        """The broker has ended, and leaves this log with the offsets of the last checkpoint; it must not use it any more."""
+        """Keep a log of a broker that has ended, with the offsets of the last checkpoint. The broker must not use it any more."""
         key = log.topic, log.partition
         offsets = self._checkpoints.get(key, _Offsets())
         self._logs[key] = log.handed_over(offsets.log_start_offset, offsets.high_watermark)
         self.host(*key, log.topic_id)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Forget everything of a partition."""
+        """Forget a partition and its log."""
         key = topic, partition
         self.found.pop(key, None)
         self._checkpoints.pop(key, None)
@@ -73,7 +73,7 @@ class MemoryDirectory:
             left.close()
 
     def clear(self) -> None:
-        """Forget everything, and give the memory back."""
+        """Forget everything and release the memory."""
         for left in self._logs.values():
             left.close()
         self._logs.clear()

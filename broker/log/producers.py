@@ -1,13 +1,14 @@
-"""What a log remembers of idempotent and transactional producers: epochs, sequence numbers of the last five batches, open transactions.
+"""The producer states of a log: epochs of producers, sequence numbers of their last five batches, and open transactions.
 
-A leader checks a batch of a client before it appends it: a batch that is one of the last five is a duplicate, and gets the offsets of the
-first one; a gap in the sequence is OUT_OF_ORDER_SEQUENCE_NUMBER; an older epoch is INVALID_PRODUCER_EPOCH; a new epoch begins with sequence
-0. A producer id that is not known may begin with any sequence: its batches may have been deleted. A follower takes what its leader took.
+A leader checks a client's batch before it appends it. A batch that equals one of the last five is a duplicate and gets the offsets of the
+first one. A gap in the sequence gets OUT_OF_ORDER_SEQUENCE_NUMBER, an older epoch INVALID_PRODUCER_EPOCH; a new epoch begins with sequence
+0. An unknown producer id may begin with any sequence, because its batches may have been deleted. A follower accepts what its leader
+accepted.
 
-The first offset of an open transaction, or of one whose marker is not replicated yet, is the last stable offset. Batches above the high
-watermark are remembered beyond the five, so that most truncations to the high watermark or later give the states from before. Where they
-do not (the states were loaded from files later than that, an epoch or a marker goes, or the truncation is below the high watermark),
-`truncate_to` says so, and the log reads the states again from its records.
+The last stable offset is the first offset of the oldest transaction that is open or whose marker is not replicated yet. Batches above the
+high watermark are remembered in addition to the five, so that most truncations to the high watermark or later can restore the former
+states. If they cannot (the states were loaded from files at a later offset, an epoch or a marker is removed, or the truncation is below the
+high watermark), `truncate_to` returns False, and the log reads the states again from its records.
 
 Source: `ProducerStateManager`, `ProducerAppendInfo`, `ProducerStateEntry` of Apache Kafka 3.9.1.
 """
@@ -29,7 +30,7 @@ _NO_SEQUENCE = -1
 
 
 class _Producer:
-    """One producer id. `open_first_offset` is -1 without an open transaction."""
+    """The state of one producer id. `open_first_offset` is -1 without an open transaction."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "has_past", "last_timestamp", "open_first_offset")
 
@@ -40,7 +41,7 @@ class _Producer:
         self.last_timestamp = last_timestamp
         self.batches: list[BatchMetadata] = []
         self.has_past = False
-        """Whether it had batches before these, or an epoch before the first of them."""
+        """Whether it had earlier batches, or an earlier epoch."""
 
     def take_epoch(self, epoch: int) -> None:
         if self.epoch != epoch:
@@ -58,7 +59,7 @@ class _Completed(NamedTuple):
 
 
 class ProducerStates:
-    """The producers of one log. Offsets are those of batches as they are in the log."""
+    """The producer states of one log."""
 
     __slots__ = ("_completed", "_high_watermark", "_last_marker", "_loaded_at", "_open", "_producers")
 
@@ -71,7 +72,7 @@ class ProducerStates:
     def _take(self, entries: Iterable[ProducerEntry], loaded_at: int) -> None:
         self._producers: dict[int, _Producer] = {}
         self._open: dict[int, int] = {}
-        """First offset of an open transaction → producer id, by rising offset."""
+        """First offset of an open transaction → producer id, in increasing order of offsets."""
         self._loaded_at = loaded_at
         self._last_marker = -1
         for entry in sorted(entries, key=_open_first_offset):
@@ -88,7 +89,7 @@ class ProducerStates:
     # --- checks of a leader
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """The remembered batch with the same epoch and sequence numbers, if it is one of the last five."""
+        """The batch among the last five with the same epoch and sequence numbers, None if there is none."""
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.epoch != header.producer_epoch:
             return None
@@ -99,7 +100,7 @@ class ProducerStates:
         return None
 
     def check(self, header: BatchHeader, is_client: bool) -> None:
-        """Check the data batch of a client or a coordinator that is to be appended. Raises ApiError."""
+        """Check a data batch of a client or a coordinator before it is appended. Raises ApiError."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
@@ -147,7 +148,9 @@ class ProducerStates:
     # --- appends
 
     def take(self, header: BatchHeader, data: Buffer, position: int = 0) -> AbortedTransaction | None:
-        """A batch with a producer id was appended, or is read again from the log. The entry of the transaction index, if it is an abort."""
+        """Apply a batch with a producer id, which was appended or read again from the log. Returns the entry of the transaction index if it
+        is an abort marker.
+        """
         if not header.is_control:
             self.appended(header)
             return None
@@ -155,7 +158,7 @@ class ProducerStates:
         return None if marker is None else self.marker_appended(header, marker)
 
     def appended(self, header: BatchHeader) -> None:
-        """A data batch with a producer id was appended."""
+        """Apply a data batch with a producer id that was appended."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer()
@@ -173,7 +176,7 @@ class ProducerStates:
             self._open[header.base_offset] = header.producer_id
 
     def marker_appended(self, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
-        """The marker of a transaction was appended; the entry of the transaction index, if it is an abort of an open transaction."""
+        """Apply a transaction marker that was appended. Returns the entry of the transaction index if it aborts an open transaction."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._producers[header.producer_id] = _Producer()
@@ -201,7 +204,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark."""
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark; None if there is none."""
         first = next(iter(self._open), None)
         if self._completed:
             completed = min(transaction.first_offset for transaction in self._completed)
@@ -209,7 +212,7 @@ class ProducerStates:
         return first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Transactions whose markers are below it are stable."""
+        """Forget completed transactions whose markers are below the high watermark: they are stable."""
         self._high_watermark = high_watermark
         if self._completed:
             self._completed = [transaction for transaction in self._completed if transaction.last_offset >= high_watermark]
@@ -217,9 +220,9 @@ class ProducerStates:
     # --- the rest
 
     def truncate_to(self, offset: int) -> bool:
-        """Forget what was appended at this offset or later. A producer without a batch left is forgotten.
+        """Forget batches at this offset or later, and producers without remaining batches.
 
-        Whether these are the states at the offset. If not, they are only what memory has, and `read_again` is to be called.
+        Returns whether these are now the exact states at the offset. If not, the caller must call `read_again`.
         """
         is_exact = offset >= self._loaded_at and offset > self._last_marker
         offset = self._start_of_batch_with(offset)
@@ -251,7 +254,7 @@ class ProducerStates:
         return is_exact
 
     def _start_of_batch_with(self, offset: int) -> int:
-        """The base offset of the batch that holds this offset, if it is a remembered one, otherwise the offset itself."""
+        """The base offset of the remembered batch that contains this offset; without one the offset itself."""
         for producer in self._producers.values():
             for batch in reversed(producer.batches):
                 if batch.last_offset < offset:
@@ -261,11 +264,11 @@ class ProducerStates:
         return offset
 
     def read_again(self, entries: Iterable[ProducerEntry], offset: int) -> None:
-        """After a truncation to this offset: these are the states there."""
+        """Replace the states after a truncation to this offset."""
         self._take(entries, offset)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been idle so long and have no open transaction; how many."""
+        """Forget producers without an open transaction that were idle for `expiration_ms`; returns their number."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -276,7 +279,7 @@ class ProducerStates:
         return len(expired)
 
     def entries(self) -> tuple[ProducerEntry, ...]:
-        """All producers, as they go into a snapshot and into DescribeProducers."""
+        """All producers, for a snapshot and for DescribeProducers."""
         return tuple(self._each_entry())
 
     def _each_entry(self) -> Iterator[ProducerEntry]:

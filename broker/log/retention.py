@@ -1,7 +1,7 @@
-"""Deletion of old segments: those before the log start offset, those too old, and those beyond the size of the log.
+"""Retention: deletes segments before the log start offset, segments that are too old, and segments beyond the size limit of the log.
 
-Only segments below the high watermark go, the oldest first, and the first one that has to stay ends the look. When all of a log goes, the
-active segment is closed first. Source: `UnifiedLog.deleteOldSegments` of Apache Kafka 3.9.1.
+Only segments below the high watermark are deleted, the oldest first, up to the first one that must stay. If all segments can be deleted, a
+new active segment is rolled first. Source: `UnifiedLog.deleteOldSegments` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ log_ = logging.getLogger(__name__)
 
 
 def delete_old_segments(log: Log, now_ms: int) -> int:
-    """Delete what retention lets go; the number of segments."""
+    """Delete the segments that retention allows to delete; returns their number."""
     count = _delete(log, _ends_before(log), now_ms)
     config = log.config
     if not config.delete:
@@ -31,7 +31,7 @@ def delete_old_segments(log: Log, now_ms: int) -> int:
 
 
 def _delete(log: Log, may_go: Callable[[Segment, int], bool], now_ms: int) -> int:
-    """Delete segments from the oldest on while `may_go(segment, offset after it)`."""
+    """Delete segments, the oldest first, while `may_go(segment, offset after it)` is true; returns their number."""
     segments = log.segments
     count = 0
     for index, segment in enumerate(segments):

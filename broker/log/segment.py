@@ -1,9 +1,9 @@
-"""A segment: a part of a log that is deleted as a whole, with its indexes, and its batches as far as they are in memory.
+"""A segment: a part of a log that is deleted as a whole. It has indexes, and those of its batches that are in memory.
 
-Batches are kept as the chunks in which they were appended: one batch of a producer, or pieces of what a follower fetched. Two arrays with
-the base offset and the position of each chunk are searched by bisection; a chunk with several batches is walked by their headers. Of a log
-on disk the chunks are the tail of the file, and an index as Apache Kafka keeps it (an entry for about every 4 KiB) says where a read of the
-rest starts. Of a log in memory the first chunks may be gone, when the memory was needed.
+Batches are kept in the chunks in which they were appended: one batch of a producer, or pieces of a follower's fetch. Two arrays with the
+base offset and the position of each chunk are searched by bisection; inside a chunk with several batches their headers are followed. For a
+log on disk the chunks are the tail of the file, and an index like Apache Kafka's (an entry for about every 4 KiB) gives the start position
+of reads before it. For a log in memory the first chunks may have been dropped to free memory.
 
 Source: `LogSegment` of Apache Kafka 3.9.1.
 """
@@ -20,7 +20,7 @@ from klamm.broker.log.storage import AbortedTransaction, LoadedSegment
 from klamm.protocol.records.batch import BatchHeader
 
 _SHAPE = Struct(">qi11xi").unpack_from
-"""Base offset, length and last offset delta of a batch."""
+"""Reads base offset, length and last offset delta of a batch."""
 _LOG_OVERHEAD = 12
 _MARK_BYTES = 1 << 20
 _PIECE_BYTES = 16 * 1024
@@ -28,7 +28,7 @@ _LAST_RELATIVE_OFFSET = 2**31 - 1
 
 
 class Segment:
-    """`size` is the position after its last batch, `next_offset` the offset after it. Timestamps are in milliseconds."""
+    """One segment. `size` is the position after its last batch, `next_offset` the offset after it. Timestamps are in milliseconds."""
 
     __slots__ = (
         "aborted", "base_offset", "chunk_offsets", "chunk_positions", "chunks", "created_ms", "index_count", "index_offsets",
@@ -81,33 +81,33 @@ class Segment:
 
     @property
     def bytes_kept(self) -> int:
-        """What counts for retention: without the batches that went because memory was needed."""
+        """Bytes that count for retention, without batches that were dropped to free memory."""
         return self.size - self.start
 
     @property
     def resident_from(self) -> int:
-        """Position of the first chunk in memory, the size when there is none."""
+        """Position of the first chunk in memory; the size if there is none."""
         return self.chunk_positions[0] if self.chunks else self.size
 
     @property
     def memory(self) -> int:
-        """Bytes that its chunks take of the budget."""
+        """Bytes of its chunks in the memory budget."""
         return self.size - self.resident_from + CHUNK_OVERHEAD * len(self.chunks)
 
     @property
     def largest_timestamp(self) -> int:
-        """Of its records; when none has one, when it was made."""
+        """The largest timestamp of its records; if none has a timestamp, the time of its creation."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
 
     @property
     def first_offset(self) -> int:
-        """The smallest offset of a batch that may be there."""
+        """The smallest offset that a batch in it can have."""
         return self.chunk_offsets[0] if self.start and self.chunks else self.base_offset if not self.start else self.next_offset
 
     def should_roll(
         self, size: int, max_timestamp: int, last_offset: int, now_ms: int, segment_bytes: int, segment_ms: int, index_bytes: int
     ) -> bool:
-        """Whether a new segment begins before batches of this size, with this largest timestamp and last offset."""
+        """Whether a new segment must be rolled before batches of this size, with this largest timestamp and last offset, are appended."""
         if self.size > segment_bytes - size:
             return True
         if self.size > 0:
@@ -126,9 +126,9 @@ class Segment:
         self, data: bytes, first: BatchHeader, next_offset: int, max_timestamp: int, offset_of_max_timestamp: int,
         index_interval_bytes: int, tick: int, on_disk: bool,
     ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-        """Add whole batches at the end; the entries that the offset index and the time index get, None for none.
+        """Add whole batches at the end; returns the new entries of the offset index and of the time index, None for none.
 
-        The entry of the offset index names the last offset of the first batch, as `kafka.tools.DumpLogSegments` expects it.
+        The entry of the offset index has the last offset of the first batch, as `kafka.tools.DumpLogSegments` expects it.
         """
         position = self.size
         if position == 0:
@@ -156,7 +156,7 @@ class Segment:
         return index, time_index
 
     def time_index_entry(self) -> tuple[int, int] | None:
-        """Note the largest timestamp so far in the time index, if it is larger than the last one there; the entry."""
+        """Add the largest timestamp to the time index if it is larger than the last one there; returns the new entry."""
         if self.max_timestamp <= (self.time_index_timestamps[-1] if self.time_index_timestamps else -1):
             return None
         self.time_index_timestamps.append(self.max_timestamp)
@@ -166,12 +166,13 @@ class Segment:
     # --- reading
 
     def has_in_memory(self, offset: int) -> bool:
-        """Whether a read from this offset needs no file."""
+        """Whether a read from this offset does not need the file."""
         return not self.resident_from or (bool(self.chunks) and offset >= self.chunk_offsets[0]) or self.start == self.resident_from
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> bytes | None:
-        """Whole batches from the chunks: from the one that holds `offset`, or the first after it, as long as they end before `end_offset`
-        and `max_bytes` are not exceeded; the first one in any case with `min_one`. None when the segment has no batch from there on."""
+        """Whole batches in memory, from the batch that contains `offset`, or the first after it, up to `end_offset` and at most
+        `max_bytes`; with `min_one` at least one batch. None if the segment has no batch from there on.
+        """
         chunks, positions = self.chunks, self.chunk_positions
         first = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
         skip = 0
@@ -197,7 +198,7 @@ class Segment:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def position_of(self, offset: int) -> int:
-        """About where the batch with this offset is, never after it; exact where chunks are single batches."""
+        """Approximate position of the batch with this offset, not after it; exact if chunks are single batches."""
         if offset <= self.base_offset:
             return self.start
         if offset >= self.next_offset:
@@ -208,13 +209,12 @@ class Segment:
         return self.index_positions[entry] if entry >= 0 else self.start
 
     def offset_before_timestamp(self, timestamp: int) -> int:
-        """An offset such that no record before it has this timestamp or a later one."""
+        """An offset before which no record has this timestamp or a later one."""
         entry = bisect_left(self.time_index_timestamps, timestamp) - 1
         return self.time_index_offsets[entry] if entry >= 0 else self.base_offset
 
     def cut_of(self, offset: int) -> tuple[int, int]:
-        """(position, offset after the last batch) when the batches from the one with `offset` on are cut off. The batch is in memory, or
-        KeyError is raised."""
+        """(position, next offset) after a truncation before the batch with `offset`. Raises KeyError if the batch is not in memory."""
         if self.resident_from > self.start and (not self.chunks or offset < self.chunk_offsets[0]):
             raise KeyError(offset)
         index = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
@@ -225,7 +225,7 @@ class Segment:
     # --- making it smaller
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut it off at this position. Timestamps are taken from what is left of the time index, or stay too large."""
+        """Truncate the segment to this position. The largest timestamp comes from the rest of the time index, or stays too large."""
         kept = bisect_left(self.chunk_positions, position)
         if kept and self.chunk_positions[kept - 1] + len(self.chunks[kept - 1]) > position:
             self.chunks[kept - 1] = self.chunks[kept - 1][: position - self.chunk_positions[kept - 1]]
@@ -254,7 +254,7 @@ class Segment:
                 self.max_timestamp, self.offset_of_max_timestamp = timestamp, header[1]
 
     def each_shape(self, offset: int) -> Iterator[tuple[int, int, int, int]]:
-        """(base offset, last offset, size, largest timestamp) of the batches in memory from the one with `offset` on."""
+        """(base offset, last offset, size, largest timestamp) of each batch in memory, from the batch with `offset` on."""
         first = max(bisect_right(self.chunk_offsets, offset) - 1, 0)
         for chunk in self.chunks[first:]:
             position = 0
@@ -266,13 +266,13 @@ class Segment:
                 position += length + _LOG_OVERHEAD
 
     def has_head(self, below: int) -> bool:
-        """Whether `drop_head` finds a chunk that ends before this offset."""
+        """Whether `drop_head` would find a chunk that ends before this offset."""
         if not self.chunks or self.is_pinned:
             return False
         return (self.chunk_offsets[1] if len(self.chunks) > 1 else self.next_offset) <= below
 
     def drop_head(self, below: int) -> int:
-        """Forget the oldest chunks, about a megabyte of them, that end before this offset; the bytes that this freed."""
+        """Drop about a megabyte of the oldest chunks that end before this offset; returns the number of freed bytes."""
         if self.is_pinned:
             return 0
         upto = self.marks[1][1] if len(self.marks) > 1 else self.size
@@ -293,7 +293,8 @@ class Segment:
 
 
 def pieces_of(data: bytes, ends: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, bytes]]:
-    """(base offset, next offset, bytes) of pieces of about 16 KiB, cut between batches. `ends`: (base offset, next offset, end) of each."""
+    """Split batches into pieces of about 16 KiB: (base offset, next offset, bytes). `ends`: (base offset, next offset, end) of each batch.
+    """
     start, base = 0, -1
     for batch_base, next_offset, end in ends:
         if base < 0:
@@ -308,7 +309,7 @@ def _position_of(mark: tuple[int, int]) -> int:
 
 
 def _skip_to(chunk: bytes, offset: int) -> int:
-    """Position of the first batch that ends at this offset or later; the length when there is none."""
+    """Position of the first batch that ends at this offset or later; the length if there is none."""
     position, end = 0, len(chunk)
     while position < end:
         base, length, delta = _SHAPE(chunk, position)
@@ -319,7 +320,7 @@ def _skip_to(chunk: bytes, offset: int) -> int:
 
 
 def _walk(chunk: bytes, start: int, limit: int, end_offset: int, min_one: bool) -> int:
-    """Where to stop when batches are taken from `start` on: before `limit` and before the one that ends at `end_offset` or later."""
+    """The end position of whole batches from `start` on: before `limit`, and before a batch that ends at `end_offset` or later."""
     position, end = start, len(chunk)
     while position < end:
         base, length, delta = _SHAPE(chunk, position)

@@ -1,15 +1,15 @@
-"""The interface between a log and the place where its bytes are.
+"""The interface between a log and its storage.
 
-A `Log` decides everything on the loop: offsets, where a batch goes, when a segment is rolled, what is truncated or deleted. What it decided
-it hands over as commands, which are values. A log in memory has no storage: its bytes are stored when it has them. A log on disk has a
-`Storage`, which executes the commands in their order, at most one run of them at a time, in a thread (ADR 8), and calls its listener on the
-loop. `written` moves the log end offset that others see; `failed` is called once, and after it nothing is executed.
+A `Log` decides everything on the event loop: offsets, the place of a batch, when a segment is rolled, what is truncated or deleted. It
+sends its decisions as commands, which are values. A log in memory has no storage. A log on disk has a `Storage`, which executes the
+commands in order, at most one run of them at a time, in a thread (ADR 8), and calls its listener on the event loop. `written` moves the log
+end offset that others see; `failed` is called once, and after it nothing is executed.
 
-A segment is named by its base offset, and a position is counted in bytes from the start of its file. The log keeps the index of each
-segment, and the last batches of the log as long as they are not written and for some time after. What it does not have in memory it reads
-through `Storage.read`, which scans the file from an indexed position, in a thread.
+A segment is named by its base offset; a position is counted in bytes from the start of its file. The log keeps the index of each segment.
+It keeps its last batches until they are written, and for some time after that. Other batches it reads with `Storage.read`, which scans the
+file from an indexed position, in a thread.
 
-`Directories` opens logs and returns what is on disk, as a `LoadedLog`; `broker/log/files/` has both.
+`Directories` opens logs and returns their state on disk as a `LoadedLog`. Both are implemented in `broker/log/files/`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """What is remembered of one batch of an idempotent producer."""
+    """The sequence numbers and offsets of one batch of an idempotent producer."""
 
     last_sequence: int
     last_offset: int
@@ -42,9 +42,9 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """The state of one producer id: what a producer snapshot has of it, with all remembered batches, the oldest first.
+    """The state of one producer id, with all remembered batches, the oldest first. A snapshot file of Apache Kafka has only the last batch.
 
-    A snapshot file of Apache Kafka has the last batch only. -1 as `open_first_offset`: it has no open transaction.
+    `open_first_offset` is -1 without an open transaction.
     """
 
     producer_id: int
@@ -97,7 +97,7 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to `next_offset`: `segment` keeps its first `size` bytes, later segments and snapshots beyond the offset are deleted."""
+    """Truncate the log to `next_offset`: `segment` keeps its first `size` bytes; later segments and later snapshots are deleted."""
 
     next_offset: int
     segment: int
@@ -115,7 +115,7 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegments:
-    """Delete these segments, as Apache Kafka does: renamed now, removed after `file.delete.delay.ms`."""
+    """Delete these segments like Apache Kafka: they are renamed now and removed after `file.delete.delay.ms`."""
 
     segments: tuple[int, ...]
     delay_ms: int = 60_000
@@ -123,9 +123,9 @@ class DeleteSegments:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A cleaned segment takes the place of these. `data` are its batches; index entries are (offset, position) and (timestamp, offset).
+    """Replace these segments by a cleaned one. `data` are its batches; index entries are (offset, position) and (timestamp, offset).
 
-    Reads that were begun before still see the segments that go.
+    Reads that began before still see the old segments.
     """
 
     segments: tuple[int, ...]
@@ -161,7 +161,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The last command of a broker that stops in order: everything goes to disk. `offset` is the log end offset.
+    """The last command of a clean shutdown: everything is forced to disk. `offset` is the log end offset.
 
     `time_index` is the last entry of the active segment, if it needs one; the states of producers are written as a snapshot, as by `Roll`.
     """
@@ -176,7 +176,7 @@ Command = Append | Roll | Truncate | StartAt | DeleteSegments | Replace | WriteE
 
 
 class ReadCommand(NamedTuple):
-    """Batches of a segment's file: scan from `position` to the batch that holds `offset` (or the first after it) and read whole batches.
+    """Read batches of a segment's file: scan from `position` to the batch that contains `offset` (or the first after it).
 
     Stop before `end_position`, before the first batch that ends at `end_offset` or later, and before `max_bytes` are exceeded;
     the first batch is read in any case with `min_one`.
@@ -192,40 +192,42 @@ class ReadCommand(NamedTuple):
 
 
 class Storage(Protocol):
-    """Where the bytes of one log are when they are not in memory only."""
+    """Stores the bytes of one log on disk."""
 
     @property
     def directory(self) -> str:
         """The log directory, as `log.dirs` names it."""
 
     def attach(self, listener: StorageListener) -> None:
-        """Set who gets the reports. Done once, before the first command."""
+        """Set the listener. Called once, before the first command."""
 
     def execute(self, command: Command) -> None:
-        """Queue a command. Never blocks and never raises; a failure comes to the listener."""
+        """Queue a command. Never blocks and never raises; a failure is reported to the listener."""
 
     def read(self, command: ReadCommand) -> Awaitable[bytes]:
-        """The batches, b"" when there are none. Raises OSError, which has come to the listener too; KeyError for a deleted segment."""
+        """Return the batches, b"" if there are none. Raises OSError, which is also reported to the listener; KeyError for a deleted
+        segment.
+        """
 
     async def read_producers(self, offset: int, segments: Sequence[int]) -> list[ProducerEntry]:
-        """States of producers at this offset, by the latest snapshot and the batches after it, when what is queued now is executed.
+        """Read the producer states at this offset, from the latest snapshot and the batches after it, after the queued commands.
 
-        `segments` are the base offsets of the log. Raises OSError, which has come to the listener too; CorruptRecords; KeyError for a
+        `segments` are the base offsets of the log. Raises OSError, which is also reported to the listener; CorruptRecords; KeyError for a
         deleted log or segment.
         """
 
     async def drain(self) -> None:
-        """Wait until what is queued now is executed, or has failed."""
+        """Wait until the queued commands have been executed or have failed."""
 
 
 class StorageListener(Protocol):
-    """What a storage reports to its log, on the loop."""
+    """Gets the reports of a storage, on the event loop. A log is one."""
 
     def written(self, next_offset: int) -> None:
-        """Everything before this offset is written. Not called for appends that a Truncate or StartAt behind them in the queue cuts off."""
+        """Everything before this offset is written. Not called for appends that a later queued Truncate or StartAt removes."""
 
     def flushed(self, offset: int) -> None:
-        """Everything before this offset is forced to disk; never beyond where a Truncate or StartAt behind it in the queue ends the log."""
+        """Everything before this offset is forced to disk. It is not above the log end after a queued Truncate or StartAt."""
 
     def failed(self, error: OSError) -> None:
         """A command failed; nothing is executed any more."""
@@ -236,14 +238,14 @@ class StorageListener(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class LoadedSegment:
-    """A segment as it was found on disk. The index arrays have the same length pairwise and rise."""
+    """A segment as it was found on disk. The arrays of an index have the same length and increase."""
 
     base_offset: int
     size: int
     created_ms: int
-    """When the file was made or last changed: it counts where no record has a timestamp."""
+    """Time when the file was created or last changed; it counts if no record has a timestamp."""
     rolling_timestamp: int = -1
-    """Largest timestamp of the first batch, -1 when there is none."""
+    """Largest timestamp of the first batch, -1 if there is none."""
     max_timestamp: int = -1
     offset_of_max_timestamp: int = -1
     index_offsets: array[int] = field(default_factory=lambda: array("q"))
@@ -265,24 +267,24 @@ class LoadedLog:
     epochs: list[EpochEntry]
     producers: list[ProducerEntry]
     clean_offset: int = 0
-    """The cleaner has compacted everything before it."""
+    """The cleaner has compacted everything before this offset."""
 
 
 class LoadRules(NamedTuple):
-    """What the configs of a topic and of the broker say about loading a log."""
+    """The configs of a topic and of the broker that matter for loading a log."""
 
     index_interval_bytes: int = 4096
-    """Between entries of indexes that are built again."""
+    """Bytes between entries of rebuilt indexes."""
     producers_after_ms: int = -(2**63)
-    """Producers of a snapshot that were idle since then or longer are forgotten, unless a transaction of theirs is open."""
+    """Producers in a snapshot that are idle since before this time are forgotten, unless they have an open transaction."""
 
 
 ReadLoadRules = Callable[[Collection[str]], Awaitable[Mapping[str, LoadRules]]]
-"""Topics → the rules for their logs. Raises ApiError when configs cannot be read at the moment."""
+"""Topics → the rules for their logs. Raises ApiError if configs cannot be read at the moment."""
 
 
 class DirectorySpace(NamedTuple):
-    """A directory as DescribeLogDirs shows it. Bytes are -1 where they cannot be had."""
+    """A log directory, for DescribeLogDirs. Bytes are -1 if unknown."""
 
     path: str
     is_offline: bool
@@ -294,37 +296,37 @@ class Directories(Protocol):
     """The log directories of one broker."""
 
     async def start(self, read_rules: ReadLoadRules | None = None) -> None:
-        """Load all logs that are found, by the default rules without `read_rules`, which may raise ApiError."""
+        """Load all logs in the directories. Without `read_rules` the default rules are used. Raises what `read_rules` raises (ApiError)."""
 
     def with_records(self) -> Mapping[tuple[str, int], bytes]:
-        """The logs found that have records or had some: (topic, partition) → topic id, zero when it has none."""
+        """(topic, partition) → topic id, zero if it has none, of the loaded logs that have, or had, records."""
 
     async def open(self, topic: str, partition: int, topic_id: bytes, is_new: bool) -> tuple[Storage, LoadedLog]:
-        """The storage of a log, without a listener yet, and what is on disk of it; its folder is made if there is none.
+        """Open a log; creates its folder if there is none. Returns its storage, still without a listener, and its state on disk.
 
-        Raises ApiError(KAFKA_STORAGE_ERROR) when no directory is well, or when `is_new` is false, there is no folder and one has failed.
+        Raises ApiError(KAFKA_STORAGE_ERROR) if no directory is online, or if the log is not new, has no folder, and a directory has failed.
         """
 
     def path_of(self, topic: str, partition: int) -> str | None:
-        """The directory that has a log, None when there is none."""
+        """The path of the directory that has a log, None if there is none."""
 
     async def space(self) -> list[DirectorySpace]:
         """All directories with the space on their volumes."""
 
     def move(self, topic: str, partition: int, path: str) -> None:
-        """Move a log to another directory, in the background. To the directory where it is: a move that is under way ends."""
+        """Move a log to another directory, in the background. If it is already there, a move in progress is cancelled."""
 
     def target_of(self, topic: str, partition: int) -> str | None:
-        """The directory that a log moves to at present, None when it stays."""
+        """The path of the directory to which a log is being moved, None if it is not."""
 
     def delete(self, topic: str, partition: int) -> None:
-        """Remove a log: its folder is renamed at once and removed later. What is queued for it is dropped."""
+        """Delete a log: its folder is renamed at once and removed later. Its queued commands are dropped."""
 
     def checkpoint(self, offsets: Sequence[tuple[str, int, int, int]]) -> Awaitable[None]:
-        """Write the checkpoints of all directories: (topic, partition, log start offset, high watermark) each; recovery points it knows."""
+        """Write the checkpoints of all directories. `offsets`: (topic, partition, log start offset, high watermark) of each log."""
 
     def cleaned(self, topic: str, partition: int, clean_offset: int) -> None:
-        """The cleaner has compacted a log up to this offset; the next checkpoints say so."""
+        """The cleaner has compacted a log up to this offset; the next checkpoint stores it."""
 
     async def close(self, offsets: Sequence[tuple[str, int, int, int]]) -> None:
-        """Wait until all queues are empty, write the checkpoints as `checkpoint` does, and say that this was a clean stop."""
+        """Wait until all queues are empty, write the checkpoints like `checkpoint`, and mark the clean shutdown."""

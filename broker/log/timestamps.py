@@ -1,4 +1,4 @@
-"""The search for a record by its timestamp, in a log and in bytes that hold whole batches."""
+"""Search of records by timestamp, in a log and in bytes with whole batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEARCH_BYTES = 1 << 20
 
 
 class TimestampOffset(NamedTuple):
-    """Where a record is: its timestamp in milliseconds, its offset, and the leader epoch of its batch."""
+    """Timestamp (ms) and offset of a record, and the leader epoch of its batch."""
 
     timestamp: int
     offset: int
@@ -24,9 +24,9 @@ class TimestampOffset(NamedTuple):
 
 
 async def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
-    """The first record of a log with this timestamp or a later one, from the log start offset on. Raises ApiError(KAFKA_STORAGE_ERROR).
+    """The first record of a log with this timestamp or a later one, None if there is none. Raises ApiError(KAFKA_STORAGE_ERROR).
 
-    It is looked for in the first segment that may have one, as Apache Kafka does.
+    Like Apache Kafka, it only searches the first segment that may have such a record.
     """
     for segment in log.segments:
         if segment.bytes_kept and segment.largest_timestamp >= timestamp:
@@ -36,9 +36,9 @@ async def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | No
 
 
 async def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
-    """The first record with the largest timestamp of the log, None when it has no record. Raises ApiError(KAFKA_STORAGE_ERROR).
+    """The first record with the largest timestamp in the log, None if the log has no records. Raises ApiError(KAFKA_STORAGE_ERROR).
 
-    The timestamp is -1 when no record has one.
+    The timestamp is -1 if no record has one.
     """
     segment = max(log.segments, key=_max_timestamp_of_segment, default=None)
     if segment is None:
@@ -51,7 +51,7 @@ async def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
 async def _search(
     log: Log, segment: Segment, offset: int, find: Callable[[bytes, int], TimestampOffset | None]
 ) -> TimestampOffset | None:
-    """What `find(batches, offset)` finds first in a segment, from an offset on."""
+    """The first result of `find(batches, offset)` in a segment, from this offset on; None if there is none."""
     while offset < segment.next_offset:
         data = await log.segment_bytes(segment, offset, _SEARCH_BYTES)
         found = find(data, offset) if data else None
@@ -73,7 +73,7 @@ def first_record_since(data: bytes, timestamp: int, offset: int) -> TimestampOff
 
 
 def first_record_with(data: bytes, timestamp: int) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of its batch, if that is this one."""
+    """The first record that has the largest timestamp of its batch, if that timestamp is this one."""
     for position, header in each_header(data):
         if header.max_timestamp == timestamp:
             for record in _records(data, header, position):
@@ -83,7 +83,7 @@ def first_record_with(data: bytes, timestamp: int) -> TimestampOffset | None:
 
 
 def next_offset_of(data: bytes) -> int | None:
-    """The offset after the last batch, None when there is no batch."""
+    """The offset after the last batch, None if there is no batch."""
     following = None
     for _, header in each_header(data):
         following = header.next_offset
@@ -91,7 +91,7 @@ def next_offset_of(data: bytes) -> int | None:
 
 
 def _records(data: bytes, header: BatchHeader, position: int) -> list[Record]:
-    """The records of a batch; none of one that cannot be read, which an older leader may have let in."""
+    """The records of a batch; empty if it cannot be read, because an older leader may have accepted such a batch."""
     try:
         return read_records(data, header, position)
     except (BadCompression, BadRecord, TooLarge, ValueError):

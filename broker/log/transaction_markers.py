@@ -19,7 +19,7 @@ class Marker(NamedTuple):
 
 
 def read_marker(data: Buffer, header: BatchHeader, position: int = 0) -> Marker | None:
-    """The marker in the control batch at `position`; None when it was cleaned away, or is none that ends a transaction."""
+    """The marker in the control batch at `position`; None if the cleaner has removed it, or if it does not end a transaction."""
     if header.record_count == 0:
         return None
     at = position + HEADER_SIZE

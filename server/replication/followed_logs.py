@@ -340,7 +340,7 @@ class FollowedLogs:
                 continue
             log.warning("%s: offset %d is out of range on broker %d, whose log ends at %d; continuing at %d",
                         partition, partition.offset, self.leader, end, step.offset)
-            if step.starts_anew:
+            if step.starts_again:
                 await self._start_again(partition, step.offset)
             elif step.is_truncated:
                 await self._truncate(partition, step.offset)

@@ -284,4 +284,4 @@ def test_an_owner_that_is_not_known_is_said(tmp_path: Path, caplog: pytest.LogCa
     (tmp_path / "old/t-0").mkdir(parents=True)
     write_missing([str(tmp_path / "old")], "c", 1, 0)
     (said,) = warnings(caplog)
-    assert said.startswith(f"{tmp_path}/old/meta.properties is missing beside logs: ")
+    assert said.startswith(f"{tmp_path}/old/meta.properties is missing, but there are logs: ")
