@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -122,7 +123,7 @@ def in_spark(frames: int, cores: int, rounds: int) -> dict[str, dict[str, float]
         for number in range(FILES):
             pa.parquet.write_table(rows(mix(part), number * part), folder / f"{number}.parquet", compression="zstd", row_group_size=100_000)
         frames = part * FILES
-        spark = open_session(f"local[{cores}]")
+        spark = open_session(f"local[{cores}]", variables=os.environ)
         try:
             read = spark.read.schema(ddl(BRONZE[0].columns)).parquet(str(folder))
             ways: dict[str, Callable[[], Any]] = {

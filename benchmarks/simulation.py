@@ -7,6 +7,7 @@ session, the first simulation is cold, the others are warm.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 
 from klamm.pipeline.simulation.generated import Generated
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     options = parser.parse_args()
     began = time.perf_counter()
-    spark = open_session(options.master)
+    spark = open_session(options.master, variables=os.environ)
     print(f"session {time.perf_counter() - began:.1f} s")
     for text in options.partitions.split(","):
         partitions = int(text[:-1]) * {"K": 10**3, "M": 10**6}[text[-1].upper()]

@@ -37,7 +37,9 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
     signals = StopSignals()
 
     from klamm.configs.properties import read_properties
+    from klamm.machine.interpreter import require_interpreter_lock
 
+    require_interpreter_lock()
     properties = read_properties(file) | dict(override)
 
     from klamm.configs.broker_config import BrokerConfig

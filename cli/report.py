@@ -32,9 +32,7 @@ def command(lake: Path, output: Path, run: str | None) -> None:
         from klamm.pipeline.report.facts import NothingToReport
         from klamm.pipeline.report.write import report
         from klamm.pipeline.rules.runner import rules
-        from klamm.pipeline.spark.lean_arrow import leave_out_pandas
 
-    leave_out_pandas()
     texts = {rule.id: page.RuleText(rule.severity, rule.statement, rule.source) for rule in rules().values()}
     try:
         html = report(lake, run, texts)

@@ -24,6 +24,7 @@ from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
 from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole
+from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def command(
     log_to_stderr(log_level)
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
     _check(brokers, host, port, config, topics, zookeeper is None)
+    require_interpreter_lock()
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 

@@ -31,7 +31,7 @@ from klamm.pipeline.lake.tables import (
 )
 from klamm.pipeline.rules.runner import Judgement, Reader, judge_lake
 from klamm.pipeline.rules.verdict_tables import write_judgement
-from klamm.pipeline.spark.session import FEW
+from klamm.pipeline.spark.settings import FEW
 from klamm.protocol.apis import APIS
 
 BATCH = "gold"

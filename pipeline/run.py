@@ -21,7 +21,6 @@ from klamm.pipeline.lake import manifest
 from klamm.pipeline.lake import unjudged_rows as missing
 from klamm.pipeline.lake.folder import spark_failures, written
 from klamm.pipeline.rules.runner import Judgement
-from klamm.pipeline.spark import workers
 
 SEAL_WAIT_S = 5.0
 
@@ -68,8 +67,7 @@ def run(folder: Path, session: Callable[[], Any], progress: Progress, *, gold: b
         commits.add(converted)
         runs = sorted(commits.runs) if is_rebuilt else sorted({one.run for one in converted})
         progress.begin("silver", None)
-        with workers.started(spark, are_wanted=bool(runs)):
-            stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
+        stream.start(spark, lake, every_s=None, variant=variant).awaitTermination()
         rows = stream.account(lake, commits)
         notes += missing.notes(missing.missing_rows(lake, runs))
         judgement = _gold(spark, lake, runs, progress) if gold else None

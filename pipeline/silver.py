@@ -22,7 +22,7 @@ from klamm.pipeline.lake.folder import PipelineFailed
 from klamm.pipeline.lake.manifest import Entry
 from klamm.pipeline.lake.tables import EVENT_TABLE, HEADER, MESSAGES, QUARANTINE, SIZES, Table
 from klamm.pipeline.silver_files import DECODABLE, FROM_EVENTS, FROM_FRAMES, WRITTEN, decode_and_write, write_events
-from klamm.pipeline.spark.session import FEW
+from klamm.pipeline.spark.settings import FEW
 
 SORTED_BY = ("api_key", "dir")
 """Many messages are sorted by these columns: most frames are of few APIs, and most rules ask for the bodies of the rest."""

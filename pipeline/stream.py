@@ -26,7 +26,8 @@ from klamm.pipeline.lake.folder import CHECKPOINTS, PipelineFailed
 from klamm.pipeline.lake.table_parts import STAGED
 from klamm.pipeline.lake.tables import BRONZE, SILVER, ddl
 from klamm.pipeline.silver import build_silver
-from klamm.pipeline.spark.session import FEW, few_rows
+from klamm.pipeline.spark.session import few_rows
+from klamm.pipeline.spark.settings import FEW
 
 COMMITS_A_BATCH = 8
 STREAM = f"{CHECKPOINTS}/silver"

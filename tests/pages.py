@@ -277,6 +277,30 @@ def pipeline_tables_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def spark_settings_page() -> str:
+    """What Klamm sets for Spark, its JVM and its processes, each with the reason."""
+    from klamm.pipeline.spark.settings import LEAST_GAIN_S, SETTINGS, When
+
+    lines = [
+        NOTE,
+        "# Settings of Spark\n",
+        "From `pipeline/spark/settings.py`: all that Klamm sets. A row is there because Spark would do something wrong without it, or",
+        "because it makes `klamm pipeline run` of a journal with 10,000 frames cheaper: then the gain is named, in CPU seconds of all",
+        "processes: the difference between runs with and without it, in turn. Rows that belong together were measured together: the two",
+        "for the compiler, the two that interpret queries, the four that keep the work of few rows in one partition. What gains less",
+        f"than {LEAST_GAIN_S} s is not there.",
+        "A value in braces is known when Spark starts; without it, the row is left out.\n",
+    ]
+    for when in When:
+        rows = [row for row in SETTINGS if row.when is when]
+        lines += [f"## {when.value[0].upper()}{when.value[1:]}\n", "| | key | value | reason | gain |", "|---|---|---|---|---|"]
+        for row in rows:
+            gain = "" if row.gain_s is None else f"{row.gain_s:g} s"
+            lines.append(f"| {row.kind.value} | `{row.key}` | {f'`{row.value}`' if row.value else ''} | {row.reason} | {gain} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def _cell(text: str) -> str:
     """Text of a cell: a bar would end it."""
     return text.replace("|", "\\|")
@@ -334,6 +358,7 @@ PAGES = {
     "log_configs.md": log_configs_page,
     "journal.md": journal_page,
     "pipeline_tables.md": pipeline_tables_page,
+    "spark_settings.md": spark_settings_page,
     "compatibility.md": compatibility_page,
     "conformance.md": conformance_page,
 }

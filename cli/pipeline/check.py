@@ -12,7 +12,7 @@ from klamm.cli.exit_codes import VIOLATED
 from klamm.cli.logs import printable
 from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, session_options
+from klamm.cli.pipeline.options import LAKE, open_spark, session_options
 
 if TYPE_CHECKING:
     from klamm.pipeline.rules.check import Checked
@@ -45,11 +45,8 @@ def command(
     The exit code is 3 if the server broke a rule, with `--fail-on warn` also if a client did; it is 1 if the runs could not be judged.
     """
     from klamm.pipeline.rules.check import check
-    from klamm.pipeline.spark.lean_arrow import leave_out_pandas
-    from klamm.pipeline.spark.session import open_session
 
-    leave_out_pandas()
-    checked = check(lake, lambda: open_session(master, remote=remote, memory=memory), runs=runs, chosen=chosen)
+    checked = check(lake, lambda: open_spark(master, remote, memory), runs=runs, chosen=chosen)
     for note in checked.notes:
         click.echo(printable(note), err=True)
     if as_json:

@@ -9,7 +9,7 @@ import click
 
 from klamm.cli.output import counted, say
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, LAKE, Bars, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, Bars, open_spark, session_options
 
 
 @click.command("compact", short_help="Make few large files of many small ones.")
@@ -25,11 +25,10 @@ def command(lake: Path, purge: bool, as_json: bool, master: str, remote: str | N
     """
     from klamm.pipeline.lake import compact
     from klamm.pipeline.lake.folder import spark_failures, written
-    from klamm.pipeline.spark.session import open_session
 
     with Bars() as bars, written(lake) as folder, spark_failures():
         bars.begin("compaction", None)
-        done = compact.compact(open_session(master, remote=remote, memory=memory), folder)
+        done = compact.compact(open_spark(master, remote, memory), folder)
         removed = compact.purge(folder) if purge else 0
     if as_json:
         say(json.dumps({"compacted": [one._asdict() for one in done], "bronze_files_deleted": removed}))

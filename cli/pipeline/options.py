@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -46,6 +47,13 @@ def session_options(function: F) -> F:
         "--master", default="local[*]", show_default=True, metavar="URL", help="local[N], local-cluster[N,CORES,MB] or spark://HOST:PORT."
     )
     return master(remote(MEMORY(function)))
+
+
+def open_spark(master: str, remote: str | None, memory: str) -> Any:
+    """The session of a command: `os.environ` tells PySpark of the JVM that the command starts, and can end at any time."""
+    from klamm.pipeline.spark.session import open_session
+
+    return open_session(master, remote=remote, memory=memory, variables=os.environ)
 
 
 NO_VARIANT = click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, open_spark, print_outcome, session_options
 
 
 @click.command("run", short_help="Bring all tables of a lake up to date, verdicts too.")
@@ -24,10 +24,7 @@ def command(lake: Path, master: str, remote: str | None, memory: str, no_variant
     messages and the frames in quarantine; if not, the exit code is 1.
     """
     from klamm.pipeline.run import run
-    from klamm.pipeline.spark.lean_arrow import leave_out_pandas
-    from klamm.pipeline.spark.session import open_session
 
-    leave_out_pandas()
     with Bars() as bars:
-        outcome = run(lake, lambda: open_session(master, remote=remote, memory=memory), bars, variant=not no_variant)
+        outcome = run(lake, lambda: open_spark(master, remote, memory), bars, variant=not no_variant)
     print_outcome(outcome, as_json)

@@ -15,7 +15,7 @@ from klamm.cli.logs import printable
 from klamm.cli.output import say
 from klamm.cli.parameters import Decimal, Whole
 from klamm.cli.pipeline.interrupts import interruptible
-from klamm.cli.pipeline.options import LAKE, Bars, session_options
+from klamm.cli.pipeline.options import LAKE, Bars, open_spark, session_options
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulate import Partitions
@@ -146,7 +146,6 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     from klamm.cli.tool_files import read_reassignment
     from klamm.pipeline.simulate import finished_rows, simulate
     from klamm.pipeline.simulation.tables import write_outcome, write_rows
-    from klamm.pipeline.spark.session import open_session
 
     if given["rows"] and lake is None:
         raise click.UsageError("--rows needs LAKE to write to")
@@ -159,7 +158,7 @@ def command(ctx: click.Context, lake: Path | None, as_json: bool, name: str | No
     source = _source(lake, given, tuple(steps))
     with Bars() as bars:
         bars.begin("spark", None)
-        spark = open_session(master, remote=remote, memory=memory)
+        spark = open_spark(master, remote, memory)
         try:
             bars.begin("read", None)
             partitions, scenario = source(spark, tuple(steps), plans, [str(v) for o, v in ctx.meta["steps"] if o == "reassign"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from klamm.cli.output import say
@@ -21,5 +23,5 @@ def command() -> None:
 
     with Bars() as bars:
         bars.begin("warming", None)
-        path = warm(sample_work)
+        path = warm(sample_work, os.environ)
     say(f"{path}: {path.stat().st_size >> 20} MB")

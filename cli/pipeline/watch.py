@@ -9,7 +9,7 @@ import click
 
 from klamm.cli.parameters import Decimal
 from klamm.cli.pipeline.interrupts import OrderlyEnd, interrupts
-from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, print_outcome, session_options
+from klamm.cli.pipeline.options import JSON, LAKE, NO_VARIANT, Bars, open_spark, print_outcome, session_options
 
 
 @click.command("watch", short_help="Keep the tables up to date until Ctrl-C.")
@@ -24,12 +24,11 @@ def command(lake: Path, trigger: float, master: str, remote: str | None, memory:
     Brokers that are running finish a segment at each trigger, so a frame is in the tables about two triggers after it was journaled.
     """
     from klamm.pipeline.run import watch
-    from klamm.pipeline.spark.session import open_session
 
     end = OrderlyEnd()
 
     def session() -> Any:
-        spark = open_session(master, remote=remote, memory=memory)
+        spark = open_spark(master, remote, memory)
         end.can_wait = True
         return spark
 

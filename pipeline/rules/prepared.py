@@ -19,6 +19,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.pipeline.rules.record import View
+from klamm.pipeline.spark.settings import SHUFFLE_PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ class Spread:
 
     def __init__(self, spark: SparkSession) -> None:
         # With a number Spark keeps the partitions, and knows of the rows how they are spread and sorted.
-        self._parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
+        self._parts = int(spark.conf.get(SHUFFLE_PARTITIONS) or 2)
 
     def keep(self, rows: DataFrame, view: View | None, readers: int) -> DataFrame:
         """Computed, spread and sorted where windows go over it."""

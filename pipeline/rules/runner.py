@@ -19,7 +19,8 @@ from klamm.pipeline.lake import manifest, tables
 from klamm.pipeline.rules.contents import Contents
 from klamm.pipeline.rules.prepared import Gathered, Spread, in_order, needed, prepare
 from klamm.pipeline.rules.record import Rule, View
-from klamm.pipeline.spark.session import FEW, few_rows
+from klamm.pipeline.spark.session import few_rows
+from klamm.pipeline.spark.settings import FEW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

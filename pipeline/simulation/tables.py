@@ -108,7 +108,7 @@ def write_outcome(lake: Path, run: str, outcome: Outcome) -> None:
 def write_rows(lake: Path, run: str, rows: Any) -> int:
     """Add the partitions of a simulation to the lake; how many there are."""
     folder = lake / SIM_PARTITIONS.path / f"run={run}" / "batch=0"
-    rows.selectExpr(f"'{run}' AS run_id", "*").write.mode("overwrite").parquet(str(folder))
+    rows.selectExpr(f"'{run}' AS run_id", "*").write.mode("overwrite").option("compression", "zstd").parquet(str(folder))
     count = int(rows.sparkSession.read.parquet(str(folder)).count())
     manifest.append(lake, [manifest.Entry(SIM_PARTITIONS.path, run, "0", str(folder.relative_to(lake)), count)])
     return count

@@ -21,6 +21,7 @@ from pathlib import Path
 from klamm.machine.cache_folder import cache_folder, keep
 from klamm.machine.java import Java
 from klamm.pipeline.spark.java import java_for_spark, java_home
+from klamm.pipeline.spark.settings import Kind, When, chosen
 
 LEFT_OUT = {"benchmarks", "build", "dist", "docs", "tests"}
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -74,15 +75,9 @@ def _folder(package: str) -> Path:
 
 
 def environment(java: Java, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For processes of Spark: our launcher of Java, this Python for its workers."""
-    return {
-        **environ,
-        "JAVA_HOME": str(java_home(java)),
-        "SPARK_HOME": str(spark_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LAUNCHER_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    }
+    """`environ` with what processes of Spark need beside it: this Java, this Spark, this Python for the workers."""
+    facts = {"java_home": str(java_home(java)), "spark_home": str(spark_home()), "python": sys.executable}
+    return {**environ, **chosen(Kind.VARIABLE, {When.PROCESSES}, facts)}
 
 
 def master_command(host: str, port: int, web_port: int = 0) -> list[str]:
@@ -103,7 +98,7 @@ def submit_command(settings: Mapping[str, str], *arguments: str) -> list[str]:
 
 def connect_command(settings: Mapping[str, str], host: str, port: int, master: str) -> list[str]:
     """Starts a Spark Connect server in the foreground."""
-    bound = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
+    bound = chosen(Kind.SPARK, {When.SERVER}, {"host": host, "port": str(port)})
     return submit_command({**settings, **bound}, "--class", _CONNECT, "--master", master)
 
 

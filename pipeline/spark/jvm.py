@@ -46,6 +46,26 @@ folders: list[str] = []
 """Removed when the JVM is ended."""
 
 
+def missing_privates() -> str:
+    """What a start of our own needs of PySpark's inside and does not find there; empty if all is as in the version that we know."""
+    from pyspark import SparkContext, java_gateway
+
+    if not hasattr(SparkContext, "_gateway"):
+        return "SparkContext._gateway"
+    read = getattr(getattr(java_gateway, "launch_gateway", None), "__code__", None)
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH"):
+        if read is None or name not in read.co_consts:
+            return f"{name} in launch_gateway"
+    return ""
+
+
+def has_jvm() -> bool:
+    """Whether this process has a JVM already."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
+
+
 def start_jvm(settings: Mapping[str, str], environ: Mapping[str, str], output: int) -> Gateway:
     """Start the JVM; it writes to the descriptor `output`. Raises JvmEnded. An exception of a signal ends the JVM."""
     from pyspark.serializers import UTF8Deserializer, read_int

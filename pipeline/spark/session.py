@@ -1,24 +1,21 @@
-"""A Spark session that starts quickly, here or on a cluster.
+"""Opens Spark sessions, here or on a cluster.
 
-Settings of the JVM have to be known before it starts: the first session of a process decides. Locally Spark gets few shuffle partitions,
-no web page, the simplest compiler and collector, and the archive of classes that `klamm pipeline warm` made, which the
-JVM ignores when it does not fit. What the JVM prints goes to a file and is shown only when the start fails. With `remote` there is no JVM:
-a Spark Connect server does the work.
+Settings of the JVM must be known before it starts, so the first session of a process decides; `settings.py` has them all. What the JVM
+prints goes to a file, and is shown only if the start fails. With `remote` there is no JVM: a Spark Connect server does the work.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import os
-import re
+import logging
 import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,8 +26,10 @@ from klamm.machine.extras import install_command
 from klamm.machine.java import Java
 from klamm.pipeline.spark.cluster import code_zip, environment
 from klamm.pipeline.spark.java import class_archive, java_for_spark
-from klamm.pipeline.spark.jvm import JvmEnded, folders, start_jvm
-from klamm.pipeline.spark.workers import MODULE, SETTING
+from klamm.pipeline.spark.jvm import JvmEnded, folders, has_jvm, missing_privates, start_jvm
+from klamm.pipeline.spark.settings import JAVA_OPTIONS, Kind, When, chosen, jvm_flags
+
+log = logging.getLogger(__name__)
 
 LOCAL = "local[*]"
 DEFAULT_PORT = 15002
@@ -47,11 +46,6 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
 
-# Bodies of all APIs share a column: laid apart into one column for each field of the most frequent ones, they would be put together again
-# for every other one.
-_WHOLE_BODIES = {"spark.sql.variant.inferShreddingSchema": "false", "spark.sql.variant.pushVariantIntoScan": "false"}
-
-
 class NoSpark(Exception):
     """No session can be opened; the text is one line that says why and what to do."""
 
@@ -64,96 +58,73 @@ def open_session(
     settings: Mapping[str, str] | None = None,
     options: tuple[str, ...] | None = None,
     name: str = "klamm",
+    variables: MutableMapping[str, str] | None = None,
 ) -> Any:
     """A SparkSession: of a Spark Connect server (`remote`, an sc:// address), else of `master`. The caller stops it.
 
-    `memory` is the driver's heap, `settings` are Spark's and go before ours. `options` are for the JVM, in the place of those that use the
-    class archive. Raises NoJava and NoSpark.
+    `memory` is the driver's heap, `settings` are Spark's and override ours. `options` are JVM flags instead of those that use the class
+    archive. `variables` is `os.environ` where the process belongs to Klamm: during the start it tells PySpark of the JVM that was started
+    here. Without it the process's environment stays as it is, and PySpark starts its JVM itself. Raises NoJava and NoSpark.
     """
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if remote is not None:
         return _connected(SparkSession, remote, settings or {})
     java = java_for_spark()
-    chosen = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
+    selected = session_settings(master, java, memory, options) | own_settings(master) | dict(settings or {})
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in chosen.items():
+    for key, value in selected.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as printed:
         try:
             _reach_master(master)
-            gateway = {}
-            if SparkContext._gateway is None:
-                submitted = {**chosen, "spark.master": master, "spark.app.name": name}
-                gateway = start_jvm(submitted, environment(java), printed.fileno()).environment
-            with _environment({**environment(java, {}), **gateway}), _signal_handlers_kept():
+            submitted = {**selected, "spark.master": master, "spark.app.name": name}
+            with _jvm(variables, java, submitted, printed.fileno()), _signal_handlers_kept():
                 return builder.getOrCreate()
         except Exception as problem:  # py4j and PySpark raise many classes for a JVM that does not start
             printed.seek(0)
             raise NoSpark(f"Spark does not start on {master}: {_reason(problem, printed.read().decode(errors='replace'))}") from problem
 
 
+@contextlib.contextmanager
+def _jvm(variables: MutableMapping[str, str] | None, java: Java, submitted: Mapping[str, str], output: int) -> Iterator[None]:
+    """The JVM that PySpark finds meanwhile; if there is none, PySpark starts one itself."""
+    if variables is None:
+        yield
+        return
+    gateway: Mapping[str, str] = {}
+    missing = missing_privates()
+    if missing:
+        log.warning("this PySpark has no %s: it starts its JVM by itself", missing)
+    elif not has_jvm():
+        gateway = start_jvm(submitted, environment(java), output).environment
+    with _changed(variables, {**environment(java, {}), **gateway}):
+        yield
+
+
 def session_settings(master: str, java: Java, memory: str, options: tuple[str, ...] | None = None) -> dict[str, str]:
-    """Spark's settings for a session that Klamm opens."""
-    local = master.startswith("local")
-    # The heap has its size from the start, half of it for what is young and room for classes: else much time goes into collecting. Threads
-    # are many and most do little, so what is young is not dealt out to them in large pieces, of which they would use a part.
-    jvm = ["-XX:+UseParallelGC", "-XX:-UseAdaptiveSizePolicy", "-XX:NewRatio=1", "-XX:TLABSize=256k", "-XX:-ResizeTLAB"]
-    # Methods are compiled a little later than usual, for most run a few times only; and what is compiled fits into memory.
-    jvm += ["-XX:MetaspaceSize=256m", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=2"]
-    # One that is out of memory ends: a thread that fails without memory would leave others waiting for ever.
-    jvm += ["-XX:ReservedCodeCacheSize=240m", "-XX:+ExitOnOutOfMemoryError"]
-    if re.fullmatch(r"[0-9]+[kmgt]", memory, re.IGNORECASE):  # Spark knows more ways to write a size
-        jvm.append(f"-Xms{memory}")
-    jvm += [f"-Dlog4j2.configurationFile={_log_settings()}"]
-    jvm += archive_options(java) if options is None else options
-    chosen = {
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(jvm),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # What Spark remembers of past work for pages that nobody sees: by default the plans of a thousand queries.
-        "spark.ui.retainedJobs": "20",
-        "spark.ui.retainedStages": "20",
-        "spark.ui.retainedTasks": "100",
-        "spark.sql.ui.retainedExecutions": "20",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.compression.codec": "zstd",
-        # Nobody looks at Spark's page of a query, and nobody looks for faults of its optimizer.
-        "spark.sql.ui.explainMode": "simple",
-        "spark.sql.lightweightPlanChangeValidation": "false",
-        **_WHOLE_BODIES,
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
+    """Spark's settings for a session that Klamm opens, also for servers and programs of others."""
+    whens = {When.ALWAYS, When.TABLES} | ({When.LOCAL} if master.startswith("local") else set())
+    whens |= set() if _is_one_process(master) else {When.ELSEWHERE}
+    archive = " ".join(archive_options(java) if options is None else options)
+    facts = {
+        "memory": memory,
+        "python": sys.executable,
+        "log_settings": str(_log_settings()),
+        "archive": archive or None,
+        "code": None if _is_one_process(master) else str(code_zip()),
     }
-    if local:
-        chosen |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.adaptive.enabled": "false",
-            # Who did not ask for a result in time makes Spark wait for ever, also on a machine that stood still.
-            "spark.python.authenticate.socketTimeout": "600s",
-            # Memory for what is sent to workers and for rows is allocated in pieces of this size, however little there is to send or keep.
-            "spark.broadcast.blockSize": "128k",
-            "spark.buffer.pageSize": "1m",
-            # Files are listed here: a job that does it costs more than hundreds of folders.
-            "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-        }
-    if not _is_one_process(master):
-        chosen["spark.submit.pyFiles"] = str(code_zip())
-    return chosen
+    return chosen(Kind.SPARK, whens, facts) | {JAVA_OPTIONS: jvm_flags(whens, facts)}
 
 
 def archive_options(java: Java) -> tuple[str, ...]:
-    """Options of the JVM that use the archive of classes; none if there is no archive. Its warnings would go to standard output."""
+    """Flags of the JVM that use the archive of classes; none if there is no archive. Its warnings would go to standard output."""
     flags = class_archive(java).flags()
     return (*flags, "-Xlog:disable") if flags else ()
 
 
 def _is_one_process(master: str) -> bool:
-    """All work is done by the driver's JVM and the Python workers beside it."""
+    """Whether all work is done by the driver's JVM and the Python workers beside it."""
     return master == "local" or master.startswith("local[")
 
 
@@ -162,20 +133,12 @@ LONGEST_FOLDER = 60
 
 
 def own_settings(master: str) -> dict[str, str]:
-    """More settings, of a session in which nobody but Klamm works.
-
-    On this machine JVM and Python speak over files, not ports: a client that connects to such a port by mistake, because it looks for
-    a broker that is gone, makes Spark wait for ever. And workers are forked from a process of ours.
-    """
-    # There is one extension on the class path, MLlib's, which takes half a second for functions that nobody calls here.
-    chosen = {"spark.sql.extensions.test.loadFromCp": "false"}
+    """More settings, of a session that only Klamm uses."""
     if not _is_one_process(master):
-        return chosen
-    chosen[SETTING] = MODULE
+        return {}
     folder = _socket_folder()
-    if len(folder) <= LONGEST_FOLDER:
-        chosen |= {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": folder}
-    return chosen
+    fits = len(folder) <= LONGEST_FOLDER
+    return chosen(Kind.SPARK, {When.ALONE}, {"sockets": folder, "has_sockets": "true"} if fits else {})
 
 
 @cache
@@ -196,7 +159,7 @@ def _connected(builder: Any, remote: str, settings: Mapping[str, str]) -> Any:
         raise NoSpark(f"--remote needs the packages of Spark Connect: {install_command('connect')}") from problem
     except Exception as problem:  # grpc and PySpark raise many classes for a server that is not there
         raise NoSpark(f"no Spark Connect server at {remote}: {_reason(problem, '')}") from problem
-    for key, value in {**_WHOLE_BODIES, **settings}.items():
+    for key, value in {**chosen(Kind.SPARK, {When.TABLES}, {}), **settings}.items():
         session.conf.set(key, value)
     session.addArtifact(str(code_zip()), pyfile=True)
     return session
@@ -245,18 +208,18 @@ def _signal_handlers_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(ours: Mapping[str, str]) -> Iterator[None]:
-    """Variables that PySpark reads meanwhile, and that the Python workers inherit."""
-    before = {key: os.environ.get(key) for key in ours}
-    os.environ.update(ours)
+def _changed(variables: MutableMapping[str, str], ours: Mapping[str, str]) -> Iterator[None]:
+    """These variables have our values meanwhile."""
+    before = {key: variables.get(key) for key in ours}
+    variables.update(ours)
     try:
         yield
     finally:
         for key, value in before.items():
             if value is None:
-                os.environ.pop(key, None)
+                variables.pop(key, None)
             else:
-                os.environ[key] = value
+                variables[key] = value
 
 
 def _reason(problem: BaseException, printed: str) -> str:
@@ -279,32 +242,15 @@ _SAYS_NOTHING = (
 """Lines of a JVM around the one with the reason."""
 
 
-FEW = 100_000
-"""Up to this number of rows most of the time goes into planning queries and starting tasks."""
-
-_FOR_FEW_ROWS = {
-    # Compiling a query takes longer than interpreting it.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # What is in one partition stays in one: a join or a window over it needs no shuffle, and a broadcast would be a job of its own. Spark
-    # takes a join for as large as the product of its sides.
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.maxSinglePartitionBytes": "9223372036854775807b",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.adaptive.enabled": "false",
-    # Filters that say which values cannot be null cost more than the rows that they leave out.
-    "spark.sql.constraintPropagation.enabled": "false",
-}
-
-
 @contextlib.contextmanager
 def few_rows(spark: Any, are_few: bool = True) -> Iterator[None]:
-    """Queries of this session are meanwhile planned for few rows, `FEW` and less, where they `are_few`."""
+    """If there are few rows, `FEW` at most, queries of this session are planned for few rows meanwhile."""
     if not are_few:
         yield
         return
-    before = {key: spark.conf.get(key) for key in _FOR_FEW_ROWS}
-    for key, value in _FOR_FEW_ROWS.items():
+    ours = chosen(Kind.SPARK, {When.FEW}, {})
+    before = {key: spark.conf.get(key) for key in ours}
+    for key, value in ours.items():
         spark.conf.set(key, value)
     try:
         yield

@@ -6,24 +6,30 @@ It is made by a JVM that brings the tables of a small lake up to date, judges it
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from klamm.pipeline.spark.java import class_archive, java_for_spark
-from klamm.pipeline.spark.jvm import let_jvm_exit
+from klamm.pipeline.spark.jvm import let_jvm_exit, missing_privates
 from klamm.pipeline.spark.session import NoSpark, open_session
 
 EXIT_S = 900
 """How long the JVM may take to write the archive."""
 
 
-def warm(work: Callable[[Any], None]) -> Path:
-    """Make the archive with the classes that `work` needs; it gets a session. Raises NoJava, NoSpark and what `work` raises."""
+def warm(work: Callable[[Any], None], variables: MutableMapping[str, str]) -> Path:
+    """Make the archive with the classes that `work` needs; it gets a session. `variables` is `os.environ`, as for `open_session`.
+
+    Raises NoJava, NoSpark and what `work` raises.
+    """
+    missing = missing_privates()
+    if missing:
+        raise NoSpark(f"this PySpark has no {missing}, so the JVM cannot be told to write an archive; Spark works without one")
     java = java_for_spark()
     archive = class_archive(java)
     try:
-        if not archive.build(lambda flags: _train(work, flags), again=True):
+        if not archive.build(lambda flags: _train(work, flags, variables), again=True):
             raise NoSpark(f"{java.launcher} wrote no class archive")
     except BlockingIOError as problem:
         raise NoSpark(f"another process makes {archive.file} at the moment") from problem
@@ -31,11 +37,11 @@ def warm(work: Callable[[Any], None]) -> Path:
     return archive.file
 
 
-def _train(work: Callable[[Any], None], flags: list[str]) -> None:
+def _train(work: Callable[[Any], None], flags: list[str], variables: MutableMapping[str, str]) -> None:
     """Work with a JVM that has these flags, until it has exited."""
     from pyspark import SparkContext
 
-    session = open_session("local[2]", options=(*flags, "-Xlog:disable"))
+    session = open_session("local[2]", options=(*flags, "-Xlog:disable"), variables=variables)
     work(session)
     gateway = SparkContext._gateway
     session.stop()

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from klamm.broker.recovery import Recovery
 from klamm.controller.phases import Phase
 from klamm.controller.steering import Hold, Steering
+from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.local.arguments import BadArgument, SeedTopic, check_arguments
 from klamm.server.local.cluster import LocalCluster
@@ -188,7 +189,9 @@ class Cluster:
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
     ) -> None:
-        """Check the arguments; nothing is started here. Broker ids are 1, 2, 3, … Raises ValueError.
+        """Check the arguments; nothing is started here. Broker ids are 1, 2, 3, …
+
+        Raises ValueError, and NoInterpreterLock on a free-threaded build of Python.
 
         `topics` are names, `NAME:PARTITIONS:RF` or tuples of these, or a single such text. `config` has the properties of all brokers.
         `port` is the port of the first broker; 0 takes any free ports. `zookeeper` is `host:port[,…][/chroot]` of a running ZooKeeper, for
@@ -201,6 +204,7 @@ class Cluster:
         the cluster and must not wait. `seams` are given to all brokers: clock, random source, tap and the others of `klamm.server.seams`.
         The cluster itself waits in real time; it uses its own memory directories and ignores the `memory_directory` of the seams.
         """
+        require_interpreter_lock()
         self._seams = seams
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy

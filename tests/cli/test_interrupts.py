@@ -85,8 +85,8 @@ def processes_of(folder: Path) -> list[str]:
     [
         ("org.apache.spark.deploy.SparkSubmit", signal.SIGINT),
         pytest.param("org.apache.spark.deploy.SparkSubmit", signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param("klamm.pipeline.spark.workers", signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("klamm.pipeline.spark.workers", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("pyspark.daemon", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("pyspark.daemon", signal.SIGTERM, marks=pytest.mark.slow),
     ],
     ids=["the JVM starts", "the JVM starts, SIGTERM", "workers run", "workers run, SIGTERM"],
 )

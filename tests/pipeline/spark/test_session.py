@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from klamm.machine.java import Java
-from klamm.pipeline.spark import session, workers
+from klamm.pipeline.spark import jvm, session, warm
 from klamm.pipeline.spark.jvm import JvmEnded
 from klamm.pipeline.spark.session import NoSpark
 
 SPEAKS = """
+import os
 from klamm.pipeline.spark.session import open_session
-spark = open_session("local[1]", memory="1g")
+spark = open_session("local[1]", memory="1g", variables=os.environ)
 folder = spark.conf.get("spark.python.unix.domain.socket.dir")
 print(folder, spark.range(3).toArrow().num_rows, spark.range(5).mapInArrow(lambda batches: batches, "id long").count())
 spark.stop()
@@ -48,11 +49,9 @@ def test_nobody_else_looks_into_the_folder_of_the_sockets(spark: Any) -> None:
 @pytest.mark.parametrize(
     "master, is_here", [("local[2]", True), ("local", True), ("local-cluster[2,1,1024]", False), ("spark://h:1", False)]
 )
-def test_workers_on_other_machines_have_ports_and_are_spark_s_own(monkeypatch: pytest.MonkeyPatch, master: str, is_here: bool) -> None:
+def test_workers_on_other_machines_speak_by_ports(monkeypatch: pytest.MonkeyPatch, master: str, is_here: bool) -> None:
     monkeypatch.setattr(session, "_socket_folder", lambda: "/tmp/s")
-    settings = session.own_settings(master)
-    assert ("spark.python.unix.domain.socket.dir" in settings) is is_here
-    assert settings.get(workers.SETTING) == (workers.MODULE if is_here else None)
+    assert ("spark.python.unix.domain.socket.dir" in session.own_settings(master)) is is_here
 
 
 def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +59,100 @@ def test_a_folder_whose_name_is_too_long_for_sockets_has_none(monkeypatch: pytes
     assert not any("socket" in key for key in session.own_settings("local[2]"))
 
 
-def test_servers_and_programs_of_others_have_spark_s_own_workers_and_extensions(tmp_path: Path) -> None:
+def test_servers_and_programs_of_others_have_none_of_the_settings_of_a_session_of_klamm_s_own(tmp_path: Path) -> None:
     settings = session.session_settings("local[2]", Java(tmp_path / "java", "x", 17), "1g", options=())
     assert settings.keys().isdisjoint(session.own_settings("local[2]"))
+
+
+class Builder:
+    """In place of SparkSession.builder: says which variables PySpark would see."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self.variables = variables
+        self.seen: dict[str, str] = {}
+
+    def master(self, _name: str) -> Builder:
+        return self
+
+    def appName(self, _name: str) -> Builder:
+        return self
+
+    def config(self, _key: str, _value: str) -> Builder:
+        return self
+
+    def getOrCreate(self) -> str:
+        self.seen = dict(self.variables)
+        return "a session"
+
+
+@pytest.fixture
+def variables() -> dict[str, str]:
+    return {"JAVA_HOME": "/theirs"}
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> Builder:
+    """No JVM runs in this process, and one that is started has port 7."""
+    made = Builder(variables)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", made)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr(session, "start_jvm", lambda *_: jvm.Gateway(7, "secret"))
+    return made
+
+
+def test_pyspark_is_told_of_the_jvm_by_variables_that_are_as_before_afterwards(builder: Builder, variables: dict[str, str]) -> None:
+    assert session.open_session("local[1]", variables=variables) == "a session"
+    assert builder.seen["PYSPARK_GATEWAY_PORT"] == "7" and builder.seen["JAVA_HOME"] != "/theirs"
+    assert variables == {"JAVA_HOME": "/theirs"}
+
+
+def test_a_call_without_variables_changes_none_and_leaves_the_jvm_to_pyspark(
+    builder: Builder, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "start_jvm", lambda *_: pytest.fail("PySpark starts it"))
+    before = dict(os.environ)
+    assert session.open_session("local[1]") == "a session"
+    assert builder.seen == variables and dict(os.environ) == before
+
+
+@pytest.mark.parametrize("change", ["no attribute", "no variable"])
+def test_a_pyspark_that_has_changed_starts_its_jvm_itself_and_one_line_says_so(
+    change: str, builder: Builder, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "start_jvm", lambda *_: pytest.fail("PySpark starts it"))
+    if change == "no attribute":
+        monkeypatch.delattr("pyspark.SparkContext._gateway")
+        missing = "SparkContext._gateway"
+    else:
+        monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda conf=None: None)
+        missing = "PYSPARK_GATEWAY_PORT in launch_gateway"
+    assert session.open_session("local[1]", variables=variables) == "a session"
+    assert "PYSPARK_GATEWAY_PORT" not in builder.seen and builder.seen["PYSPARK_PYTHON"] == sys.executable
+    assert [record.getMessage() for record in caplog.records] == [f"this PySpark has no {missing}: it starts its JVM by itself"]
+    with pytest.raises(NoSpark, match=rf"^this PySpark has no {missing}"):
+        warm.warm(lambda _: None, variables)
+
+
+def test_this_pyspark_has_what_a_start_of_our_own_needs() -> None:
+    assert jvm.missing_privates() == "", "read how this PySpark starts its JVM, then change pipeline/spark/jvm.py and the bound together"
+
+
+WITHOUT_PRIVATES = """
+from klamm.pipeline.spark import session
+session.missing_privates = lambda: "_gateway"
+session.start_jvm = None
+import os
+spark = session.open_session("local[1]", memory="1g", variables=os.environ)
+print(spark.range(5).mapInArrow(lambda batches: batches, "id long").count(), spark.conf.get("spark.sql.session.timeZone"))
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_a_session_whose_jvm_pyspark_started_gives_the_same_rows() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PRIVATES], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["5", "UTC"]), done.stderr
+    assert "this PySpark has no _gateway: it starts its JVM by itself" in done.stderr
 
 
 @pytest.mark.parametrize("address", ["{closed}", "{closed},{closed}"])
@@ -88,7 +178,7 @@ def test_one_of_several_masters_that_listens_will_do(monkeypatch: pytest.MonkeyP
         ports = closed.getsockname()[1], listening.getsockname()[1]
         closed.close()
         with pytest.raises(Reached):
-            session.open_session(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}")
+            session.open_session(f"spark://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}", variables={})
 
 
 @pytest.mark.parametrize(
