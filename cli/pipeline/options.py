@@ -50,7 +50,7 @@ def session_options(function: F) -> F:
 
 
 def open_spark(master: str, remote: str | None, memory: str) -> Any:
-    """The session of a command: `os.environ` tells PySpark of the JVM that the command starts, and can end at any time."""
+    """The session of a command. `os.environ` names the JVM that the command starts, so that the command can end it at any time."""
     from klamm.pipeline.spark.session import open_session
 
     return open_session(master, remote=remote, memory=memory, variables=os.environ)
