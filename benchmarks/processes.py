@@ -1,8 +1,8 @@
 """What the benchmarks start and watch: child processes with their CPU and memory, and small C programs built on first use.
 
 A child runs in a session of its own, so that it and all it started can be measured together and end together, and it dies with the
-benchmark, whatever ends that. CPU seconds and resident memory are read from /proc, hence Linux only. Programs are compiled with `cc` into
-the user's cache folder, once for each version of their source.
+benchmark, however that ends. This needs Linux. Programs are compiled with `cc` into the user's cache folder, once for each version of their
+source.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
+
+import psutil
 
 from klamm.machine.replaced_file import replacing
 
 HERE = pathlib.Path(__file__).resolve().parent
-TICK = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Failed(Exception):
@@ -113,32 +114,30 @@ class Process:
         assert self.popen.stdin is not None
         self.popen.stdin.write(text.encode() + b"\n")
 
-    def family(self) -> list[int]:
-        """Process ids of the child and its descendants."""
-        found, todo = [], [self.pid]
-        while todo:
-            pid = todo.pop()
-            found.append(pid)
+    def family(self) -> list[psutil.Process]:
+        """The child and its descendants, those that are still there."""
+        try:
+            child = psutil.Process(self.pid)
+            return [child, *child.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def _measured(self, descendants: bool, measure: Callable[[psutil.Process], float]) -> float:
+        """The sum over the family, or the child's own value. A process that has ended counts nothing."""
+        total = 0.0
+        for process in self.family() if descendants else self.family()[:1]:
             try:
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    todo += map(int, pathlib.Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-            except OSError:
-                continue  # it ended meanwhile
-        return found
+                total += measure(process)
+            except psutil.NoSuchProcess:
+                continue
+        return total
 
     def cpu_s(self, *, descendants: bool = True) -> float:
         """User and system seconds so far, in steps of 10 ms."""
-        ticks = 0
-        for pid in self.family() if descendants else [self.pid]:
-            try:
-                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                ticks += int(fields[11]) + int(fields[12])
-            except OSError:
-                continue
-        return ticks / TICK
+        return self._measured(descendants, lambda process: sum(process.cpu_times()[:2]))
 
     def running_s(self) -> float:
-        """Seconds that its own threads have been running on a CPU, to the nanosecond where the kernel counts them."""
+        """Seconds that its own threads have been running on a CPU, to the nanosecond: psutil counts in steps of 10 ms."""
         running = 0
         for task in pathlib.Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
             try:
@@ -149,13 +148,7 @@ class Process:
 
     def rss_mb(self, *, descendants: bool = True) -> float:
         """Resident memory."""
-        pages = 0
-        for pid in self.family() if descendants else [self.pid]:
-            try:
-                pages += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except OSError:
-                continue
-        return round(pages * PAGE / 2**20, 1)
+        return round(self._measured(descendants, lambda process: process.memory_info().rss) / 2**20, 1)
 
     def tail(self) -> str:
         """The end of its log."""
@@ -206,5 +199,5 @@ class Awake:
 
 def machine_busy_s() -> float:
     """CPU seconds that the whole machine was not idle."""
-    fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return (sum(fields) - fields[3] - fields[4]) / TICK
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)

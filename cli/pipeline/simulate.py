@@ -16,6 +16,7 @@ from klamm.cli.output import say
 from klamm.cli.parameters import Decimal, Whole
 from klamm.cli.pipeline.interrupts import interruptible
 from klamm.cli.pipeline.options import LAKE, Bars, open_spark, session_options
+from klamm.cli.text_table import text_table
 
 if TYPE_CHECKING:
     from klamm.pipeline.simulate import Partitions
@@ -255,7 +256,7 @@ def lines(outcome: Outcome) -> list[str]:
         )
         for s in outcome.summary
     ]
-    found += _aligned(rows)
+    found += text_table(rows, numbers=True)[0]
     last = len(outcome.summary) - 1
     before = {row.broker: row for row in outcome.leaders if row.step == 0}
     if last > 0 and len(before) <= MOST_BROKERS:
@@ -264,14 +265,5 @@ def lines(outcome: Outcome) -> list[str]:
             if row.step == last:
                 was, runs = before[row.broker], "" if row.runs else "does not run"
                 table.append((str(row.broker), f"{was.leaders:,}", f"{row.leaders:,}", f"{was.replicas:,}", f"{row.replicas:,}", runs))
-        found += ["", *_aligned(table)]
-    return found
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    found = []
-    for row in rows:
-        cells = [cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        found.append("  ".join(cells).rstrip())
+        found += ["", *text_table(table, numbers=True)[0]]
     return found

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from klamm.cli.reassign_partitions.cluster import BrokerReplicas, HostedReplica, TopicView
+from klamm.cli.text_table import text_table
 from klamm.cli.tool_files import Moves
 from klamm.protocol.nouns import TopicPartition
 
@@ -110,10 +111,8 @@ def _leader_size(partition: TopicPartition, topics: Mapping[str, TopicView], by_
 
 def table(rows: Iterable[Row]) -> list[str]:
     """The lines of the table: header, separator, rows."""
-    cells = [HEADER, *(row.cells for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return [lines[0], "-" * (sum(widths) + 2 * (len(widths) - 1)), *lines[1:]]
+    lines, width = text_table([HEADER, *(row.cells for row in rows)])
+    return [lines[0], "-" * width, *lines[1:]]
 
 
 class Speed:
