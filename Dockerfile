@@ -13,7 +13,7 @@ WORKDIR /var/lib/klamm
 ENTRYPOINT ["klamm"]
 
 FROM base AS broker
-RUN pip install --no-cache-dir -c constraints.txt '.[journal]' && rm -rf /opt/klamm
+RUN pip install --no-cache-dir -c constraints.txt '.[journal,metrics]' && rm -rf /opt/klamm
 
 USER klamm
 WORKDIR /var/lib/klamm

@@ -247,6 +247,7 @@ class _Shard:
 
     def __init__(self, first_id: int, slots: int, randrange: Callable[[int], int]) -> None:
         self.sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
         self._first_id = first_id
         self._slots = slots
         self._randrange = randrange
@@ -267,6 +268,7 @@ class _Shard:
         oldest = next(iter(self.sessions.values()))
         if now_ms - oldest.used_ms > EVICTION_MS:
             self.remove(oldest)
+            self.evictions += 1
             return True
         candidates = [s for s in self.sessions.values() if s.is_old or (is_follower and not s.is_follower)]
         if not candidates:
@@ -275,6 +277,7 @@ class _Shard:
         if (is_follower, size, 0) < (least.is_follower, least.size, least.id):
             return False
         self.remove(least)
+        self.evictions += 1
         return True
 
     def remove(self, session: FetchSession) -> None:
@@ -293,6 +296,16 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return sum(len(shard.sessions) for shard in self._shards)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions in all sessions, as of their last requests."""
+        return sum(session.size for shard in self._shards for session in shard.sessions.values())
+
+    @property
+    def evictions(self) -> int:
+        """How many sessions were removed for the sake of others."""
+        return sum(shard.evictions for shard in self._shards)
 
     def get(self, session_id: int) -> FetchSession | None:
         """The session with this id, None if there is none. Any number is allowed."""

@@ -52,6 +52,8 @@ class Leaders:
         self, broker_id: int, metadata: MetadataCache, hosted: Callable[[str, int], HostedPartition | None], clock: Clock, max_lag_ms: int
     ) -> None:
         self.isr_updates: IsrUpdates | None = None
+        self.isr_shrinks = self.isr_expands = self.failed_isr_updates = 0
+        """Changes of ISRs that the controller confirmed or refused since the start of this broker."""
         self.max_lag_ms = max_lag_ms
         self._broker_id = broker_id
         self._metadata = metadata
@@ -224,6 +226,8 @@ class Leaders:
             return  # it stays pending: a LeaderAndIsr follows
         leadership.pending = None
         leadership.recovering = leadership.recovering and recovery != 0
+        self.isr_shrinks += len(isr) < len(replica.isr)
+        self.isr_expands += len(isr) > len(replica.isr)
         replica.isr = self.share(isr)
         replica.partition_epoch = partition_epoch
         replica.recovery = recovery
@@ -240,6 +244,7 @@ class Leaders:
         """
         if not self.is_wanted(proposal):
             return False
+        self.failed_isr_updates += 1
         replica = self._hosted(proposal.partition.topic, proposal.partition.index)
         log.info("broker %d: the controller refused ISR %s for %s: %s", self._broker_id, list(proposal.isr), replica, code.name)
         if code in NOTHING_CHANGED and replica is not None and replica.leadership is not None:

@@ -12,14 +12,19 @@ import click
 
 from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
-from klamm.cli.parameters import KEY_VALUE
+from klamm.cli.parameters import KEY_VALUE, Whole
 
 
 @click.command(short_help="Run one broker from a server.properties file.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--override", multiple=True, type=KEY_VALUE, help="Override a property of FILE; can be given more than once.")
+@click.option(
+    "--metrics-port",
+    type=Whole(0, 65535),
+    help="Serve metrics for Prometheus at this port of 127.0.0.1; 0 chooses a free one. The log has the address. Needs klamm[metrics].",
+)
 @log_level_option
-def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -> None:
+def command(file: Path, override: tuple[tuple[str, str], ...], metrics_port: int | None, log_level: str) -> None:
     """Run one broker from FILE, a server.properties of Kafka in ZooKeeper mode.
 
     The ZooKeeper that `zookeeper.connect` names must be running. Other brokers that use it, of Klamm or of Apache Kafka, form one cluster
@@ -41,6 +46,8 @@ def command(file: Path, override: tuple[tuple[str, str], ...], log_level: str) -
 
     require_interpreter_lock()
     properties = read_properties(file) | dict(override)
+    if metrics_port is not None:
+        properties["klamm.metrics.port"] = str(metrics_port)
 
     from klamm.configs.broker_config import BrokerConfig
 

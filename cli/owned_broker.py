@@ -1,8 +1,8 @@
 """One broker of `klamm serve --processes`: `python -m klamm.cli.owned_broker LOG_LEVEL`.
 
-The first line of stdin has the broker's properties as JSON. When the broker is ready, it writes one line of JSON to stdout: its host, port
-and cluster id. If it cannot start, the line has the reason. When stdin ends, because the owner closed it or died, the broker stops as after
-SIGTERM. After LIMIT_S the process ends in any case.
+The first line of stdin has the broker's properties as JSON. When the broker is ready, it writes one line of JSON to stdout: its host, port,
+cluster id and the port of its metrics. If it cannot start, the line has the reason. When stdin ends, because the owner closed it or died,
+the broker stops as after SIGTERM. After LIMIT_S the process ends in any case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def main() -> None:
 
         def ready() -> None:
             endpoint = next(e for e in broker.advertised if e.listener == broker.inter_broker_listener)
-            say(json.dumps({"host": endpoint.host, "port": endpoint.port, "cluster_id": broker.cluster_id}))
+            metrics_port = None if broker.endpoint is None else broker.endpoint.port
+            ready_line = {"host": endpoint.host, "port": endpoint.port, "cluster_id": broker.cluster_id, "metrics_port": metrics_port}
+            say(json.dumps(ready_line))
 
         await live(broker, signals, ready, broker.failure)
 

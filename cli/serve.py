@@ -58,6 +58,12 @@ NO_GROUPS = "consumer groups and transactions are not supported yet: a consumer 
     help="Use this ZooKeeper. Default: start an embedded ZooKeeper, which needs Java.",
 )
 @click.option(
+    "--metrics-port",
+    type=Whole(0, 65535),
+    help="Serve metrics for Prometheus at this port of 127.0.0.1; the other brokers get the next ports. "
+    "With 0, each broker gets a free port. Needs klamm[metrics].",
+)
+@click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for broker logs and the data of the embedded ZooKeeper. Default: logs in memory, ZooKeeper in a temporary folder.",
@@ -80,6 +86,7 @@ def command(
     brokers: int,
     host: str,
     port: int,
+    metrics_port: int | None,
     zookeeper: str | None,
     data_dir: Path | None,
     journal: Path | None,
@@ -94,6 +101,8 @@ def command(
     The cluster is ready when every broker is registered, the controller is elected, and every broker has all brokers and topics in its
     metadata. Then the addresses of the brokers are printed on stdout, one per line. With --json it is one line of JSON with
     bootstrap_servers, brokers, controller_id, cluster_id and zookeeper.
+
+    With --metrics-port each broker serves its metrics at http://127.0.0.1:PORT/metrics. --json prints the ports, the log has the addresses.
 
     With --processes each broker runs in its own process, so you can kill one of them. --json prints the process ids. A broker that ended is
     not started again; without --data-dir its records are lost. When the main process ends, all others end too.
@@ -111,17 +120,18 @@ def command(
     klamm serve --data-dir ./data --config auto.leader.rebalance.enable=false
     klamm serve --processes --json
     klamm serve --journal ./lake
+    klamm serve --metrics-port 9404
     """
     log_to_stderr(log_level)
     config = dict(configs) if journal is None else _journaled(journal) | dict(configs)
-    _check(brokers, host, port, config, topics, zookeeper is None)
+    _check(brokers, host, (port, metrics_port), config, topics, zookeeper is None)
     require_interpreter_lock()
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
     from klamm.server.run import run
 
-    shape = {"host": host, "port": port, "config": config, "topics": topics, "data_dir": data_dir}
+    shape = {"host": host, "port": port, "metrics_port": metrics_port, "config": config, "topics": topics, "data_dir": data_dir}
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
     served = Served(cluster, embedded)
 
@@ -152,16 +162,21 @@ def _journaled(lake: Path) -> dict[str, str]:
     return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
 
 
-def _check(brokers: int, host: str, port: int, config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool) -> None:
-    """Check the options together. `alone`: no other brokers can be in the cluster. Raises click.BadParameter."""
+def _check(
+    brokers: int, host: str, ports: tuple[int, int | None], config: Mapping[str, str], topics: Sequence[SeedTopic], alone: bool
+) -> None:
+    """Check the options together. `ports` are the first ports for clients and for metrics. `alone`: no other brokers can be in the cluster.
+
+    Raises click.BadParameter.
+    """
     try:
-        check_arguments(brokers, host, port, config)
+        check_arguments(brokers, host, ports[0], config, ports[1])
         if config or topics:
             from klamm.server.local.config_arguments import check_configs
 
             check_configs(config, topics, brokers if alone else None)
     except BadArgument as bad:
-        option = "topic" if bad.argument == "topics" else bad.argument
+        option = "topic" if bad.argument == "topics" else bad.argument.replace("_", "-")
         raise click.BadParameter(bad.reason, param_hint=f"--{option}") from bad
 
 
@@ -215,11 +230,14 @@ def _as_lines(cluster: LocalCluster | ProcessCluster) -> str:
 
 def _as_json(cluster: LocalCluster | ProcessCluster) -> str:
     pids: Mapping[int, int] = cluster.pids
+    metrics_ports: Mapping[int, int] = cluster.metrics_ports
     return json.dumps(
         {
             "bootstrap_servers": cluster.bootstrap_servers,
             "brokers": [
-                {"id": number, "host": host, "port": port} | ({"pid": pids[number]} if number in pids else {})
+                {"id": number, "host": host, "port": port}
+                | ({"pid": pids[number]} if number in pids else {})
+                | ({"metrics_port": metrics_ports[number]} if number in metrics_ports else {})
                 for number, host, port in cluster.addresses
             ],
             "controller_id": cluster.controller_id,

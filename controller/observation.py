@@ -25,6 +25,9 @@ Requests = tuple[tuple[int, int, tuple[int, ...]], ...]
 class Observer(Protocol):
     """Gets everything that one controller does."""
 
+    def event_queued(self, sequence: int) -> None:
+        """An event is on the queue."""
+
     def event_taken(self, queued: QueuedEvent, with_others: bool) -> None:
         """An event is processed from now on; `with_others`: together with the one that was taken before it. What follows is done for it."""
 
@@ -43,8 +46,8 @@ class Observer(Protocol):
     def decided(self, rule: Decide, situation: Situation, partitions: tuple[TopicPartition, ...], decision: Decision) -> None:
         """A rule decided about partitions that are in one situation."""
 
-    def sending(self, requests: Requests) -> int:
-        """Requests are about to be sent; the number of this batch."""
+    def sending(self, requests: Requests) -> int | None:
+        """Requests are about to be sent; the number of this batch, where batches have one."""
 
     def reassigned(self, partitions: Sequence[TopicPartition], phases: Iterable[str], step: int) -> None:
         """Phases of controller 11.3 (`U`, `A1`, … `B9`) are done for partitions; `step` counts the steps of a term."""

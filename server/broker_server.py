@@ -36,6 +36,7 @@ from klamm.zk.store.store import ZkStore
 
 if TYPE_CHECKING:
     from klamm.journal.writer import JournalWriter
+    from klamm.server.metrics.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,11 @@ class BrokerServer:
     def journal(self) -> JournalWriter | None:
         """Where this broker writes down what happens; None without `klamm.journal.dir`, and when the broker does not run."""
         return None if self._broker.journal is None else self._broker.journal.writer
+
+    @property
+    def endpoint(self) -> MetricsEndpoint | None:
+        """Where the metrics of this broker are served; None without `klamm.metrics.port`, and when the broker does not run."""
+        return self._broker.endpoint
 
     @property
     def services(self) -> Services:

@@ -80,6 +80,11 @@ class Disks:
 
         self.directories.on_failed = failed
 
+    def states(self) -> tuple[tuple[str, bool], ...]:
+        """(path, whether it is offline) of each directory."""
+        offline = self.directories.offline_paths
+        return tuple((path, path in offline) for path in self.directories.paths)
+
     @property
     def all_failed(self) -> str:
         """The reason why the broker ends when all directories have failed."""

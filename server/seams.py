@@ -18,6 +18,7 @@ from klamm.controller.steering import Steering
 from klamm.controller.store import Store
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.value_class import dataclass
+from klamm.server.metrics.metrics import Metrics
 from klamm.server.net.tap import BrokerTap, Tap
 
 
@@ -28,6 +29,10 @@ def plain_store(broker_id: int, store: Store) -> Store:
 
 def no_subscriber(broker_id: int) -> None:
     """No subscriber: nobody gets the changes."""
+
+
+def no_metrics_of_its_own(broker_id: int) -> None:
+    """The configs of a broker say whether it counts."""
 
 
 def no_memory_directory(broker_id: int) -> None:
@@ -57,9 +62,11 @@ class Seams:
     """With `kip704.recovery.mode=manual`, uncleanly elected leaders wait here until they are released."""
     recovery_work: RecoveryWork = no_work
     """Work of such a leader before it serves, for example aborting open transactions of the partition (KIP-704)."""
+    metrics: Callable[[int], Metrics | None] = no_metrics_of_its_own
+    """Broker id → where this broker counts; None means that its configs say so."""
     tap: Tap | None = None
     """Observes every frame that a broker receives or sends."""
 
-    def broker_tap(self, broker_id: int, journaled: bool = False) -> BrokerTap | None:
-        """The tap of one broker; None if there is neither a tap nor a journal."""
-        return None if self.tap is None and not journaled else BrokerTap(self.tap, broker_id, self.clock.monotonic)
+    def broker_tap(self, broker_id: int, observed: bool = False) -> BrokerTap | None:
+        """The tap of one broker; None if there is no tap and nothing else (a journal, metrics) that observes its frames."""
+        return None if self.tap is None and not observed else BrokerTap(self.tap, broker_id, self.clock.monotonic)

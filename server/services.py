@@ -36,6 +36,7 @@ from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy,
 from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.identity import BrokerIdentity
+from klamm.server.metrics.metrics import Metrics
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.not_offered import NotOfferedLog
 from klamm.server.requests.purgatory import Purgatory
@@ -189,5 +190,7 @@ class Services:
     clock: Clock
     new_topic_id: Callable[[], bytes]
     """Draws the id of a new topic."""
+    metrics: Metrics
+    """Where requests are counted."""
     randrange: Callable[[int], int]
     """Draws a number from 0 up to, not including, its argument; replicas are placed with it."""

@@ -186,7 +186,7 @@ def _damages() -> list[str]:
     return [
         *lines,
         "\nTwo more differences are about a damage that only compaction meets. Apache Kafka marks such a log as uncleanable, shows that",
-        "in metrics, and stops its retention where the topic has `compact,delete`. Klamm marks it too; it has no metrics, and shows the",
+        "in metrics, and stops its retention where the topic has `compact,delete`. Klamm does so too, and shows the",
         "uncleanable bytes in DescribeLogDirs in a tagged field of its own (tag 10000, from version 2 on), which clients of Kafka skip.",
         "Retention goes on, as it deletes whole segments and reads no records.\n",
     ]

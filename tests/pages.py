@@ -301,6 +301,37 @@ def spark_settings_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def metrics_page() -> str:
+    """All MBeans of Kafka, and what Klamm has of them."""
+    from klamm.server.metrics import mbean
+    from klamm.server.metrics.table import TABLE
+
+    shown = sum(row.read is not None for row in TABLE)
+    rules = (mbean.__doc__ or "").split("\n\n", 1)[1].strip()
+    lines = [
+        NOTE,
+        "# Metrics\n",
+        f"All {len(TABLE)} MBeans of a broker of Apache Kafka 3.9.1 in ZooKeeper mode, or attributes of them, and what Klamm has:",
+        f"{shown} are shown. The table is that of `server/metrics/table.py`. [serve.md](serve.md#metrics) says how to get them.\n",
+        f"{rules}\n",
+        "Kafka's meters have rates, and its histograms and timers percentiles; Prometheus computes both from counters and buckets",
+        "(`rate`, `histogram_quantile`). Times are in milliseconds, sizes in bytes.\n",
+        "A value is read from the broker's state when somebody scrapes. What has to be counted is counted only if there is an endpoint.",
+        "The values are compared with those of a real broker under the same story (`tests/server/metrics/story.py`).\n",
+    ]
+    for domain in dict.fromkeys(row.name.partition(":")[0] for row in TABLE):
+        rows = [row for row in TABLE if row.name.partition(":")[0] == domain]
+        lines += [f"## {domain}\n", "| MBean | kind | what it says | metric and labels, or why there is none |", "|---|---|---|---|"]
+        for row in rows:
+            name = row.object_name.partition(":")[2] + (f": {row.attribute}" if row.attribute else "")
+            labels = f" {{{', '.join(row.labels)}}}" if row.labels else ""
+            suffix = "_total" if row.kind is mbean.Kind.METER else ""
+            metric = f"`{row.metric}{suffix}{labels}`. " if row.read is not None else "none. "
+            lines.append(f"| `{name}` | {row.kind.value} | {row.meaning} | {(metric + row.note).strip()} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _cell(text: str) -> str:
     """Text of a cell: a bar would end it."""
     return text.replace("|", "\\|")
@@ -357,6 +388,7 @@ PAGES = {
     "walks.md": walks_page,
     "log_configs.md": log_configs_page,
     "journal.md": journal_page,
+    "metrics.md": metrics_page,
     "pipeline_tables.md": pipeline_tables_page,
     "spark_settings.md": spark_settings_page,
     "compatibility.md": compatibility_page,

@@ -37,6 +37,7 @@ from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy,
 from klamm.server.features import FeatureCache
 from klamm.server.fetch.delayed_fetch import Fetches
 from klamm.server.identity import BrokerIdentity
+from klamm.server.metrics.metrics import NO_METRICS, Metrics
 from klamm.server.producer_ids import ProducerIds
 from klamm.server.requests.context import Context
 from klamm.server.requests.handlers import HANDLERS, offered
@@ -216,6 +217,7 @@ def make_services(
     reassignment_policy: ReassignmentPolicy = any_reassignment,
     mutation_quota: MutationQuota = no_quota,
     producer_ids: ProducerIds | None = None,
+    metrics: Metrics = NO_METRICS,
 ) -> Services:
     """A broker that knows nothing yet, is not the controller, and has no session, where the test does not say otherwise."""
     cache = MetadataCache(broker_id) if metadata is None else metadata
@@ -244,6 +246,7 @@ def make_services(
         producer_ids=NoProducerIds() if producer_ids is None else producer_ids,
         clock=SYSTEM_CLOCK,
         new_topic_id=random_topic_id,
+        metrics=metrics,
         randrange=random.randrange,
     )
 

@@ -6,7 +6,7 @@ or `off` besides. Source: controller Part II.
 
 from __future__ import annotations
 
-from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, LONG, STRING, ConfigKey
+from klamm.configs.definition import BOOLEAN, CLUSTER_WIDE, INT, LONG, STRING, ConfigKey
 from klamm.configs.validators import Pattern, Range
 
 K = ConfigKey
@@ -51,6 +51,14 @@ KLAMM: tuple[ConfigKey, ...] = (
         "Memory that the records of all brokers of a process may take, in bytes.",
         valid=Range(1),
     ),
+    K(
+        "klamm.metrics.port",
+        INT,
+        None,
+        "The port at which Prometheus can scrape the metrics of this broker; 0 chooses a free one. Needs klamm[metrics].",
+        valid=Range(0, 65535),
+    ),
+    K("klamm.metrics.host", STRING, "127.0.0.1", "The address of that port."),
     K(
         "klamm.metadata.log.bytes",
         LONG,

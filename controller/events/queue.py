@@ -27,6 +27,8 @@ class EventQueue:
         self._last_sequence += 1
         self._waiting.append(QueuedEvent(self._last_sequence, event, cause))
         self._not_empty.set()
+        if self.observer is not None:
+            self.observer.event_queued(self._last_sequence)
 
     async def get(self) -> QueuedEvent:
         """The oldest event, as soon as there is one."""

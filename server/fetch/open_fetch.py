@@ -249,6 +249,7 @@ class OpenFetch:
             yield from self._make_session()
         if context.session is not None:
             yield from self._settle(read_rows)
+        self._ctx.services.metrics.fetched(self._params.is_follower, read_rows)
         if self._quota is not None:
             throttled = [row for row in self.rows if row[1].size and self._quota.is_throttled(row[0].topic.name or "", row[0].index)]
             if throttled:

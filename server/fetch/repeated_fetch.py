@@ -68,6 +68,7 @@ class RepeatedFetch:
         self._services = services
         self._replicas = services.replicas
         self._metadata = services.metadata
+        self._fetched = services.metrics.fetched
         self._is_open = type(services.authorizer) is AllowAll
 
     def __call__(self, peer: Peer, payload: bytes, following: Following = NOTHING_FOLLOWS) -> bytes | None:
@@ -98,6 +99,7 @@ class RepeatedFetch:
         records = read.records
         if read.error_code or type(records) is not bytes or (read.size < params.min_bytes and params.max_wait_ms > 0):
             return None
+        self._fetched(False, ((partition, read),))
         row = before_records(known.version, partition.index, read, read.size)
         size = 4 + len(known.response_head) + len(row) + read.size + len(known.tail)
         return b"".join((_INT32(size), payload[4:8], known.response_head, row, records, known.tail))

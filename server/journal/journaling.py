@@ -98,6 +98,9 @@ class ControllerJournal:
 
     # --- events ---
 
+    def event_queued(self, sequence: int) -> None:
+        """An event has a row when it is taken."""
+
     def event_taken(self, queued: QueuedEvent, with_others: bool) -> None:
         event, cause = queued.event, queued.cause
         held: Any = event.phase if isinstance(event, PhaseReleased) else event

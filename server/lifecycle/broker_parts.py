@@ -23,6 +23,7 @@ from klamm.broker.replication_quotas import ReplicationQuotas
 from klamm.controller.brokers.startup_and_failure import unsupported_features
 from klamm.controller.events.catalogue import WatchEvent
 from klamm.controller.loop import Controller
+from klamm.controller.observation import Observer
 from klamm.controller.store import Store
 from klamm.protocol.nouns import Endpoint
 from klamm.protocol.value_class import dataclass
@@ -89,7 +90,9 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     memory = seams.memory_directory(broker_id) if disks is None else None
     logs = _logs(base, disks, memory)
     replicas = ReplicaManager(broker_id, metadata, logs, clock, config.get("replica.lag.time.max.ms"))
-    channels = Channels(broker_id, config.get("controller.socket.timeout.ms") / 1000, base.tap, clock)
+    if base.metrics.counts is not None:
+        base.metrics.counts.count_appends(replicas)
+    channels = Channels(broker_id, config.get("controller.socket.timeout.ms") / 1000, base.tap, clock, base.metrics.queued)
 
     def on_event(event: WatchEvent) -> None:
         controller.put(event)
@@ -99,7 +102,8 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
     find_controller = partial(_find_controller, base, metadata)
     requests, isr_requests = (ControllerRequests(str(broker_id), find_controller, base.tap, clock) for _ in range(2))
     follower = FollowerServices(
-        FetcherOptions.of(config, broker_id), clock, lambda: base.identity.broker_epoch, replicas.open_log, quotas.follower
+        FetcherOptions.of(config, broker_id), clock, lambda: base.identity.broker_epoch, replicas.open_log, quotas.follower,
+        base.metrics.replicated,
     )
     listener = config.inter_broker_listener_name
     followers = Followers(follower, replicas, metadata, listener, background, base.tap, config.get(FETCHERS))
@@ -126,6 +130,7 @@ def make_parts(base: Foundation, fitness: Fitness, journal: OpenJournal | None) 
         producer_ids=_producer_ids(base, store, requests, background),
         clock=clock,
         new_topic_id=seams.new_topic_id,
+        metrics=base.metrics,
         randrange=seams.random.randrange,
     )
     dynamic_configs = DynamicConfigs(config, broker_id, base.admin_zk, background.start, clock.now_ms)
@@ -204,9 +209,11 @@ def _store(base: Foundation, feature_watch: FeatureWatch | None, on_event: Calla
 def _controller(base: Foundation, store: Store, channels: Channels, features: FeatureCache, journal: OpenJournal | None) -> Controller:
     broker_id, seams = base.broker_id, base.seams
     store = seams.wrap_store(broker_id, store)
-    observer = None
+    observer: Observer | None = None
     if journal is not None:
         store, observer = journal.observed(store, str(base.config.get("inter.broker.protocol.version")))
+    if base.metrics.counts is not None:
+        observer = base.metrics.counts.controller.around(observer)
     return Controller(
         broker_id, store, channels, controller_options(base.config), base.registration.register,
         clock=base.clock, new_topic_id=seams.new_topic_id, finalized_features=lambda: features.current.finalized,

@@ -13,6 +13,7 @@ from klamm.server.configs import policies
 from klamm.server.configs.policies import AlterConfigPolicy, ReassignmentPolicy, TopicPolicy
 from klamm.server.identity import BrokerIdentity
 from klamm.server.journal.broker_journal import keeps_journal
+from klamm.server.metrics.metrics import Metrics, metrics_of
 from klamm.server.net.listeners import Listeners
 from klamm.server.net.tap import BrokerTap
 from klamm.server.requests.quotas import MutationQuota
@@ -35,6 +36,7 @@ class Foundation:
     alter_config_policy: AlterConfigPolicy
     reassignment_policy: ReassignmentPolicy
     mutation_quota: MutationQuota
+    metrics: Metrics
     tap: BrokerTap | None
     zk: ZkSession
     admin_zk: AdminZk
@@ -66,7 +68,10 @@ def make_foundation(
     """
     absent_security.refuse(config, has_authorizer=authorizer is not None)
     identity = BrokerIdentity(config.broker_id, "")
-    tap = seams.broker_tap(config.broker_id, keeps_journal(config))
+    metrics = seams.metrics(config.broker_id) or metrics_of(config, seams.clock)
+    tap = seams.broker_tap(config.broker_id, keeps_journal(config) or metrics.counts is not None)
+    if tap is not None and metrics.counts is not None:
+        tap.counts = metrics.counts.requests
     zk = ZkSession(config.get("zookeeper.connect"), config.get("zookeeper.session.timeout.ms"))
     admin_zk = AdminZk(zk, reads_registrations=config.get("registerbroker.enable"))
     listeners = Listeners(config, tap, seams.clock)
@@ -79,6 +84,7 @@ def make_foundation(
         alter_config_policy=policies.alter_config_policy(config) if alter_config_policy is None else alter_config_policy,
         reassignment_policy=policies.reassignment_policy(config),
         mutation_quota=mutation_quota,
+        metrics=metrics,
         tap=tap,
         zk=zk,
         admin_zk=admin_zk,

@@ -23,10 +23,12 @@ from klamm.server.lifecycle.foundation import Foundation
 from klamm.server.lifecycle.start_failure import Fitness, StartFailed
 from klamm.server.lifecycle.steps import Step
 from klamm.server.meta_properties import read_stored, stored_broker_id, write_missing
+from klamm.server.metrics.metrics import has_endpoint
 from klamm.server.requests.handlers import handlers_of
 
 if TYPE_CHECKING:
     from klamm.server.journal.open_journal import OpenJournal
+    from klamm.server.metrics.endpoint import MetricsEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class RunningBroker:
         """A killed broker writes and sends nothing at its end."""
         self.journal: OpenJournal | None = None
         """Where this broker writes down what happens; None without `klamm.journal.dir`."""
+        self.endpoint: MetricsEndpoint | None = None
+        """Where the metrics of this broker are served; None without `klamm.metrics.port`."""
         self.made: BrokerParts | None = None
         """None until the id of the broker is known."""
 
@@ -127,6 +131,28 @@ def _bind(broker: RunningBroker) -> None:
         broker.journal.events.offers([listener.name for listener in base.config.listeners], services.offered)
 
 
+def _bind_metrics(broker: RunningBroker) -> None:
+    """Bind the port for metrics, where one is configured."""
+    if has_endpoint(broker.base.config):
+        from klamm.server.metrics.endpoint import MetricsEndpoint
+
+        broker.endpoint = MetricsEndpoint(broker.base.config, broker.base.clock)
+
+
+async def _close_metrics(broker: RunningBroker) -> None:
+    endpoint, broker.endpoint = broker.endpoint, None
+    if endpoint is not None:
+        await endpoint.close()
+
+
+async def _show_metrics(broker: RunningBroker) -> None:
+    if broker.endpoint is not None:
+        from klamm.server.metrics.readings import sources_of
+
+        await broker.endpoint.show(sources_of(broker.base, broker.parts))
+        log.info("broker %d serves its metrics at %s", broker.base.broker_id, broker.endpoint.url)
+
+
 async def _load_logs(broker: RunningBroker) -> None:
     """Load the logs that this broker has from before. Raises StartFailed when no log directory can be used."""
     base, parts = broker.base, broker.parts
@@ -177,6 +203,7 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("background tasks", _check_followers, lambda b: b.parts.background.close()),
     Step("apply stored configs", lambda b: b.parts.dynamic_configs.start()),
     Step("bind listeners", _bind, lambda b: b.base.listeners.close()),
+    Step("bind the metrics endpoint", _bind_metrics, _close_metrics),
     Step("fetchers", undo=lambda b: b.parts.followers.close()),
     Step("purgatory", undo=lambda b: b.parts.services.purgatory.close()),
     Step("load logs", _load_logs),
@@ -186,4 +213,5 @@ START: tuple[Step[RunningBroker], ...] = (
     Step("serve", lambda b: b.base.listeners.serve()),
     Step("tend logs", _tend_logs),
     Step("join the cluster", _join, lambda b: b.base.registration.close()),
+    Step("serve metrics", _show_metrics),
 )

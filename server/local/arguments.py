@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_BROKERS = 100
-OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "listeners", "node.id", "zookeeper.connect"})
+OWN_PROPERTIES = frozenset({"advertised.listeners", "broker.id", "klamm.metrics.port", "listeners", "node.id", "zookeeper.connect"})
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -58,14 +58,20 @@ def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers:
     return properties
 
 
-def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str]) -> None:
+def metrics_endpoint(port: int | None, broker_id: int) -> dict[str, str]:
+    """The properties that give a broker its endpoint for metrics, where `port` is that of broker 1, or 0 for free ones; none without it."""
+    return {} if port is None else {"klamm.metrics.port": str(0 if port == 0 else port + broker_id - 1)}
+
+
+def check_arguments(brokers: int, host: str, port: int, config: Mapping[str, str], metrics_port: int | None = None) -> None:
     """Raises BadArgument."""
     if not 1 <= brokers <= MAX_BROKERS:
         raise BadArgument("brokers", f"{brokers} is not in the range 1 to {MAX_BROKERS}")
-    if not 0 <= port <= 65535:
-        raise BadArgument("port", f"{port} is not in the range 0 to 65535")
-    if port + brokers - 1 > 65535:
-        raise BadArgument("port", f"{port} leaves no ports for {brokers} brokers")
+    for argument, first in (("port", port), ("metrics_port", metrics_port)):
+        if first is not None and not 0 <= first <= 65535:
+            raise BadArgument(argument, f"{first} is not in the range 0 to 65535")
+        if first is not None and first + brokers - 1 > 65535:
+            raise BadArgument(argument, f"{first} leaves no ports for {brokers} brokers")
     if host in EVERY_ADDRESS:
         raise BadArgument(f"host {host}", "clients connect to this address; name one that they can reach")
     for name in sorted(OWN_PROPERTIES & config.keys()):

@@ -34,7 +34,7 @@ from klamm.server.configs.policies import AlterConfigPolicy, TopicPolicy
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
+from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.seams import Seams
@@ -57,6 +57,7 @@ class LocalCluster:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        metrics_port: int | None = None,
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
@@ -67,7 +68,8 @@ class LocalCluster:
     ) -> None:
         """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
 
-        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory; they end with the cluster.
+        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory; they end with the cluster. `metrics_port`
+        is that of the first broker's metrics, 0 for free ones; None: there are none.
 
         `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
         """
@@ -88,6 +90,9 @@ class LocalCluster:
         self._topics = topics
         self._embedded: EmbeddedZooKeeper | None = None
         self._ports: dict[int, int] = {}
+        self._metrics_port = metrics_port
+        self._kept_metrics_ports: dict[int, int] = {}
+        """What a broker that starts again takes."""
         self._killed: dict[int, BrokerServer] = {}
         self._step = asyncio.Lock()
         self.zookeeper = ""
@@ -108,6 +113,11 @@ class LocalCluster:
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of the inter-broker listener of each broker that runs, by id."""
         return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
+
+    @property
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each broker's metrics, by broker id; none without `metrics_port`."""
+        return {broker.id: broker.endpoint.port for broker in self.brokers if broker.endpoint is not None}
 
     @property
     def pids(self) -> dict[int, int]:
@@ -232,6 +242,7 @@ class LocalCluster:
                 raise failure
         self.cluster_id = self.brokers[0].cluster_id
         self._ports = {broker_id: port for broker_id, _, port in self.addresses}
+        self._kept_metrics_ports = self.metrics_ports
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._shown([])
             await self._create_topics()
@@ -323,7 +334,9 @@ class LocalCluster:
         port = self._ports.get(number, 0 if self._port == 0 else self._port + number - 1)
         host = f"[{self._host}]" if ":" in self._host else self._host
         properties = {"broker.id": str(number), "listeners": f"PLAINTEXT://{host}:{port}", "zookeeper.connect": self.zookeeper}
-        properties |= log_directory(self._data_dir, number)
+        properties |= log_directory(self._data_dir, number) | metrics_endpoint(self._metrics_port, number)
+        if number in self._kept_metrics_ports:
+            properties["klamm.metrics.port"] = str(self._kept_metrics_ports[number])
         return BrokerConfig(properties | with_own_log_directories(self._config, number, self._count))
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:

@@ -97,6 +97,11 @@ class BlockingCluster:
         return self._cluster.addresses
 
     @property
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each broker's metrics, by broker id: `http://127.0.0.1:PORT/metrics`. None without `metrics_port`."""
+        return self._cluster.metrics_ports
+
+    @property
     def controller_id(self) -> int:
         """Broker id of the controller, -1 if there is none at the moment."""
         return self._cluster.controller_id
@@ -183,6 +188,7 @@ class Cluster:
         config: Mapping[str, str | int | bool] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        metrics_port: int | None = None,
         zookeeper: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         topic_policy: TopicPolicy | None = None,
@@ -194,8 +200,9 @@ class Cluster:
         Raises ValueError, and NoInterpreterLock on a free-threaded build of Python.
 
         `topics` are names, `NAME:PARTITIONS:RF` or tuples of these, or a single such text. `config` has the properties of all brokers.
-        `port` is the port of the first broker; 0 takes any free ports. `zookeeper` is `host:port[,…][/chroot]` of a running ZooKeeper, for
-        example that of another cluster with a chroot; without it an embedded ZooKeeper is started, which needs Java.
+        `port` is the port of the first broker, `metrics_port` that of its metrics (without it there are none); 0 takes any free ports.
+        `zookeeper` is `host:port[,…][/chroot]` of a running ZooKeeper, for example that of another cluster with a chroot; without it an
+        embedded ZooKeeper is started, which needs Java.
 
         With `data_dir` the embedded ZooKeeper and the brokers keep their data there. Without it logs are in memory until the cluster ends,
         also while their broker is down; all logs share `klamm.log.memory.bytes`.
@@ -209,7 +216,7 @@ class Cluster:
         self._topic_policy = topic_policy
         self._alter_config_policy = alter_config_policy
         self._properties = {name: _property(value) for name, value in (config or {}).items()}
-        check_arguments(brokers, host, port, self._properties)
+        check_arguments(brokers, host, port, self._properties, metrics_port)
         if zookeeper is not None:
             check_address(zookeeper)
         self._topics = [_topic(topic) for topic in ([topics] if isinstance(topics, str) else topics)]
@@ -217,6 +224,7 @@ class Cluster:
         self._brokers = brokers
         self._host = host
         self._port = port
+        self._metrics_port = metrics_port
         self._zookeeper = zookeeper
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._running: LocalCluster | None = None
@@ -265,6 +273,7 @@ class Cluster:
             self._brokers,
             host=self._host,
             port=self._port,
+            metrics_port=self._metrics_port,
             zookeeper=self._zookeeper,
             data_dir=self._data_dir,
             config=self._properties,

@@ -25,7 +25,7 @@ from klamm.protocol.errors import RemoteProtocolError
 from klamm.server.configs.properties_log import log_properties
 from klamm.server.disks import are_on_disk
 from klamm.server.lifecycle.start_failure import StartFailed
-from klamm.server.local.arguments import SeedTopic, log_directory, with_own_log_directories
+from klamm.server.local.arguments import SeedTopic, log_directory, metrics_endpoint, with_own_log_directories
 from klamm.server.local.own_zookeeper import reach_zookeeper, wait_for_end
 from klamm.server.local.seed_topics import create_topics
 from klamm.server.net.outgoing import request_once
@@ -47,6 +47,7 @@ class BrokerProcess:
         self.broker_id = broker_id
         self.host = ""
         self.port = 0
+        self.metrics_port: int | None = None
         self.cluster_id = ""
         self._process = process
 
@@ -66,6 +67,7 @@ class BrokerProcess:
         if "error" in report:
             raise StartFailed(report["error"])
         self.host, self.port, self.cluster_id = report["host"], report["port"], report["cluster_id"]
+        self.metrics_port = report["metrics_port"]
 
     async def ended(self) -> str:
         """Wait for the end of the process; returns how it ended, such as "with exit code 1"."""
@@ -101,6 +103,7 @@ class ProcessCluster:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        metrics_port: int | None = None,
         zookeeper: str | EmbeddedZooKeeper | None = None,
         data_dir: Path | None = None,
         config: Mapping[str, str] | None = None,
@@ -109,6 +112,8 @@ class ProcessCluster:
         """`command` runs a broker as described above. `zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster
         starts and stops; with None it makes one.
 
+        `metrics_port` is the port of the first broker's metrics, 0 for free ports; with None there are no metrics.
+
         With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with their process; brokers are not
         started again ([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)).
         """
@@ -116,6 +121,7 @@ class ProcessCluster:
         self._count = brokers
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
+        self._metrics_port = metrics_port
         self._config = dict(config or {})
         self._topics = topics
         self._data_dir = data_dir
@@ -139,6 +145,11 @@ class ProcessCluster:
     def addresses(self) -> list[tuple[int, str, int]]:
         """(id, host, port) of every broker, sorted by id."""
         return [(p.broker_id, p.host, p.port) for p in self.processes]
+
+    @property
+    def metrics_ports(self) -> dict[int, int]:
+        """The port of each broker's metrics, by broker id; none without `metrics_port`."""
+        return {p.broker_id: p.metrics_port for p in self.processes if p.metrics_port is not None}
 
     @property
     def pids(self) -> dict[int, int]:
@@ -237,7 +248,8 @@ class ProcessCluster:
             "listeners": f"PLAINTEXT://{self._host}:{port}",
             "zookeeper.connect": self.zookeeper,
         }
-        return properties | log_directory(self._data_dir, broker_id) | with_own_log_directories(self._config, broker_id, self._count)
+        properties |= log_directory(self._data_dir, broker_id) | metrics_endpoint(self._metrics_port, broker_id)
+        return properties | with_own_log_directories(self._config, broker_id, self._count)
 
     async def _controller(self) -> tuple[str, int] | None:
         """(host, port) of the controller, None if there is none at the moment."""

@@ -44,13 +44,16 @@ class _QueuedRequest(NamedTuple):
     on_response: OnResponse | None
     ignorable: Callable[[bytes, int], bool] | None = None
     cause: Cause | None = None
+    since_s: float = 0.0
+    """When it was queued, where somebody wants to know."""
 
 
 class _Channel:
     """Queue and connection of one broker. `_queue[0]` is the request in flight while `_sent` is true."""
 
     def __init__(
-        self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None, clock: Clock
+        self, client_id: str, broker_id: int, host: str, port: int, timeout_s: float, tap: BrokerTap | None, clock: Clock,
+        queued: Callable[[int, float], None] | None,
     ) -> None:
         self.host = host
         self.port = port
@@ -60,6 +63,7 @@ class _Channel:
         self._timeout_s = timeout_s
         self._tap = tap
         self._clock = clock
+        self._queued = queued
         self._queue: deque[_QueuedRequest] = deque()
         self._next_correlation_id = 0
         self._connection: OutgoingConnection | None = None
@@ -75,8 +79,13 @@ class _Channel:
     def is_busy(self) -> bool:
         return self._sent or self._dialing is not None
 
+    @property
+    def waiting(self) -> int:
+        """Requests that were not sent yet."""
+        return len(self._queue) - self._sent
+
     def send(self, request: _QueuedRequest) -> None:
-        self._queue.append(request)
+        self._queue.append(request if self._queued is None else request._replace(since_s=self._clock.monotonic()))
         if not self._sent:
             self._advance()
 
@@ -100,6 +109,8 @@ class _Channel:
         frame = messages.encode_request(request.api_key, request.version, self._next_correlation_id, self._client_id, request.body)
         self._next_correlation_id += 1
         self._sent = True
+        if self._queued is not None and not self._failures:
+            self._queued(self._broker_id, self._clock.monotonic() - request.since_s)
         self._timer = self._clock.call_later(self._timeout_s, self._no_response)
         self._connection.send(frame, request.cause)
 
@@ -188,7 +199,12 @@ class Channels:
     """The channels of one controller. `timeout_s` limits a connection attempt and the wait for a response (controller.socket.timeout.ms).
     """
 
-    def __init__(self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, own_id: int, timeout_s: float = 30.0, tap: BrokerTap | None = None, clock: Clock = SYSTEM_CLOCK,
+        queued: Callable[[int, float], None] | None = None,
+    ) -> None:
+        """`queued` gets the broker and the seconds that a request waited for its turn, when it is sent for the first time."""
+        self._queued = queued
         self._client_id = str(own_id)
         self._timeout_s = timeout_s
         self._tap = tap
@@ -202,7 +218,11 @@ class Channels:
     def add_broker(self, broker_id: int, host: str, port: int) -> None:
         """Start a channel. An existing one is replaced, and its queued requests are dropped."""
         self.remove_broker(broker_id)
-        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock)
+        self._channels[broker_id] = _Channel(self._client_id, broker_id, host, port, self._timeout_s, self._tap, self._clock, self._queued)
+
+    def queue_sizes(self) -> dict[int, int]:
+        """By broker: requests that wait for their turn."""
+        return {broker_id: channel.waiting for broker_id, channel in self._channels.items()}
 
     def remove_broker(self, broker_id: int) -> None:
         """Close a channel and drop its queued requests. Does nothing for an unknown id."""

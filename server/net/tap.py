@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from enum import Enum
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 from klamm.protocol.framing import BadLength, FrameReader
@@ -212,12 +213,13 @@ class ConnectionTap:
 class BrokerTap:
     """The tap of a broker; it numbers the connections that the broker opens. `broker_id` may change before the first connection.
 
-    `journal` is set while the broker has a journal, with or without a tap.
+    `journal` is set while the broker has a journal, with or without a tap. `counts`, if set, counts frames for the metrics.
     """
 
     def __init__(self, tap: Tap | None, broker_id: int, clock: Callable[[], float]) -> None:
         self.broker_id = broker_id
         self.journal: ByteTap | None = None
+        self.counts: ByteTap | None = None
         self._tap = tap
         self._clock = clock
         self._numbers = itertools.count(1)
@@ -229,8 +231,7 @@ class BrokerTap:
         if connection_id is None:
             connection_id = f"{kind.value}-{peer}-{next(self._numbers)}"
         info = ConnectionInfo(self.broker_id, connection_id, kind, peer, listener, peer_id)
-        journal = None if self.journal is None else self.journal.connection(info)
-        if self._tap is None:
-            return NoSink() if journal is None else journal
-        frames = ConnectionTap(self._tap, info, self._clock)
-        return frames if journal is None else BothSinks(frames, journal)
+        sinks = [tap.connection(info) for tap in (self.journal, self.counts) if tap is not None]
+        if self._tap is not None:
+            sinks.insert(0, ConnectionTap(self._tap, info, self._clock))
+        return reduce(BothSinks, sinks) if sinks else NoSink()

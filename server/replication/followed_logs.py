@@ -75,6 +75,8 @@ class FollowerServices:
     broker_epoch: Callable[[], int]
     open_log: Callable[[HostedPartition], Awaitable[Any]]
     quota: ReplicationQuota
+    received: Callable[[int], None]
+    """Called with the bytes of the records that a response had, if it had any."""
 
 
 class FollowedLogs:
@@ -125,13 +127,17 @@ class FollowedLogs:
         parts = self._parts(response, version)
         await self._open_logs(parts)
         later = _Later([], [], [], [])
-        size = 0
+        size = total = 0
         for number, (partition, data) in enumerate(parts, 1):
             if self.session.concerns(partition):
-                size += self._apply_one(partition, data, later)
+                appended = self._apply_one(partition, data, later)
+                size += appended
+                total += appended
             if number % SLICE == 0 or size > _SLICE_BYTES:
                 size = 0
                 await asyncio.sleep(0)
+        if total:
+            self._services.received(total)
         for partition, data in later.diverging:
             if partition.standing is Standing.READY:
                 await self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)

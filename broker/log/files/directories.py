@@ -159,6 +159,11 @@ class LogDirectories:
         """Absolute paths of all directories, also of those that are offline."""
         return [directory.path for directory in self._directories]
 
+    @property
+    def offline_paths(self) -> list[str]:
+        """Those of directories that are offline."""
+        return [directory.path for directory in self._directories if directory.is_offline]
+
     def path_of(self, topic: str, partition: int) -> str | None:
         """The directory that has a log, None when there is none."""
         directory = self._home(topic, partition)

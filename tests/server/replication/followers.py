@@ -19,6 +19,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.nouns import ZERO_UUID
 from klamm.server.background import BackgroundTasks
 from klamm.server.local.driven_clock import DrivenClock
+from klamm.server.metrics.metrics import NO_METRICS
 from klamm.server.replication.fetcher import LeaderFetcher
 from klamm.server.replication.followed_logs import FollowerServices
 from klamm.server.replication.followers import Followers
@@ -147,7 +148,7 @@ class Follower:
         self.options = FetcherOptions(broker_id=ME, protocol=MetadataVersion.of(protocol), **fields)
         self.background = BackgroundTasks()
         self.quota = ReplicationQuota(11, 1, self.clock)
-        services = FollowerServices(self.options, self.clock, lambda: 41, self.replicas.open_log, self.quota)
+        services = FollowerServices(self.options, self.clock, lambda: 41, self.replicas.open_log, self.quota, NO_METRICS.replicated)
         self.followers = Followers(services, self.replicas, self.metadata, "PLAINTEXT", self.background)
         self.replicas.listeners.append(self.followers.apply)
         self.know_leader(leader.port)

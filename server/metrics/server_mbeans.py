@@ -1,0 +1,86 @@
+"""MBeans of the broker itself, of its ZooKeeper session, and of what Klamm does not have."""
+
+from __future__ import annotations
+
+from klamm.server.metrics.mbean import Kind, MBean, one
+from klamm.server.metrics.readings import BrokerReading
+
+_SERVER = "kafka.server:type=KafkaServer,name="
+_SESSION = "kafka.server:type=SessionExpireListener,name="
+_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+_NO_GROUPS, _NO_TRANSACTIONS = "There are no consumer groups yet.", "There are no transactions yet."
+_NO_CLIENT = "It is a metric of Kafka's client library; the requests are counted where they arrive."
+
+
+def _disconnects(reading: BrokerReading) -> int:
+    zookeeper = reading.parts.zookeeper
+    return zookeeper.connections - int(zookeeper.is_connected)
+
+
+SERVER_MBEANS: tuple[MBean, ...] = (
+    MBean(_SERVER + "BrokerState", Kind.GAUGE, "1 while the broker starts, 3 while it runs",
+          read=one(lambda r: r.parts.state())),
+    MBean(_SERVER + "ClusterId", Kind.GAUGE, "the id of the cluster", read=one(lambda reading: reading.services.identity.cluster_id)),
+    MBean(_SERVER + "linux-disk-read-bytes", Kind.GAUGE, "bytes that the process read from disks",
+          note="It is a metric of the process; other exporters have it for every process."),
+    MBean(_SERVER + "linux-disk-write-bytes", Kind.GAUGE, "bytes that the process wrote to disks",
+          note="It is a metric of the process; other exporters have it for every process."),
+    MBean(_SERVER + "yammer-metrics-count", Kind.GAUGE, "metrics in Kafka's library", note="Klamm does not have that library."),
+    MBean("kafka.server:type=MetadataLoader,name=CurrentControllerId", Kind.GAUGE, "the controller as this broker knows it, or -1",
+          read=one(lambda reading: -1 if reading.services.metadata.controller_id is None else reading.services.metadata.controller_id)),
+    MBean(_SESSION + "SessionState", Kind.GAUGE, "the state of the ZooKeeper session",
+          read=one(lambda reading: "CONNECTED" if reading.parts.zookeeper.is_connected else "CONNECTING")),
+    MBean(_SESSION + "ZooKeeperSyncConnectsPerSec", Kind.METER, "connections to ZooKeeper",
+          read=one(lambda r: r.parts.zookeeper.connections)),
+    MBean(_SESSION + "ZooKeeperDisconnectsPerSec", Kind.METER, "connections to ZooKeeper that were lost", read=one(_disconnects)),
+    MBean(_SESSION + "ZooKeeperExpiresPerSec", Kind.METER, "sessions that expired", read=one(lambda r: r.parts.zookeeper.generation - 1)),
+    MBean(_SESSION + "ZooKeeperAuthFailuresPerSec", Kind.METER, "failed authentications to ZooKeeper",
+          note="There is no SASL to ZooKeeper."),
+    MBean(_SESSION + "ZooKeeperReadOnlyConnectsPerSec", Kind.METER, "connections to a ZooKeeper that is read-only",
+          note="Klamm does not connect to a ZooKeeper that is read-only."),
+    MBean(_SESSION + "ZooKeeperSaslAuthenticationsPerSec", Kind.METER, "authentications to ZooKeeper",
+          note="There is no SASL to ZooKeeper."),
+    MBean("kafka.server:type=ZooKeeperClientMetrics,name=ZooKeeperRequestLatencyMs", Kind.HISTOGRAM, "time of requests to ZooKeeper",
+          note="Requests to ZooKeeper are not timed."),
+    *(
+        MBean(_GROUPS + name, Kind.GAUGE, "groups and their offsets", note=_NO_GROUPS)
+        for name in ("NumGroups", "NumGroupsCompletingRebalance", "NumGroupsDead", "NumGroupsEmpty", "NumGroupsPreparingRebalance",
+                     "NumGroupsStable", "NumOffsets")
+    ),
+    MBean("kafka.server:type=group-coordinator-metrics", Kind.SELECTOR, "groups and their offsets", note=_NO_GROUPS, attribute="all"),
+    *(
+        MBean(f"kafka.coordinator.transaction:type=TransactionMarkerChannelManager,name={name}",
+              Kind.GAUGE, "transaction markers that wait",
+              note=_NO_TRANSACTIONS)
+        for name in ("LogAppendRetryQueueSize", "UnknownDestinationQueueSize")
+    ),
+    MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate", Kind.METER, "transactions that were not verified",
+          note=_NO_TRANSACTIONS),
+    MBean("kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs", Kind.HISTOGRAM, "time for the verification",
+          note=_NO_TRANSACTIONS),
+    *(
+        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "transactions", note=_NO_TRANSACTIONS, attribute="all")
+        for name in ("transaction-coordinator-metrics", "txn-marker-channel-metrics", "AddPartitionsManager-channel-metrics")
+    ),
+    *(
+        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "connections of the broker to others", keys, note=_NO_CLIENT, attribute="all")
+        for name, keys in (
+            ("controller-channel-metrics", ("broker-id",)), ("replica-fetcher-metrics", ("broker-id", "fetcher-id")),
+            ("alter-partition-metrics", ("BrokerId",)), ("forwarding-metrics", ("BrokerId",)),
+        )
+    ),
+    *(
+        MBean(f"kafka.server:type={name}", Kind.SELECTOR, "a quota, and the requests that wait for it",
+              note="Quotas of clients do not exist yet, but for mutations of topics, which are refused and do not wait.", attribute="all")
+        for name in ("Produce", "Fetch", "Request", "ControllerMutation")
+    ),
+    MBean("kafka.server:type=LeaderReplication", Kind.SELECTOR, "bytes a second of throttled replication",
+          note="Prometheus computes rates from counters.", attribute="all"),
+    MBean("kafka.server:type=app-info", Kind.SELECTOR, "the version of Kafka", note="`klamm --version` says the version.", attribute="all"),
+    MBean("kafka.server:type=app-info", Kind.SELECTOR, "the version of Kafka", ("id",), note="`klamm --version` says the version.",
+          attribute="all"),
+    MBean("kafka.server:type=kafka-metrics-count", Kind.SELECTOR, "metrics in Kafka's library", note="Klamm does not have that library.",
+          attribute="all"),
+    MBean("kafka:type=kafka.Log4jController", Kind.SELECTOR, "levels of loggers", note="`klamm broker --log-level`, or DescribeConfigs.",
+          attribute="all"),
+)
