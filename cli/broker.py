@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from klamm.cli.lifetime import StopSignals, live
+from klamm.cli.lifetime import live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.parameters import KEY_VALUE, Whole
+from klamm.cli.stop_signals import StopSignals
 
 
 @click.command(short_help="Run one broker from a server.properties file.")

@@ -1,21 +1,22 @@
 """The life of a server process: start, report that it is ready, wait for a signal or a failure, stop in order.
 
 SIGINT and SIGTERM stop the process at any time. If it is not ready yet, that is a failure (`StoppedEarly`). A second signal ends it at
-once, with its child processes. Signals are recorded from the beginning, before there is an event loop.
+once, with its child processes (`cli/stop_signals.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable, Coroutine
-from types import FrameType
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
 
 from klamm.cli.failures import StoppedEarly
+from klamm.cli.stop_signals import StopSignals
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+if TYPE_CHECKING:
+    from klamm.server.local.cluster import LocalCluster
+    from klamm.server.local.process_cluster import ProcessCluster
 
 
 class Serving(Protocol):
@@ -28,36 +29,28 @@ class Serving(Protocol):
         """Shut down in order, also after a start that failed or was cancelled."""
 
 
-class StopSignals:
-    """Records SIGINT and SIGTERM, and lets a task wait for them."""
+class ServedCluster:
+    """The cluster of `klamm serve`, which starts when its embedded ZooKeeper has started, if there is one."""
 
-    def __init__(self) -> None:
-        """Install the signal handlers."""
-        self._received: int | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+    def __init__(self, cluster: LocalCluster | ProcessCluster, zookeeper_started: Future[None] | None) -> None:
+        self._cluster = cluster
+        self._zookeeper_started = zookeeper_started
 
-    @property
-    def received(self) -> int | None:
-        """Number of the first signal; None before it."""
-        return self._received
+    async def start(self) -> None:
+        """Wait for the ZooKeeper, start the brokers, and return when the cluster is ready."""
+        if self._zookeeper_started is not None:
+            await asyncio.wrap_future(self._zookeeper_started)
+        await self._cluster.start()
 
-    async def wait(self) -> None:
-        """Wait for the first signal."""
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        for number in SIGNALS:
-            self._loop.add_signal_handler(number, self._on_signal, number)
-        if self._received is None:
-            await self._stop.wait()
+    async def failure(self) -> None:
+        """Wait until the embedded ZooKeeper ends, and raise the reason."""
+        if self._zookeeper_started is not None:
+            await asyncio.wrap_future(self._zookeeper_started)
+        await self._cluster.failure()
 
-    def _on_signal(self, number: int, _frame: FrameType | None = None) -> None:
-        if self._received is not None:
-            os._exit(128 + number)
-        self._received = number
-        if self._stop is not None:
-            self._stop.set()
+    async def stop(self) -> None:
+        """Stop the brokers, then the ZooKeeper."""
+        await self._cluster.stop()
 
 
 async def _nothing_fails() -> None:

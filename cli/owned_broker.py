@@ -16,9 +16,10 @@ import time
 from typing import NoReturn
 
 from klamm.cli.failures import StoppedEarly, one_line
-from klamm.cli.lifetime import StopSignals, live
+from klamm.cli.lifetime import live
 from klamm.cli.logs import log_to_stderr
 from klamm.cli.output import open_standard_streams, say
+from klamm.cli.stop_signals import StopSignals
 from klamm.machine.collector import collect_seldom
 
 LIMIT_S = 2.0

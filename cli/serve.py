@@ -6,24 +6,21 @@ ready, stdout gets the addresses, for scripts. Everything else goes to stderr.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import secrets
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from klamm.cli.lifetime import StopSignals, live
 from klamm.cli.logs import log_level_option, log_to_stderr
 from klamm.cli.output import say
 from klamm.cli.parameters import KEY_VALUE, TOPIC, Whole
+from klamm.cli.stop_signals import StopSignals
 from klamm.machine.interpreter import require_interpreter_lock
 from klamm.server.local.arguments import MAX_BROKERS, BadArgument, SeedTopic, check_arguments
 
@@ -129,11 +126,12 @@ def command(
     signals = StopSignals()
     embedded = None if zookeeper is not None else EarlyZooKeeper(data_dir)
 
+    from klamm.cli.lifetime import ServedCluster, live
     from klamm.server.run import run
 
     shape = {"host": host, "port": port, "metrics_port": metrics_port, "config": config, "topics": topics, "data_dir": data_dir}
     cluster = _cluster(processes, log_level, brokers, zookeeper if embedded is None else embedded.zookeeper, shape)
-    served = Served(cluster, embedded)
+    served = ServedCluster(cluster, None if embedded is None else embedded.started)
 
     def ready() -> None:
         log.info(NO_GROUPS)
@@ -158,6 +156,9 @@ def _cluster(
 
 def _journaled(lake: Path) -> dict[str, str]:
     """The broker properties for a journal in this lake, with a new run id."""
+    import secrets
+    from datetime import UTC, datetime
+
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     return {"klamm.journal.dir": str(lake.absolute()), "klamm.journal.run": run_id}
 
@@ -198,30 +199,6 @@ class EarlyZooKeeper:
             self.started.set_exception(failure)
         else:
             self.started.set_result(None)
-
-
-class Served:
-    """The cluster, and the embedded ZooKeeper if there is one."""
-
-    def __init__(self, cluster: LocalCluster | ProcessCluster, embedded: EarlyZooKeeper | None) -> None:
-        self._cluster = cluster
-        self._embedded = embedded
-
-    async def start(self) -> None:
-        """Wait for the ZooKeeper, start the brokers, and return when the cluster is ready."""
-        if self._embedded is not None:
-            await asyncio.wrap_future(self._embedded.started)
-        await self._cluster.start()
-
-    async def failure(self) -> None:
-        """Wait until the embedded ZooKeeper ends, and raise the reason."""
-        if self._embedded is not None:
-            await asyncio.wrap_future(self._embedded.started)
-        await self._cluster.failure()
-
-    async def stop(self) -> None:
-        """Stop the brokers, then the ZooKeeper."""
-        await self._cluster.stop()
 
 
 def _as_lines(cluster: LocalCluster | ProcessCluster) -> str:

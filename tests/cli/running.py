@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from klamm.cli.lifetime import SIGNALS
 from klamm.cli.main import main
+from klamm.cli.stop_signals import SIGNALS
 
 KLAMM = str(Path(sys.executable).parent / "klamm")
 WITHIN_S = 30.0

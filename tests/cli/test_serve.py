@@ -90,6 +90,18 @@ def test_a_signal_while_the_zookeeper_starts_stops_it_too(start: Start, tmp_path
     wait_until(lambda: not list(tmp_path.glob("klamm-*")), "its folder is gone")
 
 
+def test_the_jvm_of_zookeeper_is_started_before_asyncio_is_imported() -> None:
+    """The JVM takes longest of all: what it does not need is imported while it starts."""
+    program = """
+import sys
+import klamm.cli.main, klamm.cli.serve
+from klamm.zk.embedded.server import EmbeddedZooKeeper
+EmbeddedZooKeeper.start = lambda _: print("asyncio" in sys.modules, "klamm.server.services" in sys.modules)
+klamm.cli.serve.EarlyZooKeeper(None).started.result()
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout == "False False\n"
+
+
 async def test_zookeeper_that_starts_after_its_waiter_was_cancelled_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is ending then; what ended it has been said."""
     go_on, faults = threading.Event(), list[object]()
