@@ -1,1 +1,1 @@
-"""A whole cluster in this process: its brokers, their ZooKeeper, and what programs use of it."""
+"""Local clusters: brokers in this process or in child processes, their ZooKeeper, and the API for programs."""

@@ -1,4 +1,4 @@
-"""The arguments of a local cluster, checked before anything is started; an error is one line."""
+"""The arguments of a local cluster. They are checked before anything is started; an error is one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SeedTopic(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> SeedTopic:
-        """From `NAME:PARTITIONS:RF:KEY=VALUE:…`; both numbers default to 1, and there may be no configs. Raises ValueError."""
+        """Parse `NAME:PARTITIONS:RF:KEY=VALUE:…`. Both numbers default to 1, configs are optional. Raises ValueError."""
         shape, *configs = _BEFORE_CONFIG.split(text)
         name, *numbers = shape.split(":")
         if not name or len(numbers) > 2 or not all(number.isascii() and number.isdigit() and int(number) > 0 for number in numbers):
@@ -36,7 +36,7 @@ class SeedTopic(NamedTuple):
 
 
 class BadArgument(ValueError):
-    """An argument cannot be so. `argument` is its name, with what it names where it is a mapping; `reason` a clause."""
+    """An argument is not valid. `argument` is its name, with the key if it is a mapping; `reason` says in a clause what is wrong."""
 
     def __init__(self, argument: str, reason: str) -> None:
         super().__init__(f"{argument}: {reason}")
@@ -45,12 +45,12 @@ class BadArgument(ValueError):
 
 
 def log_directory(data_dir: Path | None, broker_id: int) -> dict[str, str]:
-    """The properties that give a broker its log directory below `data_dir`; none without it."""
+    """The properties that set a broker's log directory below `data_dir`; empty without `data_dir`."""
     return {} if data_dir is None else {"log.dirs": str((data_dir / f"broker-{broker_id}").absolute())}
 
 
 def with_own_log_directories(config: Mapping[str, str], broker_id: int, brokers: int) -> dict[str, str]:
-    """Properties of all brokers, with a folder for this broker below each log directory, where there are several brokers."""
+    """The properties of one broker. If there are several brokers, each has its own folder below each log directory."""
     properties = dict(config)
     for name in {"log.dir", "log.dirs"} & config.keys() if brokers > 1 else ():
         folders = (folder.strip() for folder in config[name].split(","))

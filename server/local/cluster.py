@@ -1,17 +1,17 @@
-"""Several brokers in one process and one event loop, with a ZooKeeper of their own when none is given.
+"""A cluster of several brokers in one process and one event loop. It starts an embedded ZooKeeper unless one is given.
 
-Each broker has its own session, listener and controller, and talks to the others over TCP: to a client this is a cluster like any
-other. It is ready when every broker is registered and not fenced, one of them is controller, and every broker's metadata cache shows
-all of them and the requested topics.
+Each broker has its own ZooKeeper session, listener and controller, and talks to the others over TCP, so clients see a normal cluster. The
+cluster is ready when every broker is registered and not fenced, one of them is the controller, and every broker's metadata cache has
+all brokers and the requested topics.
 
 It stops as a whole: brokers in descending order of their ids, the controller last, each with a controlled shutdown that does not
-wait for what cannot happen any more. All this together takes a second at most; what is left then is closed at once.
+wait for something that cannot happen any more. All this takes a second at most; brokers that still run then are closed at once.
 
-Meanwhile single brokers can be stopped, killed and started again, and the controller can be moved, one such step at a time. A step
-returns when every broker that runs shows its outcome.
+While the cluster runs, single brokers can be stopped, killed and started again, and the controller can be moved, one step at a time. A step
+returns when every running broker shows its outcome.
 
-A broker that comes back finds its logs, also where they are in memory: each broker has a `MemoryDirectory` that outlives it
-([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)). With `lose_log` it finds none, as after the loss of its disk.
+A broker that starts again finds its logs, also if they are in memory: each broker has a `MemoryDirectory` that outlives it
+([ADR 12](../../docs/adr/0012-logs-in-memory-outlive-their-broker.md)). With `lose_log` it finds no logs, as after the loss of its disk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ IN_ORDER_S = 1.0
 
 
 class LocalCluster:
-    """Brokers 1 to `brokers`. `port` is the first one's, 0 for free ports; `config` holds properties of all of them."""
+    """Brokers 1 to `brokers`. `port` is the port of the first one, 0 for any free ports; `config` has the properties of all brokers."""
 
     def __init__(
         self,
@@ -66,15 +66,16 @@ class LocalCluster:
         alter_config_policy: AlterConfigPolicy | None = None,
         seams: Seams | None = None,
     ) -> None:
-        """`zookeeper` is host:port[,…][/chroot], or an embedded one to own; None makes one, which keeps its data in `data_dir`.
+        """`zookeeper` is host:port[,…][/chroot], or an embedded ZooKeeper that this cluster starts and stops. With None it makes one, with
+        its data in `data_dir`.
 
-        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory; they end with the cluster. `metrics_port`
-        is that of the first broker's metrics, 0 for free ones; None: there are none.
+        With a `data_dir` each broker has its log directory there. Otherwise logs are in memory and end with the cluster. `metrics_port` is
+        the port of the first broker's metrics, 0 for free ones, None for no metrics.
 
-        `seams` are those of all brokers. This object itself waits in real time for what the brokers do.
+        `seams` are given to all brokers. The cluster itself waits for its brokers in real time.
         """
         self.brokers: list[BrokerServer] = []
-        """The brokers that run, by id."""
+        """The running brokers, sorted by id."""
         self.steering = Steering() if seams is None or seams.steering is None else seams.steering
         """Holds the brokers' controllers at phases."""
         self.cluster_id = ""
@@ -106,12 +107,12 @@ class LocalCluster:
 
     @property
     def controller_id(self) -> int:
-        """Broker id of the controller, -1 when there is none right now."""
+        """Broker id of the controller, -1 if there is none at the moment."""
         return next((broker.id for broker in self.brokers if broker.controller.is_active), -1)
 
     @property
     def addresses(self) -> list[tuple[int, str, int]]:
-        """(id, host, port) of the inter-broker listener of each broker that runs, by id."""
+        """(id, host, port) of the inter-broker listener of each running broker, sorted by id."""
         return [(b.id, e.host, e.port) for b in self.brokers for e in b.advertised if e.listener == b.inter_broker_listener]
 
     @property
@@ -121,7 +122,7 @@ class LocalCluster:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Process ids of brokers that are processes of their own: none."""
+        """Empty: the brokers do not have their own processes."""
         return {}
 
     @property
@@ -129,7 +130,7 @@ class LocalCluster:
         return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for _, host, port in self.addresses)
 
     async def start(self) -> None:
-        """Come up and be ready. Raises StartFailed (or EmbeddedZooKeeperError, ConfigError) with everything stopped again."""
+        """Start, and return when the cluster is ready. Raises StartFailed, EmbeddedZooKeeperError or ConfigError; all is stopped then."""
         async with self._step:
             try:
                 await self._start()
@@ -141,15 +142,15 @@ class LocalCluster:
                 raise
 
     async def stop(self) -> None:
-        """Stop every broker in order, then the ZooKeeper that was started. Also after a start that failed."""
+        """Stop every broker in order, then the embedded ZooKeeper. May also be called after a failed start."""
         async with self._step:
             await self._stop()
 
     async def stop_broker(self, broker_id: int, *, lose_log: bool = False) -> None:
-        """Stop a broker with a controlled shutdown. Returns when no other one shows it any more.
+        """Stop a broker with a controlled shutdown. Returns when no other broker shows it any more.
 
         Its logs stay, in memory or in its log directories, and `start_broker` finds them: records, high watermarks, leader epochs,
-        states of producers, topic ids. With `lose_log` they are removed, as when its disk is replaced. Raises OSError when that fails.
+        producer states, topic ids. With `lose_log` they are removed, as if its disk was replaced. Raises OSError if they cannot be removed.
         """
         async with self._step:
             broker = self._running(broker_id)
@@ -160,15 +161,15 @@ class LocalCluster:
             await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
     async def kill_broker(self, broker_id: int, *, expire: bool = False, lose_log: bool = False) -> None:
-        """End a broker as `kill -9` does: its connections are cut, nothing is sent.
+        """End a broker like `kill -9`: its connections are cut, and it sends nothing.
 
-        Its logs stay with every record that was appended to them, in memory or in its log directories. As a killed process it writes no
+        Its logs stay with every record that was appended, in memory or in its log directories. Like a killed process it does not write a
         checkpoint: `start_broker` finds the high watermarks and log start offsets of the last one
-        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as `stop_broker` says.
+        (`replica.high.watermark.checkpoint.interval.ms`). With `lose_log` the logs are removed, as in `stop_broker`.
 
-        ZooKeeper notices after `zookeeper.session.timeout.ms`; so long the broker stays registered, and controller if it was that. With
-        `expire` its session expires at once, and this returns when no other broker shows it any more: where it registers with the
-        controller, that is after `broker.session.timeout.ms`.
+        ZooKeeper notices the loss after `zookeeper.session.timeout.ms`. Until then the broker stays registered, and stays controller if it
+        was the controller. With `expire` its session expires at once, and this returns when no other broker shows it any more. If it
+        registers with the controller, that is after `broker.session.timeout.ms`.
         """
         async with self._step:
             broker = self._running(broker_id)
@@ -182,10 +183,10 @@ class LocalCluster:
                 await self._until(lambda: self._forgotten(broker_id), f"broker {broker_id} is forgotten")
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a broker that was stopped or killed, on its former port and with a new epoch. Returns when all show it and follow it.
+        """Start a stopped or killed broker again, on its former port and with a new epoch. Returns when every broker shows it.
 
-        It finds the logs that it left, unless they were lost on purpose (`lose_log`), or topics were deleted meanwhile. What is
-        left of its former session is removed first. Raises StartFailed.
+        It finds its logs, unless they were removed with `lose_log`; those of topics that were deleted in the meantime are deleted. Its
+        former session is ended first. Raises StartFailed.
         """
         async with self._step:
             if broker_id in (broker.id for broker in self.brokers):
@@ -199,9 +200,9 @@ class LocalCluster:
             await self._until(lambda: self._shown_by_all(broker), f"broker {broker_id} is shown by all")
 
     async def move_controller(self, to: int | None = None) -> int:
-        """Make this broker the controller, or any but the present one; its id. Returns when every broker shows it.
+        """Make this broker the controller, or with None any other than the present one. Returns its id when every broker shows it.
 
-        As an operator does it: `/controller` is deleted, which all brokers see, and an election follows.
+        It works as an operator would do it: `/controller` is deleted, all brokers notice that, and an election follows.
         """
         async with self._step:
             before = self.controller_id
@@ -220,11 +221,11 @@ class LocalCluster:
 
     @property
     def recovering(self) -> list[Recovery]:
-        """The partitions whose leaders wait to be released, with `kip704.recovery.mode=manual` (KIP-704)."""
+        """The partitions whose leaders wait for `release_recovery`, with `kip704.recovery.mode=manual` (KIP-704)."""
         return self._seams.recovery_gate.waiting
 
     async def release_recovery(self, topic: str | None = None, partition: int | None = None) -> list[Recovery]:
-        """Let leaders go on that wait in recovery: all, those of a topic, or that of a partition. Which ones."""
+        """Release leaders that wait in recovery: all, those of a topic, or that of one partition. Returns the released ones."""
         return self._seams.recovery_gate.release(topic, partition)
 
     async def _start(self) -> None:
@@ -258,14 +259,14 @@ class LocalCluster:
         try:
             await asyncio.gather(*(self._bury(broker_id, IN_ORDER_S) for broker_id in list(self._killed)))
         except TimeoutError as error:
-            log.warning("the sessions of killed brokers could not be closed and will expire: %s", error)
+            log.warning("cannot close the sessions of killed brokers; they will expire: %s", error)
         for memory in self._memory.values():
             memory.clear()
         if self._embedded is not None:
             await asyncio.to_thread(self._embedded.stop)
 
     async def _lose_log(self, broker: BrokerServer) -> None:
-        """Remove the logs of a broker that has ended. Raises OSError."""
+        """Remove the logs of a stopped broker. Raises OSError."""
         self._memory[broker.id].clear()
         for directory in broker.config.log_dirs if are_on_disk(broker.config) else ():
             await asyncio.to_thread(remove_logs, directory)
@@ -286,17 +287,17 @@ class LocalCluster:
         raise ValueError(f"broker {broker_id} is not running" if broker_id in self._ports else f"there is no broker {broker_id}")
 
     async def _bury(self, broker_id: int, limit_s: float = START_TIMEOUT_S) -> None:
-        """End what a killed broker left in ZooKeeper. Raises TimeoutError when it does not respond."""
+        """End the ZooKeeper session of a killed broker. Raises TimeoutError if ZooKeeper does not respond."""
         killed = self._killed.pop(broker_id, None)
         if killed is not None:
             await killed.zk.end_severed(limit_s)
 
     def _agree(self) -> bool:
-        """Whether every broker that runs shows one of them as the controller."""
+        """Whether every running broker shows the active controller as the controller."""
         return all(broker.metadata.controller_id == self.controller_id for broker in self.brokers) and self.controller_id != -1
 
     def _forgotten(self, broker_id: int) -> bool:
-        """Whether no broker that runs shows this one, neither as a broker nor as a leader."""
+        """Whether no running broker shows this broker, neither as a broker nor as a leader."""
         return not self.brokers or (
             self._agree()
             and not any(broker_id in broker.metadata.brokers for broker in self.brokers)
@@ -304,7 +305,7 @@ class LocalCluster:
         )
 
     def _shown_by_all(self, joined: BrokerServer) -> bool:
-        """Whether all show this broker, it shows what the controller knows, and what only waited for it has a leader."""
+        """Whether all brokers show this one, it shows all topics, and no partition that it can lead is without a leader."""
         return (
             self._agree()
             and joined.is_online
@@ -314,7 +315,7 @@ class LocalCluster:
         )
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait for what every broker has to see. Raises TimeoutError."""
+        """Wait until `holds()` is true; `what` describes it in the error. Raises TimeoutError."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while not holds():  # noqa: ASYNC110 no one event says that all caches agree
@@ -323,7 +324,7 @@ class LocalCluster:
             raise TimeoutError(f"not within {START_TIMEOUT_S:g} s: {what}") from None
 
     async def failure(self) -> None:
-        """Wait until the ZooKeeper that was started ends by itself, then raise EmbeddedZooKeeperError with the reason."""
+        """Wait until the embedded ZooKeeper ends by itself, then raise EmbeddedZooKeeperError with the reason."""
         await wait_for_end(self._embedded)
 
     @staticmethod
@@ -340,7 +341,7 @@ class LocalCluster:
         return BrokerConfig(properties | with_own_log_directories(self._config, number, self._count))
 
     async def _shown(self, topics: Sequence[SeedTopic]) -> None:
-        """Wait until there is a controller and every broker's metadata cache shows all brokers and these topics, with leaders."""
+        """Wait until every broker's metadata cache has a controller, all brokers and these topics, each partition with a leader."""
         ids = {broker.id for broker in self.brokers}
         while not all(_shows(broker, ids, topics) for broker in self.brokers):  # noqa: ASYNC110 no one event says that all caches agree
             await asyncio.sleep(LOOK_S)
@@ -353,7 +354,7 @@ class LocalCluster:
         for t in self._topics:
             count = len(self.brokers[0].metadata.topics[t.name].partitions)
             if count != t.partitions:
-                log.warning("topic %s exists already with %d partitions instead of %d; it is left as it is", t.name, count, t.partitions)
+                log.warning("topic %s already exists with %d partitions instead of %d; it is not changed", t.name, count, t.partitions)
 
     async def _controller_address(self) -> tuple[str, int] | None:
         controller_id = self.controller_id
@@ -361,7 +362,7 @@ class LocalCluster:
 
 
 async def _in_thread(work: Callable[[], object]) -> None:
-    """Run what cannot be cancelled. A caller that is cancelled goes on when it has ended, so that its outcome can be undone."""
+    """Run work in a thread that cannot be cancelled. A cancelled caller waits for its end, so that the work can be undone."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""What of a local cluster's arguments is judged by the tables of configs: properties, topics and their configs."""
+"""Checks of a local cluster's arguments against the tables of configs: properties, topics and topic configs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klamm.server.local.arguments import BadArgument, SeedTopic
 
 
 def check_configs(config: Mapping[str, str], topics: Sequence[SeedTopic], brokers: int | None) -> None:
-    """Raises BadArgument for what no broker would take. `brokers` is None where others than the cluster's may be there too."""
+    """Raises BadArgument if a broker would refuse it. `brokers` is None if other brokers may use the same ZooKeeper."""
     try:
         checked = BrokerConfig({"broker.id": "1", "zookeeper.connect": "unused"} | dict(config))
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""A clock that stands still until somebody moves it: hours of timers pass as fast as their work is done.
+"""A clock that only moves when it is told to. A test can run through hours of timers as fast as their work is done.
 
-Brokers with this clock still use real sockets and a real ZooKeeper. Their work takes real time, but none of this clock's; so after each
-timer the caller lets the work that it caused come to its end, with `settle`, before the time moves on to the next one.
+Brokers with this clock still use real sockets and a real ZooKeeper. Their work takes real time, but no time of this clock. So the caller
+waits after each timer, with `settle`, until the work that it started has ended; then the time moves to the next timer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ START_MS = 1_700_000_000_000
 
 
 class DrivenTimer:
-    """A call that waits for its time."""
+    """A callback with the time when it is due."""
 
     __slots__ = ("arguments", "callback", "due", "is_cancelled", "number")
 
@@ -36,7 +36,7 @@ class DrivenTimer:
 
 
 class DrivenClock:
-    """See the file's text. `start_ms` is the wall time at the beginning."""
+    """A clock that `advance` and `jump` move. `start_ms` is the wall time at the beginning."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._start_ms = start_ms
@@ -76,9 +76,9 @@ class DrivenClock:
                 timer.cancel()
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]] | None = None) -> int:
-        """Let `seconds` pass, every timer at its time and in its turn; how many fired.
+        """Let `seconds` pass and fire every timer at its time, in order; returns how many fired.
 
-        After the timers of one moment `settle` is awaited; without it the loop gets one turn.
+        After all timers that are due at the same time, `settle` is awaited; without it the event loop runs once.
         """
         end_s = self._now_s + seconds
         fired = 0
@@ -93,7 +93,7 @@ class DrivenClock:
         return fired
 
     def jump(self, seconds: float) -> int:
-        """Let `seconds` pass at once, as when the process did not run: timers that were due fire now, late; how many."""
+        """Let `seconds` pass at once, as if the process did not run. Timers that were due fire now, late; returns how many."""
         self._now_s += seconds
         fired = 0
         while (timer := self._next(self._now_s)) is not None:
@@ -103,7 +103,7 @@ class DrivenClock:
         return fired
 
     def _next(self, until_s: float) -> DrivenTimer | None:
-        """The first timer that is not cancelled, when it is due by then."""
+        """The first timer that is not cancelled, None if it is due after `until_s`."""
         timers = self._timers
         while timers and timers[0].is_cancelled:
             heapq.heappop(timers)
