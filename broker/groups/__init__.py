@@ -1,0 +1,1 @@
+"""Consumer groups of one broker: members, rebalances and committed offsets."""

@@ -1,0 +1,143 @@
+"""What requests ask of a group and what becomes of it, as values. They are independent of the versions of the protocol.
+
+A `ticket` stands for a request that waits for its result; groups only hand it back in `Respond`. `fresh_id` is a UUID that was drawn for
+the request, since groups draw nothing themselves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.nouns import TopicPartition
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+
+class Protocol(NamedTuple):
+    """A way to assign partitions that a member knows, with the member's subscription in that protocol's bytes."""
+
+    name: str
+    metadata: bytes
+
+
+class Join(NamedTuple):
+    """JoinGroup. `needs_known_id`: a dynamic member has to join with the id that it was given (version 4 and later);
+    `can_skip_assignment`: version 9 and later."""
+
+    ticket: object
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[Protocol, ...]
+    fresh_id: str
+    needs_known_id: bool
+    can_skip_assignment: bool
+    reason: str | None = None
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader of the group sees it."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """`members` are given to the leader only."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NO_MEMBER
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class Sync(NamedTuple):
+    """SyncGroup. `assignments` are (member id, bytes), from the leader; protocol type and name are None before version 5."""
+
+    ticket: object
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+class SyncResult(NamedTuple):
+    """The assignment of one member."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class Leaving(NamedTuple):
+    """One member of a LeaveGroup; an empty member id with an instance id removes a static member by its name."""
+
+    member_id: str
+    instance_id: str | None
+    reason: str | None = None
+
+
+class OffsetCommit(NamedTuple):
+    """An offset as a client commits it. `expire_ms` is set for clients whose requests have a retention time."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int | None = None
+
+
+class Commit(NamedTuple):
+    """OffsetCommit, or TxnOffsetCommit if `producer_id` is not -1. The offsets have passed the checks of the request."""
+
+    ticket: object
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: dict[TopicPartition, OffsetCommit]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class Respond(NamedTuple):
+    """The result of the request with this ticket: a JoinResult, a SyncResult, or the error of a commit."""
+
+    ticket: object
+    result: JoinResult | SyncResult | ErrorCode
+
+
+Record = tuple[bytes, bytes | None]
+"""Key and value of a record of the offsets topic; None deletes the key."""
+
+
+class Append(NamedTuple):
+    """Records to append to the group's partition of the offsets topic, with acks=all.
+
+    The caller appends them and gives the outcome to `Groups.appended` with the same `token`. A token of None: nobody waits, and a failure
+    means only that the records are written another time.
+    """
+
+    token: object
+    records: tuple[Record, ...]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+Effect = Respond | Append
