@@ -32,7 +32,13 @@ def test_a_commit_of_a_generation_of_an_unknown_group_is_refused_and_makes_no_gr
 
 @pytest.mark.parametrize(
     ("member", "generation", "error"),
-    [("own", 1, E.NONE), ("own", 2, E.ILLEGAL_GENERATION), ("own", -1, E.ILLEGAL_GENERATION), ("", -1, E.UNKNOWN_MEMBER_ID), ("x", 1, E.UNKNOWN_MEMBER_ID)],
+    [
+        ("own", 1, E.NONE),
+        ("own", 2, E.ILLEGAL_GENERATION),
+        ("own", -1, E.ILLEGAL_GENERATION),
+        ("", -1, E.UNKNOWN_MEMBER_ID),
+        ("x", 1, E.UNKNOWN_MEMBER_ID),
+    ],
 )
 def test_only_members_of_the_generation_commit_to_a_group_with_members(member: str, generation: int, error: E) -> None:
     driver = GroupDriver()

@@ -130,7 +130,9 @@ def test_the_first_join_of_a_member_waits_at_most_five_minutes() -> None:
     assert driver.joined(ticket) == JoinResult(E.UNKNOWN_MEMBER_ID, "")
 
 
-@pytest.mark.parametrize(("session_ms", "error"), [(5_999, E.INVALID_SESSION_TIMEOUT), (6_000, E.MEMBER_ID_REQUIRED), (1_800_001, E.INVALID_SESSION_TIMEOUT)])
+@pytest.mark.parametrize(
+    ("session_ms", "error"), [(5_999, E.INVALID_SESSION_TIMEOUT), (6_000, E.MEMBER_ID_REQUIRED), (1_800_001, E.INVALID_SESSION_TIMEOUT)]
+)
 def test_session_timeouts_have_bounds(session_ms: int, error: E) -> None:
     driver = GroupDriver()
     assert driver.joined(driver.join(session_ms=session_ms)).error is error
@@ -332,7 +334,9 @@ def test_heartbeats_of_a_member_without_its_assignment_are_good() -> None:
     assert driver.heartbeat(a, 1) is E.NONE
 
 
-@pytest.mark.parametrize(("member", "generation", "error"), [("x", 1, E.UNKNOWN_MEMBER_ID), (None, 2, E.ILLEGAL_GENERATION), (None, 0, E.ILLEGAL_GENERATION)])
+@pytest.mark.parametrize(
+    ("member", "generation", "error"), [("x", 1, E.UNKNOWN_MEMBER_ID), (None, 2, E.ILLEGAL_GENERATION), (None, 0, E.ILLEGAL_GENERATION)]
+)
 def test_heartbeats_check_member_and_generation(member: str | None, generation: int, error: E) -> None:
     driver = GroupDriver()
     (a,) = driver.stable(1)
