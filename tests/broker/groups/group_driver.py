@@ -99,7 +99,8 @@ class GroupDriver:
         self.groups.join(
             Join(
                 ticket, group, member_id, instance, client, "/127.0.0.1", rebalance_ms, session_ms, kind,
-                tuple(Protocol(name, metadata) for name in protocols), f"id{self._tickets}", version >= 4 and instance is None, version >= 9,
+                tuple(Protocol(name, metadata) for name in protocols), f"id{self._tickets}",
+                version >= 4 and instance is None, version >= 9,
             ),
             self.now,
         )
