@@ -145,11 +145,13 @@ def apis_page() -> str:
 
 
 def states_page() -> str:
-    """The legal moves of partitions, replicas and brokers, drawn from the tables that the controller obeys."""
+    """The legal moves of partitions, replicas, brokers and groups, drawn from the tables that the code obeys."""
+    from klamm.broker.groups.states import MOVES as GROUP_MOVES
+    from klamm.broker.groups.states import GroupState
     from klamm.controller.states import BROKER_MOVES, PARTITION_MOVES, REGISTERING_MOVES, REPLICA_MOVES
 
-    lines = [NOTE, "# States of partitions, replicas and brokers\n"]
-    lines.append("Drawn from the tables in `controller/states.py`; a move that is not there is refused.\n")
+    lines = [NOTE, "# States of partitions, replicas, brokers and groups\n"]
+    lines.append("Drawn from the tables in `controller/states.py` and `broker/groups/states.py`. A move that is not there is refused.\n")
     tables: list[tuple[str, Mapping[Any, frozenset[Any]]]] = [
         ("Partitions", PARTITION_MOVES),
         ("Replicas", REPLICA_MOVES),
@@ -162,6 +164,9 @@ def states_page() -> str:
             lines += [f"    {source.name} --> {target.name}" for source in sorted(sources - {None})]
             lines += [f"    [*] --> {target.name}"] * (None in sources)
         lines += ["```", ""]
+    lines += ["## Consumer groups\n", "```mermaid", "stateDiagram-v2", f"    [*] --> {next(iter(GROUP_MOVES)).name}"]
+    lines += [f"    {source.name} --> {target.name}" for source in GROUP_MOVES for target in GroupState if target in GROUP_MOVES[source]]
+    lines += ["```", ""]
     return "\n".join(lines)
 
 
