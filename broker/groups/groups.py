@@ -5,7 +5,7 @@ a clock, draws a number or waits, so the same events give the same effects. What
 changes only by `replay` of a record: while the partition is loaded, and after each append of this coordinator. Sessions, joins and syncs
 that wait are not durable; a new coordinator gives every member its full session time-out again.
 
-The caller appends what `Append` says and calls `appended`; it calls `tick` when `next_deadline_ms` has come, and `expire` at times.
+The caller appends what `AppendRecords` says and calls `appended`; it calls `tick` when `next_deadline_ms` has come, and `expire` at times.
 Source: `GroupCoordinator` and `GroupMetadataManager` of Apache Kafka 3.9.1.
 """
 
@@ -22,7 +22,7 @@ from klamm.broker.groups.offsets import NO_PRODUCER
 from klamm.broker.groups.rebalances import Limits, Now, Rebalances, RenameAppended, SyncAppended, generation_error
 from klamm.broker.groups.requests import (
     NO_MEMBER,
-    Append,
+    AppendRecords,
     Commit,
     Effect,
     Join,
@@ -145,7 +145,7 @@ class Groups:
             self._rebalances.keep_alive(group, member, now)
         group.offsets.append_begins(request.offsets)
         records = tuple(log_records.offset_record(group.group_id, *each) for each in request.offsets.items())
-        self._rebalances.effects.append(Append(CommitAppended(request), records, request.producer_id, request.producer_epoch))
+        self._rebalances.effects.append(AppendRecords(CommitAppended(request), records, request.producer_id, request.producer_epoch))
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
         """OffsetDelete: a code for the group, then one for each partition."""
@@ -218,7 +218,7 @@ class Groups:
 
     # --- the log
 
-    def appended(self, append: Append, error: ErrorCode, base_offset: int, now: Now) -> None:
+    def appended(self, append: AppendRecords, error: ErrorCode, base_offset: int, now: Now) -> None:
         """What became of an append. `base_offset` is where its first record is; it does not matter after an error."""
         token = append.token
         if error is ErrorCode.NONE and not isinstance(token, RenameAppended) and self._is_current(token):
@@ -310,13 +310,13 @@ class Groups:
         removed = group.offsets.remove(partitions)
         if removed:
             records = tuple((log_records.offset_key(group.group_id, each), None) for each in removed)
-            self._rebalances.effects.append(Append(None, records))
+            self._rebalances.effects.append(AppendRecords(None, records))
 
     def _drop(self, group: Group, now: Now) -> None:
         group.move_to(DEAD, now.wall_ms)
         del self._groups[group.group_id]
         if group.generation > 0:
-            self._rebalances.effects.append(Append(None, ((log_records.group_key(group.group_id), None),)))
+            self._rebalances.effects.append(AppendRecords(None, ((log_records.group_key(group.group_id), None),)))
 
 
 _LONG_AGO = Now(0, -1)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from klamm.broker.groups.group import Group, Member
 from klamm.broker.groups.log_records import group_record
-from klamm.broker.groups.requests import NO_MEMBER, Append, Effect, Join, JoinResult, Leaving, Respond, Sync, SyncResult
+from klamm.broker.groups.requests import NO_MEMBER, AppendRecords, Effect, Join, JoinResult, Leaving, Respond, Sync, SyncResult
 from klamm.broker.groups.states import CAN_REBALANCE, COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from klamm.broker.groups.timers import JoinEnds, SessionEnds, SyncEnds, Timers
 from klamm.protocol.errors import ErrorCode
@@ -168,7 +168,7 @@ class Rebalances:
         elif group.state is STABLE:
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             token = RenameAppended(group.group_id, instance_id, old_id, new_id, old_join, leader, request.can_skip_assignment)
-            self.effects.append(Append(token, (group_record(group.group_id, group.to_store(assignments)),)))
+            self.effects.append(AppendRecords(token, (group_record(group.group_id, group.to_store(assignments)),)))
 
     def renamed(self, group: Group, done: RenameAppended, error: ErrorCode, now: Now) -> None:
         """A static member's new id was appended, or could not be: then the member has its old one again."""
@@ -253,7 +253,7 @@ class Rebalances:
         group.begin_generation(COMPLETING, now.wall_ms)
         if group.state is EMPTY:
             log.info("group %s: generation %d is empty", group.group_id, group.generation)
-            self.effects.append(Append(None, (group_record(group.group_id, group.to_store({})),)))
+            self.effects.append(AppendRecords(None, (group_record(group.group_id, group.to_store({})),)))
             return
         log.info("group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
         for member in group.members.values():
@@ -285,7 +285,7 @@ class Rebalances:
         if group.leader == member.member_id:
             assignments = {**dict.fromkeys(group.members, b""), **dict(request.assignments)}
             stored = group.to_store(assignments)
-            self.effects.append(Append(SyncAppended(group.group_id, group.generation), (group_record(group.group_id, stored),)))
+            self.effects.append(AppendRecords(SyncAppended(group.group_id, group.generation), (group_record(group.group_id, stored),)))
 
     def synced(self, group: Group, done: SyncAppended, error: ErrorCode, now: Now) -> None:
         """The assignment could not be appended. (What was appended is replayed, and `respond_syncs` follows.)"""

@@ -127,7 +127,7 @@ Record = tuple[bytes, bytes | None]
 """Key and value of a record of the offsets topic; None deletes the key."""
 
 
-class Append(NamedTuple):
+class AppendRecords(NamedTuple):
     """Records to append to the group's partition of the offsets topic, with acks=all.
 
     The caller appends them and gives the outcome to `Groups.appended` with the same `token`. A token of None: nobody waits, and a failure
@@ -140,4 +140,4 @@ class Append(NamedTuple):
     producer_epoch: int = -1
 
 
-Effect = Respond | Append
+Effect = Respond | AppendRecords

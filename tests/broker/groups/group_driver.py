@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.broker.groups.groups import Groups
 from klamm.broker.groups.rebalances import Limits, Now
 from klamm.broker.groups.requests import (
-    Append,
+    AppendRecords,
     Commit,
     Join,
     JoinResult,
@@ -32,7 +32,7 @@ class GroupDriver:
         self.log: list[tuple[bytes, bytes | None, int, int]] = []
         self.results: dict[object, JoinResult | SyncResult | ErrorCode] = {}
         self.holds = False
-        self.held: list[Append] = []
+        self.held: list[AppendRecords] = []
         self.error = ErrorCode.NONE
         self._tickets = 0
 
@@ -61,7 +61,7 @@ class GroupDriver:
                 else:
                     self.append(effect, self.error)
 
-    def append(self, append: Append, error: ErrorCode = ErrorCode.NONE) -> None:
+    def append(self, append: AppendRecords, error: ErrorCode = ErrorCode.NONE) -> None:
         base_offset = len(self.log)
         if error is ErrorCode.NONE:
             self.log += [(key, value, base_offset + at, append.producer_id) for at, (key, value) in enumerate(append.records)]
