@@ -388,7 +388,7 @@ class Rebalances:
             self._prepare_if_possible(group, now, "the group is larger than group.max.size")
 
     def unload(self, group: Group, now: Now) -> None:
-        """Another broker coordinates this group now: whoever waits has to find it."""
+        """Another broker coordinates this group now: waiting clients have to look it up."""
         group.move_to(DEAD, now.wall_ms)
         for member in group.members.values():
             ticket, member.joining = member.joining, None
