@@ -53,7 +53,7 @@ GROUP_ERRORS = {
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     **dict.fromkeys(_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
 }
-"""What a client is told when a group's record cannot be appended; other codes stay as they are."""
+"""The code in the response when a group's record cannot be appended. Other codes are passed on."""
 
 COMMIT_ERRORS = {
     **_UNAVAILABLE,
@@ -115,7 +115,7 @@ class Groups:
             self._rebalances.sync(group, request, now)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Heartbeat: REBALANCE_IN_PROGRESS asks the member to join again."""
+        """Heartbeat: REBALANCE_IN_PROGRESS means that the member has to join again."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -402,7 +402,7 @@ class Rebalances:
         self, group: Group, member: Member, ticket: object, has_members: bool, *, leader: str | None = None,
         skip_assignment: bool = False,
     ) -> None:
-        """Tell a member its generation, and the members if it is to assign partitions."""
+        """Respond with the generation, and with the members if this member is the leader."""
         if ticket is None:
             return
         result = JoinResult(

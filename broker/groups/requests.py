@@ -1,4 +1,4 @@
-"""What requests ask of a group and what becomes of it, as values. They are independent of the versions of the protocol.
+"""Requests to a group and their results, as values that do not depend on versions of the protocol.
 
 A `ticket` stands for a request that waits for its result; groups only hand it back in `Respond`. `fresh_id` is a UUID that was drawn for
 the request, since groups draw nothing themselves.

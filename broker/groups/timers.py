@@ -1,4 +1,4 @@
-"""Deadlines of groups, in one heap. The clock is the caller's: it asks when the next deadline is and says when it is over."""
+"""Deadlines of groups, in one heap. The caller has the clock: it reads the next deadline and reports when it has passed."""
 
 from __future__ import annotations
 
