@@ -54,7 +54,7 @@ class Partition:
 class Topic:
     """A topic and its partitions. `deletion` while it is queued for deletion."""
 
-    __slots__ = ("deletion", "id", "name", "partitions")
+    __slots__ = ("__weakref__", "deletion", "id", "name", "partitions")
 
     def __init__(self, name: str, topic_id: bytes | None) -> None:
         self.name = name

@@ -121,7 +121,7 @@ class _Verdict(NamedTuple):
 
     situation: Situation
     decision: Decision
-    partitions: list[TopicPartition]
+    judged: list[TopicPartition]
     """For an observer."""
 
 
@@ -152,15 +152,15 @@ class _Joined:
             )
             found = self._verdicts.keep(key, _Verdict(situation, _ALTER_ISR(situation), []), info, assignment)
         if self.term.observer is not None:
-            found.partitions.append(p.key)
+            found.judged.append(p.key)
         return found.decision
 
     def _show(self) -> None:
         """The observer gets each decision once, with the partitions that it is about."""
         observer = self.term.observer
         if observer is not None:
-            for situation, decision, partitions in self._verdicts.values():
-                observer.decided(_ALTER_ISR, situation, tuple(partitions), decision)
+            for situation, decision, judged in self._verdicts.values():
+                observer.decided(_ALTER_ISR, situation, tuple(judged), decision)
         self._verdicts.clear()
 
     async def flush(self) -> None:

@@ -208,7 +208,7 @@ class RequestSender:
         if self.observer is not None:
             requests = self._requests(lisr, umr_brokers.intersection(receivers), stop)
             self._batch = self.observer.sending(requests) if requests else None
-        encoder.begin(cluster)
+        encoder.begin()
         for b in sorted(lisr):
             broker = cluster.brokers.get(b)
             if broker is not None:

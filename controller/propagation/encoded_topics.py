@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from klamm.controller.cluster import Partition, Topic
 from klamm.controller.values import Assignment, LeaderAndIsr
@@ -18,9 +19,6 @@ from klamm.protocol.primitives import write_uvarint
 
 _SETTLED = b"\x01\x01\x00\x00\x00"
 """The end of a LeaderAndIsr state: nothing adding, nothing removing, not new, recovered, no tags."""
-
-_SPARE = 16
-"""This many topics may be kept that are no longer in the cluster."""
 
 encode_index = struct.Struct(">i").pack
 
@@ -80,20 +78,18 @@ class EncodedTopic:
 
 
 class EncodedTopics:
-    """The encoded topics of a controller term."""
+    """The encoded topics of a controller term. They go with their topics."""
 
     def __init__(self) -> None:
-        self._topics: dict[Topic, EncodedTopic] = {}
+        self._topics: WeakKeyDictionary[Topic, EncodedTopic] = WeakKeyDictionary()
         self._alike: IdentityMemo[tuple[bytes, bytes]] = IdentityMemo()
 
     def __len__(self) -> int:
         return len(self._topics)
 
-    def begin(self, topics: Mapping[str, Topic]) -> None:
-        """A new batch: nothing changes until its last request is encoded. `topics` are those of the cluster."""
+    def begin(self) -> None:
+        """A new batch: nothing changes until its last request is encoded."""
         self._alike.clear()
-        if len(self._topics) > len(topics) + len(topics) // 8 + _SPARE:
-            self._topics = {topic: encoded for topic, encoded in self._topics.items() if topics.get(topic.name) is topic}
 
     def head(self, topic: Topic) -> bytes:
         """Name and id of a topic, as both requests write them."""

@@ -107,10 +107,10 @@ class Encoder:
         self._whole: dict[Topic, bytes] = {}
         self._topics = EncodedTopics()
 
-    def begin(self, cluster: Cluster) -> None:
+    def begin(self) -> None:
         """A new batch: nothing changes until its last request is encoded."""
         self._whole.clear()
-        self._topics.begin(cluster.topics)
+        self._topics.begin()
 
     @staticmethod
     def is_encodable(p: Partition) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +21,7 @@ class Interrupted(Exception):
     """The steps were undone while they were being taken."""
 
 
-@dataclass(frozen=True)
-class Step(Generic[T]):
+class Step(NamedTuple, Generic[T]):
     """One line of the table. `start` and `undo` get what all steps share; without `undo` the step leaves nothing."""
 
     name: str

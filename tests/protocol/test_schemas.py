@@ -33,7 +33,7 @@ def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
     }
     assert names - lacked == {
         "BrokerRegistrationChangeRecord", "ConfigRecord", "DescribeLogDirsResponse", "ElectLeadersRequest", "ElectLeadersResponse",
-        "FenceBrokerRecord",
+        "FenceBrokerRecord", "GroupMetadataKey", "GroupMetadataValue", "OffsetCommitKey", "OffsetCommitValue",
         "PartitionChangeRecord", "PartitionRecord", "RegisterBrokerRecord", "RemoveTopicRecord", "RequestHeader", "ResponseHeader",
         "TopicRecord", "UnfenceBrokerRecord", "UnregisterBrokerRecord",
     }
@@ -44,7 +44,10 @@ def test_ours_are_those_that_kafka_python_lacks_and_the_drafts() -> None:
 def test_ours_are_well_formed(path: Path) -> None:
     spec = json.loads(path.read_text(encoding="utf-8"))
     assert spec["name"] == path.stem
-    kinds = {"Request": "request", "Response": "response", "Record": "metadata", "Header": "header"}
+    kinds = {
+        "Request": "request", "Response": "response", "Record": "metadata", "Header": "header", "Key": "coordinator-key",
+        "Value": "coordinator-value",
+    }
     assert [spec["type"]] == [kind for suffix, kind in kinds.items() if path.stem.endswith(suffix)]
     allowed = {
         "name",
