@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from klamm.broker.leadership import NEVER, IsrProposal, Leadership
@@ -21,6 +21,7 @@ from klamm.protocol.clock import Clock
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import NO_EPOCH, Ints
 from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.batch_runs import joined
 from klamm.protocol.records.validation import Assigned, Origin
 
 log = logging.getLogger("klamm.broker.leaders")
@@ -130,6 +131,13 @@ class Leaders:
         if log.log_end_offset != end_offset:
             self.log_end_moved(replica)
         return result
+
+    def append_run(
+        self, replica: HostedPartition, run: Sequence[Assigned], required_acks: int, origin: Origin, now_ms: int
+    ) -> list[AppendResult]:
+        """Append batches of several requests as one piece; returns the result of each. If this raises an error, nothing is appended."""
+        start = self.append_assigned(replica, joined(run), required_acks, origin, now_ms).log_start_offset
+        return [AppendResult(each.headers[0].base_offset, each.headers[0].last_offset, each.log_append_time_ms, start) for each in run]
 
     def _writable(self, replica: HostedPartition, required_acks: int) -> Log:
         """The log of the partition. Raises ApiError if records may not be appended."""

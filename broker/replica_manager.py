@@ -64,7 +64,7 @@ class ReplicaManager:
         self.states = PartitionStates(broker_id, metadata, logs, leaders, self._topics)
         """Applies LeaderAndIsr and StopReplica."""
         # methods of `leaders` that requests of clients and followers need, so that they need only one object
-        self.append, self.append_assigned = leaders.append, leaders.append_assigned
+        self.append, self.append_assigned, self.append_run = leaders.append, leaders.append_assigned, leaders.append_run
         self.min_isr, self.low_watermark = leaders.min_isr, leaders.low_watermark
         self.follower_requested, self.check_follower = leaders.follower_requested, leaders.check_follower
         self.follower_fetched = leaders.follower_fetched

@@ -24,8 +24,8 @@ from klamm.controller.observation import Observer, Requests
 from klamm.controller.options import ControllerOptions
 from klamm.controller.propagation.frames import UNENCODABLE, Encoder
 from klamm.protocol.apis import ApiKey
-from klamm.protocol.clean_responses import is_clean_leader_and_isr
 from klamm.protocol.nouns import EPOCH_DURING_DELETE, NO_EPOCH, Ints
+from klamm.protocol.shortcuts.clean_responses import is_clean_leader_and_isr
 
 if TYPE_CHECKING:
     from klamm.protocol import messages

@@ -61,6 +61,11 @@ def record_errors(
     return errors
 
 
+def are_in_range(lowest: int, highest: int, rules: AppendRules, now_ms: int) -> bool:
+    """Whether no record between these timestamps can be too old or too far in the future; if not, `is_out_of_range` says it of each."""
+    return lowest >= now_ms - rules.timestamp_before_max_ms and highest <= now_ms + rules.timestamp_after_max_ms
+
+
 def is_out_of_range(timestamp: int, rules: AppendRules, now_ms: int) -> bool:
     """Whether a record is too old or too far in the future."""
     age = wrapped(now_ms - timestamp)

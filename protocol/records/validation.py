@@ -42,12 +42,12 @@ from klamm.protocol.records.checksum import crc32c
 from klamm.protocol.records.compression import BadCompression, TooLarge, bound, compress, decompress
 from klamm.protocol.records.legacy import BadMessage, each_batch
 from klamm.protocol.records.record import encode_record, read_records, seal
-from klamm.protocol.records.record_checks import record_errors, refuse_records
+from klamm.protocol.records.record_checks import are_in_range, record_errors, refuse_records
 from klamm.protocol.records.rules import LONGEST, NOTHING, AppendRules, Assigned, Origin, Refused, failed, invalid
 from klamm.protocol.records.scan import BadRecord, Scan, scan, scan_fields
 from klamm.protocol.records.upgrade import upgrade
 
-__all__ = ("NOTHING", "AppendRules", "Assigned", "Origin", "Refused", "assign", "costs_much")
+__all__ = ("NOTHING", "AppendRules", "Assigned", "Origin", "Refused", "assign", "assign_as_is", "costs_much")
 
 MUCH = 256 * 1024
 """Bytes whose check takes so long that it should not stop an event loop."""
@@ -80,7 +80,7 @@ def assign(
     """
     data = records if records.__class__ is bytes else bytes(records)
     if version >= 3:
-        assigned = _assign_plain(data, base_offset, leader_epoch, rules, now_ms)
+        assigned = assign_as_is(data, base_offset, leader_epoch, rules, now_ms)
         if assigned is not None:
             return assigned
     try:
@@ -108,7 +108,7 @@ def assign(
         raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"records that decompress to {error}") from None
 
 
-def _assign_plain(data: bytes, base_offset: int, leader_epoch: int, rules: AppendRules, now_ms: int) -> Assigned | None:
+def assign_as_is(data: bytes, base_offset: int, leader_epoch: int, rules: AppendRules, now_ms: int) -> Assigned | None:
     """The frequent case in as few steps as there are: one good batch without compression that is stored as it is. None for all others.
 
     Nothing is refused here: where a check fails, the steps of Apache Kafka follow, in its order.
@@ -138,8 +138,7 @@ def _assign_plain(data: bytes, base_offset: int, leader_epoch: int, rules: Appen
     if base_timestamp + highest != max_timestamp or (rules.is_compacted and not all_have_keys):
         return None
     lowest += base_timestamp
-    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    if lowest < earliest or max_timestamp > latest or max_timestamp < NO_TIMESTAMP or lowest < -LONGEST:
+    if max_timestamp < NO_TIMESTAMP or lowest < -LONGEST or not are_in_range(lowest, max_timestamp, rules, now_ms):
         return None
     stored = b"".join((pack_leader_fields(base_offset, length, leader_epoch), view[LEADER_FIELDS_SIZE:]))
     header = new_tuple(BatchHeader, (base_offset, length, leader_epoch, *fields[3:]))
@@ -276,8 +275,7 @@ def _check_records(
     if rules.is_compacted and not scanned.all_have_keys:
         suspect = True
     elif not rules.log_append_time:
-        earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-        suspect = suspect or lowest < earliest or highest > latest
+        suspect = suspect or not are_in_range(lowest, highest, rules, now_ms)
     if not suspect:
         return lowest, max(highest, NO_TIMESTAMP)
     is_partial = in_place and bool(header.attributes & CODEC_MASK)

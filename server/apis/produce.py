@@ -8,27 +8,28 @@ at most for the time-out of the request; with acks=1 it waits until a log on dis
 
 If the logs are open and the records are cheap to check, everything is appended before `handle` returns. So the next requests of the
 connection do not wait. Otherwise (first use of a log, recompression, long batches, many partitions) the connection handles no other request
-at the same time. A partition that is named twice has one result, that of the last entry.
+at the same time. A partition that is named twice has one result, that of the last entry. `server/produce/record_appends.py` puts records
+into a log. Requests that came together are appended together.
 
 Source: wire 5.1, 9, 12, 13; `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords` of Apache Kafka 3.9.1.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 
-from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.log.log import AppendResult
 from klamm.broker.metadata_responses import INTERNAL_TOPICS, brokers_at
 from klamm.broker.partition import HostedPartition
 from klamm.protocol import messages
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.pace import SLICE, Pace
 from klamm.protocol.records.batch import TRANSACTIONAL, Buffer, CorruptRecords, batch_size
-from klamm.protocol.records.rebase import rebased
-from klamm.protocol.records.validation import Origin, Refused, assign, costs_much, version_error
-from klamm.server.produce.delayed_produce import Appended, wait_for_acks
+from klamm.protocol.records.validation import Refused, version_error
+from klamm.server.produce.delayed_produce import Appended
+from klamm.server.produce.record_appends import RecordAppends
 from klamm.server.requests.context import CloseConnection, Context
+from klamm.server.requests.queued_requests import Run
 from klamm.server.security.authorizer import Operation, ResourceType
 
 LEADER_SINCE = 10
@@ -45,21 +46,68 @@ _WITHOUT_LOG_START = frozenset((
 
 Response = messages.ProduceResponse
 Row = messages.ProduceResponse.PartitionProduceResponse
+Topic = messages.ProduceResponse.TopicProduceResponse
+_NO_LEADER = messages.ProduceResponse.LeaderIdAndEpoch()
 
 
 def handle(ctx: Context, request: messages.ProduceRequest) -> Response | Awaitable[Response | None] | None:
-    if len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data) > SLICE:
+    topics = request.topic_data
+    if len(topics) + sum([len(topic.partition_data) for topic in topics]) > SLICE:
         ctx.peer.exclusive = True
         return _handle_many(ctx, request)
-    refusal = _refusal(ctx, request, request.topic_data)
+    refusal = _refusal(ctx, request, topics)
     if refusal is not None:
         return _refused(request, ctx.api_version, refusal)
-    parts = _parts(request.topic_data)
-    later = [part for part in parts.values() if not part.append_now(ctx, request)]
+    parts = _parts(topics)
+    appends = _appends(ctx, request)
+    later = [part for part in parts if not part.append_now(ctx, request, appends)]
     if later:
         ctx.peer.exclusive = True
-        return _append_later(ctx, request, parts.values(), later)
-    return _acknowledge(ctx, request, parts.values())
+        return _append_later(ctx, request, parts, later)
+    return _acknowledge(ctx, request, parts)
+
+
+def handle_run(ctx: Context, requests: Sequence[messages.ProduceRequest]) -> Run | None:
+    """Requests that differ in their records only: those are appended together, as far as they can be."""
+    request = requests[0]
+    topic = request.topic_data[0]
+    parts = [Part(topic.name, row.index, row.records) for each in requests for row in each.topic_data[0].partition_data]
+    try:
+        replica, _ = parts[0].check(ctx, request)
+    except ApiError:
+        return None
+    appends = _appends(ctx, request)
+    results = appends.append_run(replica, [part.records for part in parts if part.records is not None])
+    if not results:
+        return None
+    for part, result in zip(parts, results):  # noqa: B905 the last ones may be left
+        part.succeed(replica, result)
+    parts = parts[: len(results)]
+    if request.acks == 0:
+        return Run(len(results), ())
+    last = parts[-1].appended
+    if last is None or last.settle(ctx.services.replicas, request.acks):
+        return Run(len(results), _responses(ctx, request, parts))
+    return Run(len(results), _respond_to_run(ctx, request, parts, appends.wait([last], request.timeout_ms)))
+
+
+async def _respond_to_run(
+    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], replicated: Awaitable[None]
+) -> list[Response]:
+    await replicated
+    return _responses(ctx, request, parts)
+
+
+def _responses(ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part]) -> list[Response]:
+    """A response for each of these; when the time-out is over some may be replicated that the last one does not wait for."""
+    for part in parts:
+        if part.appended is not None:
+            part.appended.settle(ctx.services.replicas, request.acks)
+    return [response_of(ctx, [part]) for part in parts]
+
+
+def _appends(ctx: Context, request: messages.ProduceRequest) -> RecordAppends:
+    return RecordAppends(ctx.services.replicas, ctx.services.clock, ctx.api_version, request.acks)
 
 
 def refuse(request: messages.ProduceRequest, version: int, code: ErrorCode, message: str | None = None) -> Response | None:
@@ -87,33 +135,39 @@ class Part:
         self.row: Row | None = None
         self.appended: Appended | None = None
 
-    def append_now(self, ctx: Context, request: messages.ProduceRequest) -> bool:
+    @property
+    def is_good(self) -> bool:
+        """Whether the records are where the acks of the request want them."""
+        return self.appended is not None and self.appended.code is ErrorCode.NONE
+
+    def append_now(self, ctx: Context, request: messages.ProduceRequest, appends: RecordAppends) -> bool:
         """Append the records, or store the error. Returns False, and does nothing, if that may take long."""
+        replica = None
         try:
-            replica, records = self._check(ctx, request)
+            replica, records = self.check(ctx, request)
+            result = appends.append(replica, records)
+        except Refused as refusal:
+            self._refuse(replica, refusal)
         except ApiError as error:
-            self.fail(None, error)
-            return True
-        log = replica.log
-        if log is None or costs_much(records, log.config.rules):
-            return False
-        self._append(ctx, request.acks, replica, records)
+            self.fail(replica, error)
+        else:
+            if result is None:
+                return False
+            self.succeed(replica, result)
         return True
 
-    async def append_later(self, ctx: Context, request: messages.ProduceRequest) -> None:
+    async def append_later(self, ctx: Context, request: messages.ProduceRequest, appends: RecordAppends) -> None:
         """Do the same as `append_now`, also if it takes long."""
+        replica = None
         try:
-            replica, records = self._check(ctx, request)
-            log = await ctx.services.replicas.open_log(replica)
+            replica, records = self.check(ctx, request)
+            self.succeed(replica, await appends.append_later(replica, records))
+        except Refused as refusal:
+            self._refuse(replica, refusal)
         except ApiError as error:
-            self.fail(None, error)
-            return
-        if costs_much(records, log.config.rules):
-            await self._append_costly(ctx, request.acks, replica, log, records)
-        else:
-            self._append(ctx, request.acks, replica, records)
+            self.fail(replica, error)
 
-    def _check(self, ctx: Context, request: messages.ProduceRequest) -> tuple[HostedPartition, Buffer]:
+    def check(self, ctx: Context, request: messages.ProduceRequest) -> tuple[HostedPartition, Buffer]:
         """The partition, which this broker leads, and the records. Raises ApiError for all errors that do not come from the records."""
         if not ctx.authorize(Operation.WRITE, ResourceType.TOPIC, self.topic):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -138,43 +192,17 @@ class Part:
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, VERIFICATION_FAILED)
         return ctx.services.replicas.leader(self.topic, self.index)
 
-    def _append(self, ctx: Context, acks: int, replica: HostedPartition, records: Buffer) -> None:
-        services = ctx.services
-        try:
-            self.succeed(
-                replica, services.replicas.append(replica, records, ctx.api_version, acks, Origin.CLIENT, services.clock.now_ms())
-            )
-        except Refused as refusal:
-            self._refuse(replica, refusal)
-        except ApiError as error:
-            self.fail(replica, error)
-
-    async def _append_costly(self, ctx: Context, acks: int, replica: HostedPartition, log: Log, records: Buffer) -> None:
-        """Like `_append`, but a thread checks the records and perhaps compresses them again; meanwhile others may append."""
-        now_ms = ctx.services.clock.now_ms()
-        at = log.next_offset, replica.leader_epoch, log.config.rules
-        try:
-            assigned = await asyncio.to_thread(assign, records, ctx.api_version, *at, now_ms, Origin.CLIENT)
-            assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
-            self.succeed(replica, ctx.services.replicas.append_assigned(replica, assigned, acks, Origin.CLIENT, now_ms))
-        except Refused as refusal:
-            self._refuse(replica, refusal)
-        except ApiError as error:
-            self.fail(replica, error)
-
     def succeed(self, replica: HostedPartition, result: AppendResult) -> None:
-        self.row = Row(
-            index=self.index, base_offset=result.base_offset, log_append_time_ms=result.log_append_time_ms,
-            log_start_offset=result.log_start_offset,
-        )
+        base_offset, _, time_ms, start, _ = result
+        self.row = Row(self.index, ErrorCode.NONE, base_offset, time_ms, start, current_leader=_NO_LEADER)
         self.appended = Appended(replica, result.last_offset)
 
-    def _refuse(self, replica: HostedPartition, refusal: Refused) -> None:
+    def _refuse(self, replica: HostedPartition | None, refusal: Refused) -> None:
         """Store the result of records that the log refused because of their content."""
         error = Response.BatchIndexAndErrorMessage
         self.row = Row(
             index=self.index, error_code=refusal.code, base_offset=NO_OFFSET, error_message=refusal.message,
-            log_start_offset=replica.log_start_offset if refusal.names_log_start else NO_OFFSET,
+            log_start_offset=replica.log_start_offset if replica is not None and refusal.names_log_start else NO_OFFSET,
             record_errors=[error(batch_index=index, batch_index_error_message=text) for index, text in refusal.record_errors],
         )
 
@@ -185,12 +213,10 @@ class Part:
         self.row = Row(index=self.index, error_code=error.code, base_offset=NO_OFFSET, log_start_offset=start, error_message=text)
 
 
-def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> dict[tuple[str, int], Part]:
-    parts: dict[tuple[str, int], Part] = {}
-    for topic in topics:
-        for part in topic.partition_data:
-            parts[topic.name, part.index] = Part(topic.name, part.index, part.records)
-    return parts
+def _parts(topics: Iterable[messages.ProduceRequest.TopicProduceData]) -> list[Part]:
+    """A part for each partition; of one that is named twice the last entry counts."""
+    parts = [Part(topic.name, part.index, part.records) for topic in topics for part in topic.partition_data]
+    return parts if len(parts) < 2 else list({(part.topic, part.index): part for part in parts}.values())
 
 
 def _is_transactional(records: Buffer) -> bool:
@@ -226,7 +252,7 @@ def _refused(request: messages.ProduceRequest, version: int, refusal: ApiError) 
 async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Response | None:
     """Do what `handle` does for few partitions, in slices."""
     pace = Pace()
-    parts: dict[tuple[str, int], Part] = {}
+    found: dict[tuple[str, int], Part] = {}
     for topic in request.topic_data:
         entries = topic.partition_data
         for first in range(0, max(len(entries), 1), SLICE):
@@ -235,23 +261,24 @@ async def _handle_many(ctx: Context, request: messages.ProduceRequest) -> Respon
             refusal = _refusal(ctx, request, [slice_of_topic])
             if refusal is not None:
                 return _refused(request, ctx.api_version, refusal)
-            parts |= _parts([slice_of_topic])
-    return await _append_later(ctx, request, parts.values(), parts.values())
+            found |= {(part.topic, part.index): part for part in _parts([slice_of_topic])}
+    parts = list(found.values())
+    return await _append_later(ctx, request, parts, parts)
 
 
 async def _append_later(
-    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part], later: Iterable[Part]
+    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], later: Sequence[Part]
 ) -> Response | None:
-    pace = Pace()
+    pace, appends = Pace(), _appends(ctx, request)
     for part in later:
         await pace()
-        await part.append_later(ctx, request)
+        await part.append_later(ctx, request, appends)
     response = _acknowledge(ctx, request, parts)
     return response if response is None or isinstance(response, Response) else await response
 
 
 def _acknowledge(
-    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part]
+    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part]
 ) -> Response | Awaitable[Response | None] | None:
     """The response after all records are appended or refused; a coroutine if it must wait for acknowledgements."""
     if request.acks == 0:
@@ -267,13 +294,15 @@ def _acknowledge(
 
 
 async def _acknowledge_later(
-    ctx: Context, request: messages.ProduceRequest, parts: Iterable[Part], waiting: list[Appended]
+    ctx: Context, request: messages.ProduceRequest, parts: Sequence[Part], waiting: list[Appended]
 ) -> Response:
-    await wait_for_acks(ctx.services.replicas, ctx.services.clock, request.acks, waiting, request.timeout_ms)
+    await _appends(ctx, request).wait(waiting, request.timeout_ms)
     return response_of(ctx, parts)
 
 
-def response_of(ctx: Context, parts: Iterable[Part]) -> Response:
+def response_of(ctx: Context, parts: Sequence[Part]) -> Response:
+    if len(parts) == 1 and (row := parts[0].row) is not None and parts[0].is_good:
+        return Response([Topic(parts[0].topic, [row])])
     topics: dict[str, list[Row]] = {}
     leaders: set[int] = set()
     for part in parts:
@@ -287,8 +316,7 @@ def response_of(ctx: Context, parts: Iterable[Part]) -> Response:
             row = row._replace(current_leader=_current_leader(ctx, part.topic, part.index))
             leaders.add(row.current_leader.leader_id)
         topics.setdefault(part.topic, []).append(row)
-    rows = [Response.TopicProduceResponse(name=topic, partition_responses=parts) for topic, parts in topics.items()]
-    return Response(responses=rows, node_endpoints=_endpoints(ctx, leaders) if leaders else [])
+    return Response(responses=[Topic(*each) for each in topics.items()], node_endpoints=_endpoints(ctx, leaders) if leaders else [])
 
 
 def _current_leader(ctx: Context, topic: str, index: int) -> messages.ProduceResponse.LeaderIdAndEpoch:

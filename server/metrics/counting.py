@@ -135,6 +135,15 @@ class CountedAppends:
         self._counts.appended(replica.topic, len(assigned.data), result)
         return result
 
+    def append_run(
+        self, replica: HostedPartition, run: Sequence[Assigned], required_acks: int, origin: Origin, now_ms: int
+    ) -> list[AppendResult]:
+        """Each batch of the run counts as its request. A run that fails does not count: its requests are then appended one by one."""
+        results = self._leaders.append_run(replica, run, required_acks, origin, now_ms)
+        for assigned, result in zip(run, results, strict=True):
+            self._counts.appended(replica.topic, len(assigned.data), result)
+        return results
+
     def _refused(self, replica: HostedPartition, size: int, error: ApiError | Refused | CorruptRecords) -> None:
         if isinstance(error, CorruptRecords):
             self._counts.refused(replica.topic, size, ErrorCode.CORRUPT_MESSAGE)
@@ -159,4 +168,4 @@ class Counts:
     def count_appends(self, replicas: ReplicaManager) -> None:
         """Count what producers append to the partitions that this broker leads."""
         counted = CountedAppends(replicas.leaders, self.data)
-        replicas.append, replicas.append_assigned = counted.append, counted.append_assigned
+        replicas.append, replicas.append_assigned, replicas.append_run = counted.append, counted.append_assigned, counted.append_run

@@ -183,13 +183,11 @@ class ClientConnection(asyncio.Protocol):
     def dispatch_to(self, dispatcher: Dispatcher) -> None:
         """Give all later requests of this connection to this dispatcher."""
         self.dispatcher = dispatcher
-        self.peer.forget_repeated()
 
     def identify(self, principal: Principal) -> None:
         """The client is this principal from its next request on. It does not get responses that were cached for another principal."""
         self.peer.principal = principal
         self.peer.responses = self._responses = self._listener.responses_of(principal)
-        self.peer.forget_repeated()
 
     def hold(self) -> None:
         """Serve nothing until `admit`: there are too many connections, or they come too fast."""

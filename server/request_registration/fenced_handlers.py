@@ -5,8 +5,7 @@ BROKER_NOT_AVAILABLE if the response has a top-level error code in this version;
 InitProducerId always close the connection: after an unexpected code a consumer or follower sends its fetch to the same broker again at
 once, and a producer gives up. After a lost connection they look for another leader.
 
-The responses are not cached, and there are no shortcuts for repeated requests. A broker has two dispatchers, one for each state, and its
-listeners use one of them.
+The responses are not cached. A broker has two dispatchers, one for each state, and its listeners use one of them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ unsupported version, in the layout of version 0, so that the client can try agai
 A request of more than LARGE_REQUEST_BYTES is decoded in a thread, and its response is encoded in a thread, so that the event loop can serve
 other clients. Handlers of such requests process long lists in slices (`protocol/pace.py`).
 
+A shortcut decodes requests that repeat earlier ones of their connection (`protocol/shortcuts/repeated_requests.py`); it gives what the
+codec gives. Requests of some APIs that came together are handled together (`Handler.handle_run`).
+
 If the handler is a plain function, `Dispatcher.begin` returns the response at once, without a task. A handler that has to wait is a
 coroutine function, and `begin` returns a coroutine for its response. An unknown exception of a handler is a fault: it is logged with its
 traceback, and the response is UNKNOWN_SERVER_ERROR. A problem with ZooKeeper is logged in one line and has its own error code
@@ -19,17 +22,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from klamm.protocol import messages
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
+from klamm.protocol.shortcuts.repeated_requests import Shape
+from klamm.protocol.shortcuts.response_frames import encode_frame
 from klamm.server.requests import faults, request_log
 from klamm.server.requests.context import CloseConnection, Context
 from klamm.server.requests.not_offered import NotOffered
 from klamm.server.requests.peer import Peer
-from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
+from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following, Run
 from klamm.server.services import Services
 
 log = logging.getLogger(__name__)
@@ -40,8 +45,10 @@ LARGE_REQUEST_BYTES = 256 << 10
 _KEY_AND_VERSION = Struct(">hh")
 
 
+RUN_BYTES = 32 << 10
+"""Requests that came together are handled together up to this size."""
+
 Response = bytes | Coroutine[Any, Any, bytes | None] | asyncio.Future[bytes | None] | None
-Repeated = Callable[[Peer, bytes, Following], bytes | asyncio.Future[bytes | None] | None]
 
 
 class Refuse(Protocol):
@@ -64,8 +71,8 @@ class Handler(NamedTuple):
     `cached`: the response depends only on the request and on state whose changes clear the `ResponseCache`.
     `pipelined`: the next requests of a connection may be begun before the first has its response. Their effects still happen in their
     order (for example through the controller's queue), and the responses are sent in order.
-    `repeated` makes a function that handles some requests from their bytes: (peer, payload, later requests) → frames, a future for
-    frames, or None if the handler must do it.
+    `handle_run(ctx, requests)` handles requests that came together and differ in their records only. It may leave some at the end. It
+    returns None, and does nothing, if the first must be handled alone.
     `unsupported_version`: the encoded response, in version 0, to a version out of range; None closes the connection.
     """
 
@@ -73,7 +80,7 @@ class Handler(NamedTuple):
     refuse: Refuse = no_refusal
     cached: bool = False
     pipelined: bool = False
-    repeated: Callable[[Services], Repeated] | None = None
+    handle_run: Callable[[Context, Sequence[Any]], Run | None] | None = None
     unsupported_version: bytes | None = None
 
 
@@ -85,7 +92,6 @@ class Dispatcher:
         """The metadata cache; cached responses are valid for one generation of it."""
         self._services = services
         self._handlers = handlers
-        self._repeated = {key.to_bytes(2, "big"): handler.repeated(services) for key, handler in handlers.items() if handler.repeated}
         self._pipelined = frozenset(key.to_bytes(2, "big") for key, handler in handlers.items() if handler.pipelined)
 
     def is_pipelined(self, api_key: bytes) -> bool:
@@ -106,9 +112,16 @@ class Dispatcher:
         """
         if not logged and request_log.log.isEnabledFor(logging.DEBUG):
             return self._logged(peer, payload)
-        repeated = self._repeated.get(payload[:2])
-        if repeated is not None and not logged and (frame := repeated(peer, payload, following)) is not None:
-            return frame
+        repeated = peer.repeated.find(payload)
+        if repeated is not None and (handler := self._handlers.get(repeated[0].header[0])) is not None:
+            shape, correlation_id, request = repeated
+            key, version, _, client_id = shape.header
+            ctx = Context(self._services, peer, messages.APIS[key].key, version, client_id, correlation_id)
+            if handler.handle_run is not None and following.peek() is not None:
+                frames = self._respond_together(ctx, handler, shape, request, len(payload), following)
+                if frames is not None:
+                    return frames
+            return self._respond(ctx, handler, request)
         if len(payload) < 4:
             raise RemoteProtocolError(f"frame of {len(payload)} bytes")
         api_key, version = _KEY_AND_VERSION.unpack_from(payload)
@@ -127,21 +140,53 @@ class Dispatcher:
             return unsupported
         ctx = Context(self._services, peer, api.key, version, header.client_id, header.correlation_id)
         if len(payload) > LARGE_REQUEST_BYTES:
-            return self._respond_to_large(ctx, handler, header.correlation_id, payload, offset)
+            return self._respond_to_large(ctx, handler, payload, offset)
         request, _ = messages.decode(f"{api.name}Request", version, payload, offset)
+        peer.repeated.learn(payload, header, request)
+        response = self._respond(ctx, handler, request)
+        if handler.cached and ctx.cacheable and type(response) is bytes and not logged:
+            peer.responses.use_generation(self.metadata.generation)
+            peer.responses.add(payload, response)
+        return response
+
+    def _respond(self, ctx: Context, handler: Handler, request: Any) -> Response:
+        """The response to one request that is decoded."""
         try:
             response = handler.handle(ctx, request)
             if inspect.iscoroutine(response):
-                return self._finish(ctx, handler, header.correlation_id, request, response)
-            frame = _frame(ctx, header.correlation_id, response)
+                return self._finish(ctx, handler, request, response)
+            return _frame(ctx, ctx.correlation_id, response)
         except CloseConnection:
             raise
         except Exception as fault:  # noqa: BLE001 whatever a handler raises is our fault, not the client's
-            return _fault(ctx, handler, header.correlation_id, request, fault)
-        if handler.cached and ctx.cacheable and frame is not None and not logged:
-            peer.responses.use_generation(self.metadata.generation)
-            peer.responses.add(payload, frame)
-        return frame
+            return _fault(ctx, handler, ctx.correlation_id, request, fault)
+
+    def _respond_together(
+        self, ctx: Context, handler: Handler, shape: Shape, request: Any, size: int, following: Following
+    ) -> bytes | Coroutine[Any, Any, bytes] | None:
+        """The responses to a request of `size` bytes and those that follow it in the same shape; None if it has to be handled alone."""
+        numbers, requests, payloads = [ctx.correlation_id], [request], []
+        while (payload := following.peek()) is not None:
+            size += len(payload)
+            decoded = shape.decode(payload) if size <= RUN_BYTES else None
+            if decoded is None:
+                break
+            following.drop()
+            payloads.append(payload)
+            numbers.append(decoded[0])
+            requests.append(decoded[1])
+        if not payloads or handler.handle_run is None:
+            return None
+        try:
+            run = handler.handle_run(ctx, requests)
+        except Exception as fault:  # noqa: BLE001 as in `_respond`
+            return b"".join([_fault(ctx, handler, *each, fault) for each in zip(numbers, requests, strict=True)])
+        following.put_back(payloads if run is None else payloads[run.length - 1 :])
+        if run is None:
+            return None
+        if isinstance(run.responses, Awaitable):
+            return _finish_run(ctx, numbers, run.responses)
+        return _frames(ctx, numbers, run.responses)
 
     def _refusal(self, peer: Peer, api_key: int, payload: bytes) -> RemoteProtocolError:
         """The error for a request to an API without a handler; it closes the connection."""
@@ -174,7 +219,7 @@ class Dispatcher:
         line.responded(response)
         return response
 
-    async def _respond_to_large(self, ctx: Context, handler: Handler, correlation_id: int, payload: bytes, offset: int) -> bytes | None:
+    async def _respond_to_large(self, ctx: Context, handler: Handler, payload: bytes, offset: int) -> bytes | None:
         ctx.large = True
         name = f"{messages.APIS[ctx.api_key].name}Request"
         try:
@@ -186,20 +231,18 @@ class Dispatcher:
             response = handler.handle(ctx, request)
             return await response if inspect.iscoroutine(response) else response
 
-        return await self._finish(ctx, handler, correlation_id, request, handle())
+        return await self._finish(ctx, handler, request, handle())
 
-    async def _finish(
-        self, ctx: Context, handler: Handler, correlation_id: int, request: Any, pending: Coroutine[Any, Any, Any]
-    ) -> bytes | None:
+    async def _finish(self, ctx: Context, handler: Handler, request: Any, pending: Coroutine[Any, Any, Any]) -> bytes | None:
         try:
             response = await pending
             if ctx.large:
-                return await asyncio.to_thread(_frame, ctx, correlation_id, response)
-            return _frame(ctx, correlation_id, response)
+                return await asyncio.to_thread(_frame, ctx, ctx.correlation_id, response)
+            return _frame(ctx, ctx.correlation_id, response)
         except CloseConnection:
             raise
-        except Exception as fault:  # noqa: BLE001 as in `begin`
-            return _fault(ctx, handler, correlation_id, request, fault)
+        except Exception as fault:  # noqa: BLE001 as in `_respond`
+            return _fault(ctx, handler, ctx.correlation_id, request, fault)
 
 
 def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
@@ -207,12 +250,24 @@ def _frame(ctx: Context, correlation_id: int, response: Any) -> bytes | None:
         return None
     if type(response) is list:
         return messages.join_response(ctx.api_key, ctx.api_version, correlation_id, response)
-    body = response if isinstance(response, bytes) else messages.encode(response, ctx.api_version)
-    return messages.encode_response(ctx.api_key, ctx.api_version, correlation_id, body)
+    if isinstance(response, bytes):
+        return messages.encode_response(ctx.api_key, ctx.api_version, correlation_id, response)
+    return encode_frame(ctx.api_key, ctx.api_version, correlation_id, response)
+
+
+def _frames(ctx: Context, numbers: Sequence[int], responses: Iterable[Any]) -> bytes:
+    """The frames of the responses to requests with these correlation ids, as far as they get one."""
+    frames = [_frame(ctx, number, response) for number, response in zip(numbers, responses)]  # noqa: B905 the last ones may be left
+    return b"".join([frame for frame in frames if frame is not None])
+
+
+async def _finish_run(ctx: Context, numbers: Sequence[int], responses: Awaitable[Iterable[Any]]) -> bytes:
+    return _frames(ctx, numbers, await responses)
 
 
 def _fault(ctx: Context, handler: Handler, correlation_id: int, request: Any, fault: Exception) -> bytes:
     """The response to a request whose handler raised `fault`. Raises CloseConnection if the API has no such response."""
+    ctx.cacheable = False
     code, name = faults.code_of(fault), messages.APIS[ctx.api_key].name
     if code is None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR

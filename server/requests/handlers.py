@@ -40,13 +40,11 @@ from klamm.server.apis import (
     stop_replica,
     update_metadata,
 )
-from klamm.server.fetch.repeated_fetch import RepeatedFetch
-from klamm.server.produce.repeated_produce import RepeatedProduce
 from klamm.server.requests.dispatch import Handler
 
 HANDLERS: dict[int, Handler] = {
-    ApiKey.PRODUCE: Handler(produce.handle, produce.refuse, pipelined=True, repeated=RepeatedProduce),
-    ApiKey.FETCH: Handler(fetch.handle, fetch.refuse, repeated=RepeatedFetch),
+    ApiKey.PRODUCE: Handler(produce.handle, produce.refuse, pipelined=True, handle_run=produce.handle_run),
+    ApiKey.FETCH: Handler(fetch.handle, fetch.refuse),
     ApiKey.LIST_OFFSETS: Handler(list_offsets.handle, list_offsets.refuse),
     ApiKey.METADATA: Handler(metadata.handle, metadata.refuse, cached=True),
     ApiKey.LEADER_AND_ISR: Handler(leader_and_isr.handle, leader_and_isr.refuse),

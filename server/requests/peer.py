@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from klamm.protocol.shortcuts.repeated_requests import RepeatedRequests
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import ANONYMOUS, Principal
 
@@ -15,14 +15,13 @@ class Peer:
     `is_open` is false after the connection is lost.
     `exclusive`: the request in progress has not done its work yet, so no other request may be begun, even if its API may be pipelined.
     `on_lost` is called when the connection is lost. A waiting request sets it, and removes it afterwards.
-    `repeated`: the bytes before the records in the last Produce request for one partition; `repeated_fetch`: the last Fetch request that
-    may be repeated.
+    `repeated` decodes requests that are like earlier ones of this connection.
     A client that authenticates gets another `principal`, and the response cache of that principal (`ClientConnection.identify`).
     """
 
     __slots__ = (
         "connection", "exclusive", "host", "is_open", "listener", "on_lost",
-        "principal", "repeated", "repeated_fetch", "responses",
+        "principal", "repeated", "responses",
     )
 
     def __init__(
@@ -32,14 +31,9 @@ class Peer:
         self.connection = connection
         self.exclusive = False
         self.is_open = True
-        self.repeated: Any = None  # belongs to `server/produce/repeated_produce.py`
-        self.repeated_fetch: Any = None  # belongs to `server/fetch/repeated_fetch.py`
+        self.repeated = RepeatedRequests()
         self.listener = listener
         self.host = host
         self.responses = responses
         self.principal = principal
         self.on_lost: Callable[[], None] | None = None
-
-    def forget_repeated(self) -> None:
-        """Handle the next request as the first one of its kind."""
-        self.repeated = self.repeated_fetch = None

@@ -1,8 +1,16 @@
-"""The requests that came behind the one that is handled, for handlers that take several at once."""
+"""The requests that came after the one that is handled, for handlers that take several at once."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+
+class Run(NamedTuple):
+    """Requests that are handled together: how many of those that could be, and their responses, or what to await for them."""
+
+    length: int
+    responses: Sequence[Any] | Awaitable[Sequence[Any]]
 
 
 class Following(Protocol):

@@ -1,4 +1,4 @@
-"""A connection whose Produce requests repeat one another."""
+"""A connection whose Produce requests repeat one another, and may come together."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from klamm.protocol import messages
-from klamm.server.produce.repeated_produce import RepeatedProduce
 from klamm.server.requests.dispatch import Dispatcher
 from klamm.server.requests.handlers import HANDLERS
 from klamm.server.requests.peer import Peer
+from klamm.server.requests.queued_requests import NOTHING_FOLLOWS, Following
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import Authorizer
 from klamm.tests.server.logged_broker import Logged
@@ -20,13 +20,28 @@ def payload(asked: Any, version: int = 9, correlation_id: int = 77, client_id: s
     return messages.encode_request(0, version, correlation_id, client_id, messages.encode(asked, version))[4:]
 
 
+class Queue:
+    """Requests that came after one."""
+
+    def __init__(self, *payloads: bytes) -> None:
+        self.left = list(payloads)
+
+    def peek(self) -> bytes | None:
+        return self.left[0] if self.left else None
+
+    def drop(self) -> None:
+        del self.left[0]
+
+    def put_back(self, payloads: list[bytes]) -> None:
+        self.left[:0] = payloads
+
+
 class Connection:
-    """A connection of broker 1 (`Logged`), whose logs of t-0 and t-1 are open. `repeated` handles its requests, or does not."""
+    """A connection of broker 1 (`Logged`), whose logs of t-0 and t-1 are open."""
 
     def __init__(self, logged: Logged) -> None:
         self.logged = logged
         self.peer = Peer("PLAINTEXT", "127.0.0.1", ResponseCache())
-        self.repeated = RepeatedProduce(logged.services)
         self.dispatcher = Dispatcher(logged.services, HANDLERS)
 
     @classmethod
@@ -36,12 +51,18 @@ class Connection:
             await logged.log(index)
         return cls(logged)
 
-    def short(self, data: bytes) -> Any:
-        return self.repeated(self.peer, data)
+    def learn(self, data: bytes) -> None:
+        """Have the connection know the shape of this request, without handling it."""
+        header, start = messages.decode_request_header(data)
+        self.peer.repeated.learn(data, header, messages.decode("ProduceRequest", header.api_version, data, start)[0])
+
+    def begin(self, data: bytes, following: Following = NOTHING_FOLLOWS) -> Any:
+        """The response to a request of this connection, or what to await for it."""
+        return self.dispatcher.begin(self.peer, data, following)
 
     async def handled(self, data: bytes) -> bytes | None:
-        """The frame from the handler."""
-        response = self.dispatcher.begin(self.peer, data, logged=True)
+        """The frame for the same request on a connection of its own, which the codec decodes."""
+        response = self.dispatcher.begin(Peer("PLAINTEXT", "127.0.0.1", ResponseCache()), data)
         return await response if asyncio.iscoroutine(response) or asyncio.isfuture(response) else response
 
     def end(self, index: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Produce requests that repeat one another on a connection: responses and logs are those of the handler, which decodes each of them."""
+"""Produce requests that repeat one another on a connection, or come together: responses and logs are those of requests one by one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from klamm.benchmarks.data_clusters import record_batch
 from klamm.broker.log.log import Log
+from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.server.net.connection import ClientConnection
 from klamm.server.net.tap import BrokerTap
-from klamm.server.produce.produce_prefix import FIRST_VERSION, LAST_VERSION
 from klamm.server.requests.response_cache import ResponseCache
 from klamm.server.security.authorizer import Principal
 from klamm.tests.server.logged_broker import asked_for
 from klamm.tests.server.net.fake_transport import FakeTransport
 from klamm.tests.server.produce.produce_connection import Connection, payload
 
-VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)
+VERSIONS = range(APIS[ApiKey.PRODUCE].min_version, APIS[ApiKey.PRODUCE].max_version + 1)
 BATCH = record_batch(b"v" * 200)
 DAY_MS = 24 * 3600 * 1000
 
@@ -141,15 +141,15 @@ def made(size: int, count: int, field: Any, byte: Any, cut: int) -> bytes:
     sent=st.lists(st.tuples(batches, st.sampled_from(["alone", "alone", "in two", "with the next"])), min_size=1, max_size=12),
     properties=st.sampled_from([{}, {"log.segment.bytes": 3000}, {"log.index.interval.bytes": 100}, {"message.max.bytes": 900}]),
 )
-def test_whatever_is_sent_the_responses_and_the_log_are_those_of_the_handler(
+def test_whatever_is_sent_the_responses_and_the_log_are_those_of_requests_one_by_one(
     version: int, sent: list[tuple[Any, str]], properties: dict[str, Any]
 ) -> None:
     asyncio.run(compare(version, sent, properties))
 
 
 async def compare(version: int, sent: list[tuple[Any, str]], properties: dict[str, Any]) -> None:
-    short, handled = await Connection.made(None, **properties), await Connection.made(None, **properties)
-    wire = Wire(short)
+    connection, handled = await Connection.made(None, **properties), await Connection.made(None, **properties)
+    wire = Wire(connection)
     pending = b""
     expected, got = [], []
     for number, (shape, how) in enumerate(sent):
@@ -165,7 +165,7 @@ async def compare(version: int, sent: list[tuple[Any, str]], properties: dict[st
     if pending:
         got.append(await wire.send(pending))
     assert b"".join(got) == b"".join(expected)
-    left, right = state(short), state(handled)
+    left, right = state(connection), state(handled)
     if any(how == "with the next" for _, how in sent):  # appended together: other chunks, other places where segments begin
         left, right = whole(left), whole(right)
     assert left == right
@@ -178,10 +178,11 @@ def whole(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["follower", "recovering", "failed", "truncating"])
-async def test_a_log_that_cannot_be_appended_to_leaves_the_request_to_the_handler(name: str) -> None:
+async def test_requests_together_for_a_log_that_cannot_be_appended_to_have_the_errors_of_requests_one_by_one(name: str) -> None:
     connection = await Connection.made()
-    request = payload(asked_for(("t", 0, BATCH)))
-    assert connection.short(request) is not None
+    wire = Wire(connection)
+    requests = [payload(asked_for(("t", 0, BATCH)), 9, number) for number in range(3)]
+    assert await wire.send(framed(requests[0]))
     partition, log = connection.logged.partition(0), log_of(connection)
     assert partition.leadership is not None
     if name == "follower":
@@ -192,16 +193,18 @@ async def test_a_log_that_cannot_be_appended_to_leaves_the_request_to_the_handle
         log.is_failed = True
     else:
         log.is_truncating = True
-    assert connection.short(request) is None
+    expected = b"".join([await connection.handled(request) or b"" for request in requests])
+    assert await wire.send(b"".join(map(framed, requests))) == expected
     assert log.next_offset == 1
 
 
 async def test_a_new_leader_epoch_is_in_the_next_batch() -> None:
     connection = await Connection.made()
-    request = payload(asked_for(("t", 0, BATCH)))
-    assert connection.short(request) is not None
+    wire = Wire(connection)
+    request = framed(payload(asked_for(("t", 0, BATCH))))
+    await wire.send(request)
     connection.logged.partition(0).leader_epoch += 1
-    assert connection.short(request) is not None
+    await wire.send(request)
     epoch = connection.logged.partition(0).leader_epoch
     assert log_of(connection).epochs.entries[-1] == (epoch, 1)
 

@@ -93,17 +93,24 @@ async def test_cached_response_is_not_sent_by_a_broker_that_was_fenced_after_it(
 
 
 @pytest.mark.requirement("RREG-6")
-async def test_repeated_produce_and_fetch_of_a_connection_are_forgotten_with_the_dispatcher(serve: Serve, connect: Connect) -> None:
-    listener = await serve()
-    peer = await connect(listener.port)
-    peer.send(versions(1))
-    await peer.answer()
-    (connection,) = listener.connections
-    connection.peer.repeated, connection.peer.repeated_fetch = object(), object()
-    listener.dispatch_to(listener.dispatcher)
-    assert [getattr(connection.peer, name) for name in ("repeated", "repeated_fetch")] == [None] * 2
-    peer.send(versions(2))
-    assert await peer.correlation_ids(1) == [2]
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH])
+async def test_requests_that_repeat_earlier_ones_of_their_connection_are_refused_by_a_fenced_broker(key: ApiKey) -> None:
+    services = make_services()
+    peer = Peer("PLAINTEXT", "127.0.0.1", ResponseCache())
+    body: Any
+    if key is ApiKey.PRODUCE:
+        row = messages.ProduceRequest.PartitionProduceData(records=b"")
+        topic = messages.ProduceRequest.TopicProduceData(name="t", partition_data=[row])
+        body = messages.ProduceRequest(acks=1, topic_data=[topic])
+    else:
+        part = messages.FetchRequest.FetchPartition()
+        body = messages.FetchRequest(session_epoch=-1, topics=[messages.FetchRequest.FetchTopic(topic="t", partitions=[part])])
+    payload = messages.encode_request(key, 11, 5, "c", messages.encode(body, 11))[4:]
+    online, fenced = Dispatcher(services, HANDLERS), Dispatcher(services, fenced_handlers(HANDLERS))
+    assert online.begin(peer, payload) == online.begin(peer, payload)
+    assert peer.repeated.find(payload) is not None
+    with pytest.raises(CloseConnection, match="fenced"):
+        fenced.begin(peer, payload)
 
 
 @pytest.mark.requirement("RREG-6")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.protocol import messages
-from klamm.protocol.clean_responses import is_clean_leader_and_isr
+from klamm.protocol.shortcuts.clean_responses import is_clean_leader_and_isr
 
 R = messages.LeaderAndIsrResponse
 

@@ -1,0 +1,80 @@
+"""The one way of records into the log of a partition that this broker leads: Produce requests and coordinators of this broker go it.
+
+The replica manager checks the leader and `min.insync.replicas`, `protocol/records/validation.py` the records, the log the sequence numbers.
+An append that may take long (the log is not open, records are compressed again, a long batch) is a coroutine, others are done at once.
+Then `wait` waits for the replicas that `acks` asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from klamm.broker.log.log import AppendResult, Log
+from klamm.broker.partition import HostedPartition
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError
+from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.batch_runs import assign_run
+from klamm.protocol.records.rebase import rebased
+from klamm.protocol.records.validation import Origin, assign, costs_much
+from klamm.server.produce.delayed_produce import Appended, wait_for_acks
+
+
+class RecordAppends(NamedTuple):
+    """Appends of one request. `version` is that of Produce whose rules records have to follow."""
+
+    replicas: ReplicaManager
+    clock: Clock
+    version: int
+    acks: int
+    origin: Origin = Origin.CLIENT
+
+    def append(self, replica: HostedPartition, records: Buffer) -> AppendResult | None:
+        """Append records now. None when that may take long: then nothing has happened.
+
+        Raises Refused for what is wrong with the records, ApiError for all else: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, and the
+        errors of the log.
+        """
+        log = replica.log
+        if log is None or costs_much(records, log.config.rules):
+            return None
+        return self.replicas.append(replica, records, self.version, self.acks, self.origin, self.clock.now_ms())
+
+    async def append_later(self, replica: HostedPartition, records: Buffer) -> AppendResult:
+        """As `append`, however long it takes."""
+        log = await self.replicas.open_log(replica)
+        result = self.append(replica, records)
+        return await self._append_costly(replica, log, records) if result is None else result
+
+    async def _append_costly(self, replica: HostedPartition, log: Log, records: Buffer) -> AppendResult:
+        """The records are checked, and perhaps compressed again, in a thread, while others may append."""
+        now_ms = self.clock.now_ms()
+        at = log.next_offset, replica.leader_epoch, log.config.rules
+        assigned = await asyncio.to_thread(assign, records, self.version, *at, now_ms, self.origin)
+        assigned = rebased(assigned, log.next_offset, replica.leader_epoch)
+        return self.replicas.append_assigned(replica, assigned, self.acks, self.origin, now_ms)
+
+    def append_run(self, replica: HostedPartition, batches: Sequence[Buffer]) -> list[AppendResult]:
+        """Append batches of several requests as one piece, as far as they can be stored as they are; the result of each of these.
+
+        What cannot be appended in this way is not judged here. So nothing has happened when there is no result.
+        """
+        log = replica.log
+        if log is None:
+            return []
+        now_ms = self.clock.now_ms()
+        most = log.config.segment_bytes
+        run = assign_run(batches, self.version, log.next_offset, replica.leader_epoch, log.config.rules, now_ms, most)
+        if len(run) < 2:
+            return []
+        try:
+            return self.replicas.append_run(replica, run, self.acks, self.origin, now_ms)
+        except ApiError:
+            return []
+
+    async def wait(self, appended: list[Appended], timeout_ms: int) -> None:
+        """Return when all that was appended is settled or the time-out is over; nothing of it is settled yet."""
+        await wait_for_acks(self.replicas, self.clock, self.acks, appended, timeout_ms)
