@@ -1,31 +1,34 @@
-"""The purgatory: requests wait here until the metadata cache fulfils a condition on some topics or partitions, or until a time-out.
+"""The purgatory: requests wait here until a condition on some topics, partitions or other subjects holds, or until a time-out.
 
 A handler that changed something waits with a condition and the topics or partitions that it depends on. The condition is checked once at
 the beginning, then whenever `check` names one of these topics or partitions (each UpdateMetadata calls it). There is no polling. Waits are
 found by topic and partition, so requests that wait for other partitions of the same topic cost nothing. Waits are woken in the order in
 which they began. With a time-out of zero or less the condition is checked once, without waiting.
+
+A subject is the name of a topic or any other hashable value, such as the key of a group; only topics have partitions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from klamm.protocol.clock import SYSTEM_CLOCK, Clock
 from klamm.protocol.pace import SLICE, Pace
 
 log = logging.getLogger(__name__)
 
-Named = Mapping[str, Sequence[int]]
-"""Topic → some of its partitions."""
+Named = Mapping[Any, Sequence[int]]
+"""Topic, or another subject → some of its partitions."""
 
 Condition = Callable[[Named], bool]
 """Returns whether the wait is over. It gets the partitions that may have changed; it must be quick and must not wait."""
 
 _WHOLE = -1
-"""Stands for any partition of a topic."""
+"""Stands for any partition of a topic, and for a subject that has none."""
 
 
 class _Wait:
@@ -46,15 +49,15 @@ class Purgatory:
         self._clock = clock
         # a dict as an ordered set: waits are woken in the order in which they began
         self._open: dict[_Wait, None] = {}
-        self._waits: dict[str, dict[int, list[_Wait]]] = {}
+        self._waits: dict[Hashable, dict[int, list[_Wait]]] = {}
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    async def wait(self, topics: Iterable[str], ready: Callable[[], bool], timeout_ms: int) -> bool:
+    async def wait(self, subjects: Iterable[Hashable], ready: Callable[[], bool], timeout_ms: int) -> bool:
         """Return True as soon as `ready()` does, False after `timeout_ms`. `ready` must be quick and must not wait."""
-        return await self._wait([dict.fromkeys(topics, (_WHOLE,))], lambda _: ready(), timeout_ms)
+        return await self._wait([dict.fromkeys(subjects, (_WHOLE,))], lambda _: ready(), timeout_ms)
 
     async def wait_for_partitions(self, partitions: Named, look: Condition, timeout_ms: int) -> bool:
         """Return True as soon as `look` does, False after `timeout_ms`. At first `look` gets all partitions, in slices."""
@@ -78,11 +81,11 @@ class Purgatory:
                 timer.cancel()
             self._forget(wait)
 
-    def check(self, named: Iterable[tuple[str, Iterable[int]]]) -> None:
+    def check(self, named: Iterable[tuple[Hashable, Iterable[int]]]) -> None:
         """Check the condition of every request that waits for one of these topics or partitions."""
         if not self._open:
             return
-        found: dict[_Wait, dict[str, list[int]]] = {}
+        found: dict[_Wait, dict[Hashable, list[int]]] = {}
         for topic, partitions in named:
             waits = self._waits.get(topic)
             if waits is None:
@@ -136,7 +139,7 @@ def _complete(wait: _Wait, result: bool) -> None:
 
 def _slices(partitions: Named) -> Iterator[Named]:
     """Split the partitions into slices of at most SLICE; yields one empty slice if there are none."""
-    some: dict[str, Sequence[int]] = {}
+    some: dict[Hashable, Sequence[int]] = {}
     size = 0
     for topic, indexes in partitions.items():
         for at in range(0, len(indexes), SLICE):

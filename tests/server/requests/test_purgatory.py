@@ -42,6 +42,20 @@ async def test_negative_time_out_looks_once() -> None:
     assert not await Purgatory().wait(["t"], lambda: False, -5)
 
 
+async def test_a_wait_for_a_subject_that_is_not_a_topic_is_woken_by_it_alone() -> None:
+    purgatory, state = Purgatory(), {"done": False}
+    group = ("group", "t")
+    waiting = asyncio.ensure_future(purgatory.wait([group], lambda: state["done"], 60_000))
+    await asyncio.sleep(0)
+    state["done"] = True
+    purgatory.check(named("t"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    purgatory.check([(group, ())])
+    assert await waiting
+    assert len(purgatory) == 0
+
+
 async def test_check_of_a_named_topic_completes() -> None:
     purgatory, state = Purgatory(), {"done": False}
     waiting = asyncio.ensure_future(purgatory.wait(["a", "b"], lambda: state["done"], 60_000))

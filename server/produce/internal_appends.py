@@ -1,0 +1,105 @@
+"""Appends by this broker itself: coordinators of groups and transactions write their records as a producer with acks=all would.
+
+The records of a partition are in its log in the order of the calls. A call returns a future at once; it completes when all replicas of the
+ISR have the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from klamm.broker.log.log import AppendResult
+from klamm.broker.partition import HostedPartition
+from klamm.broker.replica_manager import ReplicaManager
+from klamm.protocol.apis import APIS, ApiKey
+from klamm.protocol.clock import Clock
+from klamm.protocol.errors import ApiError, ErrorCode
+from klamm.protocol.nouns import TopicPartition
+from klamm.protocol.records.batch import Buffer
+from klamm.protocol.records.validation import Origin, Refused
+from klamm.server.produce.delayed_produce import ALL_REPLICAS, Appended, DelayedProduce
+from klamm.server.produce.record_appends import RecordAppends
+
+
+class InternalAppends:
+    """The appends of one broker's coordinators. Internal topics may be written."""
+
+    def __init__(self, replicas: ReplicaManager, clock: Clock, timeout_ms: int) -> None:
+        """`timeout_ms` is how long an append waits for the replicas."""
+        self._replicas = replicas
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._queues: dict[TopicPartition, deque[_Queued]] = {}
+        """Appends that take long, and those that came after them."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def append(self, partition: TopicPartition, records: Buffer, origin: Origin = Origin.COORDINATOR) -> asyncio.Future[AppendResult]:
+        """Append one batch to a partition that this broker leads; a future for its offsets, once all replicas of the ISR have it.
+
+        The future fails with ApiError, as a Produce with acks=all does: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, or the code with which a log refuses
+        records. After REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND the records are in the log of this broker all the same.
+        """
+        appends = RecordAppends(self._replicas, self._clock, APIS[ApiKey.PRODUCE].max_version, ALL_REPLICAS, origin)
+        done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+        queue = self._queues.get(partition)
+        if queue is not None:
+            queue.append((appends, records, done))
+            return done
+        try:
+            replica = self._replicas.leader(*partition)
+            result = appends.append(replica, records)
+        except (ApiError, Refused) as error:
+            done.set_exception(_as_api_error(error))
+            return done
+        if result is not None:
+            self._wait_for_replicas(replica, result, done)
+            return done
+        queue = self._queues[partition] = deque([(appends, records, done)])
+        task = asyncio.get_running_loop().create_task(self._append_queued(partition, queue))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return done
+
+    async def _append_queued(self, partition: TopicPartition, queue: deque[_Queued]) -> None:
+        try:
+            while queue:
+                appends, records, done = queue[0]
+                try:
+                    replica = self._replicas.leader(*partition)
+                    result = await appends.append_later(replica, records)
+                except Exception as error:  # noqa: BLE001 who asked for the append gets it
+                    if not done.done():
+                        done.set_exception(_as_api_error(error) if isinstance(error, Refused) else error)
+                else:
+                    self._wait_for_replicas(replica, result, done)
+                queue.popleft()
+        finally:
+            del self._queues[partition]
+            for _, _, done in queue:
+                done.cancel()
+
+    def _wait_for_replicas(self, replica: HostedPartition, result: AppendResult, done: asyncio.Future[AppendResult]) -> None:
+        appended = Appended(replica, result.last_offset)
+
+        def settle() -> None:
+            if done.done():
+                return
+            code = ErrorCode.REQUEST_TIMED_OUT if appended.code is None else appended.code
+            if code is ErrorCode.NONE:
+                done.set_result(result)
+            else:
+                done.set_exception(ApiError(code))
+
+        if appended.settle(self._replicas, ALL_REPLICAS):
+            settle()
+        else:
+            DelayedProduce(self._replicas, ALL_REPLICAS, [appended], settle).begin(self._clock, self._timeout_ms)
+
+
+_Queued = tuple[RecordAppends, Buffer, asyncio.Future[AppendResult]]
+
+
+def _as_api_error(error: ApiError | Refused) -> ApiError:
+    return ApiError(error.code, str(error).removeprefix(f"{error.code.name}: ")) if isinstance(error, Refused) else error
