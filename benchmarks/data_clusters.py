@@ -19,6 +19,7 @@ from klamm.benchmarks.processes import Failed, Process, free_port, klamm
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS
 from klamm.protocol.records.checksum import crc32c
+from klamm.protocol.records.record import write_varint
 from klamm.zk.embedded.server import EmbeddedZooKeeper
 
 SEGMENT_BYTES = 16 << 20
@@ -147,18 +148,8 @@ def record_batch(value: bytes, count: int = 1) -> bytes:
     """A batch of magic 2 as a producer without idempotence sends it: `count` records with this value, uncompressed."""
     records = bytearray()
     for delta in range(count):
-        body = b"\0\0" + _varint(delta) + b"\x01" + _varint(len(value)) + value + b"\0"
-        records += _varint(len(body)) + body
+        body = b"\0\0" + write_varint(delta) + b"\x01" + write_varint(len(value)) + value + b"\0"
+        records += write_varint(len(body)) + body
     now = time.time_ns() // 1_000_000
     tail = struct.pack(">hiqqqhii", 0, count - 1, now, now, -1, -1, -1, count) + bytes(records)
     return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
-
-
-def _varint(value: int) -> bytes:
-    """Zigzag, as in records."""
-    rest, out = (value << 1) ^ (value >> 63), bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

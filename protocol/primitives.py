@@ -17,23 +17,39 @@ from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
 MAX_STRING = 32767
 SMALL_RUN = 64
 
+Buffer = bytes | bytearray | memoryview
+
 ONE_BYTE = tuple(bytes((i,)) for i in range(128))
 INT32_READERS = tuple(Struct(f">{n}i").unpack_from for n in range(SMALL_RUN))
 COMPACT_READERS = (INT32_READERS[0], *INT32_READERS)
 INT32_WRITERS = tuple(Struct(f">{n}i").pack for n in range(SMALL_RUN))
 
 
-def read_uvarint(buf: bytes, pos: int) -> tuple[int, int]:
-    """A variable-length number and the position behind it. As in Kafka five bytes at most, and the upper half of 32 bits is negative."""
+class TooLong(RemoteProtocolError):
+    """A variable-length number does not end where it must."""
+
+
+def read_base_128(buf: Buffer, pos: int, most: int = 5) -> tuple[int, int]:
+    """The bits of a variable-length number, the low ones first, and the position behind it.
+
+    Raises TooLong if it has more than `most` bytes, IndexError at the end of the data.
+    """
     value = shift = 0
-    for shift in (0, 7, 14, 21, 28):
+    for _ in range(most):
         byte = buf[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            value &= 0xFFFFFFFF
-            return (value if value < 0x80000000 else value - 0x100000000), pos
-    raise RemoteProtocolError("a variable-length number has more than five bytes")
+            return value, pos
+        shift += 7
+    raise TooLong(f"a variable-length number has more than {most} bytes")
+
+
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """A variable-length number and the position behind it. As in Kafka five bytes at most, and the upper half of 32 bits is negative."""
+    value, pos = read_base_128(buf, pos)
+    value &= 0xFFFFFFFF
+    return (value if value < 0x80000000 else value - 0x100000000), pos
 
 
 def write_uvarint(value: int) -> bytes:

@@ -15,6 +15,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NamedTuple
 
+from klamm.protocol.primitives import write_uvarint
 from klamm.protocol.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -126,15 +127,7 @@ def wrapped(number: int) -> int:
 
 def write_varint(number: int) -> bytes:
     """A number in zigzag form."""
-    number = number << 1 if number >= 0 else -number * 2 - 1
-    if number < 0x80:
-        return bytes((number,))
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return write_uvarint(number << 1 if number >= 0 else -number * 2 - 1)
 
 
 def _sized(content: bytes | None) -> bytes:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from klamm.protocol.primitives import TooLong, read_base_128
+
 SHORTEST_RUN = 6
 """Records that are read one by one before columns are compared, and the fewest that pay."""
 
@@ -44,15 +46,11 @@ def read_zigzag(data: bytes | bytearray | memoryview, position: int, most: int =
 
     Raises IndexError at the end of the data, BadRecord when it has more than `most` bytes.
     """
-    number = shift = 0
-    for _ in range(most):
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number & (0xFFFFFFFF if most == 5 else 0xFFFFFFFFFFFFFFFF), position
-        shift += 7
-    raise BadRecord("Varint is too long")
+    try:
+        number, position = read_base_128(data, position, most)
+    except TooLong:
+        raise BadRecord("Varint is too long") from None
+    return number & (0xFFFFFFFF if most == 5 else 0xFFFFFFFFFFFFFFFF), position
 
 
 def read_varint(data: bytes | bytearray | memoryview, position: int, most: int = 5) -> tuple[int, int]:

@@ -6,6 +6,9 @@ their error codes are two columns of bytes; a slice with a stride counts the zer
 
 from __future__ import annotations
 
+from klamm.protocol.errors import RemoteProtocolError
+from klamm.protocol.primitives import read_uvarint
+
 FIRST_BY_TOPIC = 5
 """From this version on rows are grouped by topic id."""
 
@@ -31,19 +34,16 @@ def is_clean_leader_and_isr(version: int, payload: bytes, offset: int) -> bool:
                 return False
             at = end + 1
         return payload[at] == 0 and at + 1 == len(payload)
-    except IndexError:
+    except (IndexError, RemoteProtocolError):
         return False
 
 
 def _count(payload: bytes, at: int) -> tuple[int, int]:
-    """The number of elements of a compact array (one to three bytes; null and longer ones go to the decoder)."""
+    """The number of elements of a compact array (null goes to the decoder)."""
     first = payload[at]
     if 0 < first < 128:
         return first - 1, at + 1
-    second = payload[at + 1]
-    if first >= 128 and second < 128:
-        return (first & 127 | second << 7) - 1, at + 2
-    third = payload[at + 2]
-    if first >= 128 and third < 128:
-        return (first & 127 | (second & 127) << 7 | third << 14) - 1, at + 3
-    raise IndexError
+    number, at = read_uvarint(payload, at)
+    if number < 1:
+        raise IndexError
+    return number - 1, at
