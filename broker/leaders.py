@@ -143,13 +143,9 @@ class Leaders:
         """The log of the partition. Raises ApiError if records may not be appended."""
         if replica.role is not _LEADER or replica.log is None or replica.is_recovering:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == -1 and len(replica.isr) < self.min_isr(replica):
+        if required_acks == -1 and len(replica.isr) < replica.min_isr():
             raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS)
         return replica.log
-
-    def min_isr(self, replica: HostedPartition) -> int:
-        """`min.insync.replicas` of the topic, but at most the number of replicas."""
-        return 1 if replica.log is None else min(replica.log.config.min_insync_replicas, len(replica.replicas))
 
 
     # followers fetch
@@ -322,7 +318,7 @@ class Leaders:
 
     def _move_high_watermark(self, replica: HostedPartition, leadership: Leadership, log: Log) -> bool:
         offset = leadership.high_watermark(
-            log.log_end_offset, self.min_isr(replica), self._now_ms(), self.max_lag_ms, self._metadata.brokers
+            log.log_end_offset, replica.min_isr(), self._now_ms(), self.max_lag_ms, self._metadata.brokers
         )
         return offset is not None and offset > log.high_watermark and log.set_high_watermark(offset)
 

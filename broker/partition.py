@@ -87,6 +87,10 @@ class HostedPartition:
         """The ISR, and the replicas that a pending change would add."""
         return self.isr if self.leadership is None or self.leadership.pending is None else self.leadership.pending.maximal_isr
 
+    def min_isr(self, default: int = 1) -> int:
+        """`min.insync.replicas` of the topic, but at most the number of replicas. `default` stands for the config while no log is open."""
+        return min(default if self.log is None else self.log.config.min_insync_replicas, len(self.replicas))
+
     @property
     def log_start_offset(self) -> int:
         return 0 if self.log is None else self.log.log_start_offset

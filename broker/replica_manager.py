@@ -65,7 +65,7 @@ class ReplicaManager:
         """Applies LeaderAndIsr and StopReplica."""
         # methods of `leaders` that requests of clients and followers need, so that they need only one object
         self.append, self.append_assigned, self.append_run = leaders.append, leaders.append_assigned, leaders.append_run
-        self.min_isr, self.low_watermark = leaders.min_isr, leaders.low_watermark
+        self.low_watermark = leaders.low_watermark
         self.follower_requested, self.check_follower = leaders.follower_requested, leaders.check_follower
         self.follower_fetched = leaders.follower_fetched
 
@@ -263,4 +263,4 @@ class ReplicaManager:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if hosted else self._absence(replica.topic, replica.index)
         if replica.high_watermark <= last_offset:
             return None
-        return ErrorCode.NONE if self.min_isr(replica) <= len(replica.maximal_isr) else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE if replica.min_isr() <= len(replica.maximal_isr) else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

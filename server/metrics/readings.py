@@ -90,8 +90,7 @@ class BrokerReading:
 
     def min_isr(self, replica: HostedPartition) -> int:
         """The effective `min.insync.replicas`. An empty partition has read no config of its topic yet: then that of the broker counts."""
-        configured: int = self.config.get(MIN_ISR) if replica.log is None else replica.log.config.min_insync_replicas
-        return min(configured, len(replica.replicas))
+        return replica.min_isr(default=self.config.get(MIN_ISR))
 
     def of_partitions(self, value: Callable[[HostedPartition], float]) -> Iterator[tuple[tuple[str, str], float]]:
         """A sample for each partition that this broker hosts."""
