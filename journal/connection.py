@@ -22,6 +22,7 @@ from klamm.journal.columns import Direction, Flag
 from klamm.protocol import messages
 from klamm.protocol.apis import APIS, ApiKey
 from klamm.protocol.errors import LocalProtocolError, RemoteProtocolError
+from klamm.protocol.framing import ANY_LENGTH, frame_ends
 from klamm.protocol.primitives import read_uvarint
 
 RECORDS_KEPT = 1024
@@ -466,18 +467,15 @@ class _Splitter:
         if self._buffer:
             self._buffer += data
             data = self._unfinished()
-        pos, end = 0, len(data)
-        while end - pos >= 4:
-            size = 4 + _INT32.unpack_from(data, pos)[0]
-            if size < 4:
-                self._ended = self.busy = True
-                self._bad(data[pos:], self._take.__name__ == "_request")
-                return
-            if end - pos < size:
-                break
-            self._take(data if size == end else data[pos : pos + size], size)
-            pos += size
-        if pos < end:
+        ends, length = frame_ends(data, ANY_LENGTH)
+        pos, size = 0, len(data)
+        for end in ends:
+            self._take(data if end - pos == size else data[pos:end], end - pos)
+            pos = end
+        if length is not None and length < 0:
+            self._ended = self.busy = True
+            self._bad(data[pos:], self._take.__name__ == "_request")
+        elif pos < size:
             self._buffer += data[pos:]
             self.busy = True
             self._shorten()

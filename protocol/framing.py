@@ -12,6 +12,8 @@ from struct import Struct
 from klamm.protocol.errors import RemoteProtocolError
 
 DEFAULT_LIMIT = 104857600
+ANY_LENGTH = (1 << 31) - 1
+"""The limit of an observer, who refuses nothing."""
 
 _LENGTH = Struct(">i")
 
@@ -37,6 +39,22 @@ class BadLength(RemoteProtocolError):
     def __init__(self, length: int, limit: int, payloads: list[bytes]) -> None:
         super().__init__(f"a frame of {length} bytes; the limit is {limit}{_mistaken_for_kafka(length)}")
         self.payloads = payloads
+
+
+def frame_ends(data: bytes | bytearray | memoryview, limit: int = DEFAULT_LIMIT) -> tuple[list[int], int | None]:
+    """Where each whole frame at the start of `data` ends, and the length that the frame after them announces.
+
+    That is None if its four bytes are not there. If it is negative or above `limit`, no frame begins there.
+    """
+    ends: list[int] = []
+    pos, end = 0, len(data)
+    while end - pos >= 4:
+        (length,) = _LENGTH.unpack_from(data, pos)
+        if not 0 <= length <= limit or end - pos - 4 < length:
+            return ends, length
+        pos += 4 + length
+        ends.append(pos)
+    return ends, None
 
 
 class FrameReader:
@@ -84,21 +102,15 @@ class FrameReader:
 
     def _cut(self, data: bytes | bytearray | memoryview) -> tuple[list[bytes], int]:
         """The whole frames at the start of `data`, and where they end."""
+        ends, length = frame_ends(data, self.limit)
+        is_bytes = data.__class__ is bytes
         payloads: list[bytes] = []
         pos = 0
-        end = len(data)
-        needed = 4
-        is_bytes = data.__class__ is bytes
-        while end - pos >= 4:
-            (length,) = _LENGTH.unpack_from(data, pos)
-            if not 0 <= length <= self.limit:
-                raise BadLength(length, self.limit, payloads)
-            needed = 4 + length
-            if end - pos < needed:
-                break
-            payload = data[pos + 4 : pos + needed]
+        for end in ends:
+            payload = data[pos + 4 : end]
             payloads.append(payload if is_bytes else bytes(payload))  # type: ignore[arg-type]
-            pos += needed
-            needed = 4
-        self._needed = needed
+            pos = end
+        if length is not None and not 0 <= length <= self.limit:
+            raise BadLength(length, self.limit, payloads)
+        self._needed = 4 if length is None else 4 + length
         return payloads, pos

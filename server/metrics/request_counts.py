@@ -15,10 +15,10 @@ from typing import NamedTuple
 from klamm.protocol import messages
 from klamm.protocol.apis import ApiKey
 from klamm.protocol.errors import ErrorCode, RemoteProtocolError
-from klamm.protocol.framing import BadLength, FrameReader
+from klamm.protocol.framing import ANY_LENGTH, BadLength, FrameReader
 from klamm.server.metrics.distribution import SIZES, Distribution
 from klamm.server.metrics.error_codes import ErrorCodes
-from klamm.server.net.tap import ANY_LENGTH, Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
+from klamm.server.net.tap import Cause, ConnectionInfo, ConnectionKind, ConnectionSink, NoSink
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,10 @@ from enum import Enum
 from functools import reduce
 from typing import NamedTuple, Protocol
 
-from klamm.protocol.framing import BadLength, FrameReader
+from klamm.protocol.framing import ANY_LENGTH, BadLength, FrameReader
 from klamm.protocol.value_class import dataclass
 
 log = logging.getLogger(__name__)
-
-ANY_LENGTH = 2**31 - 1
 
 
 class Direction(Enum):

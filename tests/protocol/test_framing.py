@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.protocol.errors import RemoteProtocolError
-from klamm.protocol.framing import DEFAULT_LIMIT, FrameReader
+from klamm.protocol.framing import DEFAULT_LIMIT, FrameReader, frame_ends
 from klamm.tests.protocol import golden
 
 
@@ -109,3 +109,12 @@ def test_nothing_is_kept_for_what_was_only_announced() -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
+
+
+def test_frame_ends_are_those_of_whole_frames_and_say_what_the_next_one_announces() -> None:
+    data = b"\0\0\0\2ab" + b"\0\0\0\0" + b"\0\0\0\5abc"
+    assert frame_ends(data) == ([6, 10], 5)
+    assert frame_ends(data[:12]) == ([6, 10], None)
+    assert frame_ends(data[:10]) == ([6, 10], None)
+    assert frame_ends(data, limit=1) == ([], 2)
+    assert frame_ends(data[:6] + b"\xff\xff\xff\xff" + data) == ([6], -1)
