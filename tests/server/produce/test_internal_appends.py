@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from klamm.benchmarks.data_clusters import record_batch
+from klamm.protocol import messages
 from klamm.protocol.clock import SYSTEM_CLOCK
 from klamm.protocol.errors import ApiError, ErrorCode
 from klamm.protocol.nouns import TopicPartition
@@ -99,6 +100,40 @@ async def test_too_few_replicas_in_sync_refuse_it() -> None:
     with pytest.raises(ApiError) as raised:
         await appends_of(logged).append(WITH_2, GOOD)
     assert raised.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert logged.partition(1).log_end_offset == 0
+
+
+def led_by_2(logged: Logged) -> None:
+    """The controller makes broker 2 the leader of t-1."""
+    kind = messages.LeaderAndIsrRequest
+    row = kind.LeaderAndIsrPartitionState(
+        partition_index=1, leader=2, leader_epoch=9, isr=(1, 2), replicas=(1, 2), controller_epoch=1, partition_epoch=1
+    )
+    topic = kind.LeaderAndIsrTopicState(topic_name="t", topic_id=(1).to_bytes(16, "big"), partition_states=[row])
+    request = kind(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=[topic])
+    replicas = logged.services.replicas
+    replicas.apply(replicas.handle_leader_and_isr(request, 7, 1).effects)
+
+
+async def test_a_leader_that_is_replaced_while_the_replicas_are_waited_for_is_told() -> None:
+    logged = Logged()
+    await logged.log(1)
+    done = appends_of(logged).append(WITH_2, GOOD)
+    assert not done.done()
+    led_by_2(logged)
+    with pytest.raises(ApiError) as raised:
+        await done
+    assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert logged.partition(1).waiters == ()
+
+
+async def test_a_leader_that_is_replaced_before_the_log_is_open_appends_nothing() -> None:
+    logged = Logged()
+    appends = appends_of(logged)
+    done = [appends.append(WITH_2, GOOD) for _ in range(2)]
+    led_by_2(logged)
+    codes = [error.code for error in await asyncio.gather(*done, return_exceptions=True) if isinstance(error, ApiError)]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert logged.partition(1).log_end_offset == 0
 
 
